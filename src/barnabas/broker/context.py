@@ -1,0 +1,57 @@
+"""What a handler sees: the request's surroundings, the one way to answer, and the broker's services.
+
+A handler module in `broker/handlers/` has one function
+
+    def handle(context: RequestContext, request: XRequest, services: Services) -> XResponse | None
+
+It returns the response at once, or returns None and calls `context.reply(response)` exactly once later. It never waits.
+Views into the request (records) are valid only until `handle` returns.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from barnabas.common.config import BrokerConfig
+    from barnabas.common.host import Host
+    from barnabas.controller.kraft.controller import Controller
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.metadata.store import MetadataStore
+    from barnabas.protocol.message import Message
+    from barnabas.replication.manager import ReplicaManager
+
+
+class RequestContext(Protocol):
+    """One request in flight."""
+
+    api_key: int
+    api_version: int
+    correlation_id: int
+    client_id: str | None
+    #: Address of the peer, without port, as Kafka shows it ("/127.0.0.1").
+    client_host: str
+    #: Name of the listener it came in by.
+    listener: str
+    #: "User:ANONYMOUS" until security is there.
+    principal: str
+    #: Monotonic time at which it was read.
+    now_ms: int
+
+    def reply(self, response: Message) -> None:
+        """Complete the request; only after `handle` returned None, exactly once."""
+
+
+@dataclass(slots=True)
+class Services:
+    """The broker's parts that handlers use."""
+
+    host: Host
+    config: BrokerConfig
+    cluster_id: str
+    node_id: int
+    metadata: MetadataStore
+    controller: Controller
+    replicas: ReplicaManager
+    groups: GroupCoordinator

@@ -1,0 +1,29 @@
+"""A small state machine as a table, with one gate through which every change of state goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Generic, TypeVar
+
+S = TypeVar("S", bound=Enum)
+
+
+class Automaton(Generic[S]):
+    """Holds one state. `table` maps each state to the states it may move to; anything else is a broken invariant."""
+
+    __slots__ = ("_table", "state")
+
+    def __init__(self, table: Mapping[S, frozenset[S]], initial: S) -> None:
+        self._table = table
+        self.state = initial
+
+    def move(self, target: S) -> S:
+        """Go to `target`; returns the state left behind. AssertionError if the table does not allow it."""
+        source = self.state
+        assert target in self._table[source], f"no transition {source.name} -> {target.name}"
+        self.state = target
+        return source
+
+    def may_move(self, target: S) -> bool:
+        return target in self._table[self.state]

@@ -1,0 +1,44 @@
+"""Words of the field as types. Plain ints and strings at run time; `Uuid` is 16 raw bytes as on the wire."""
+
+from __future__ import annotations
+
+import base64
+from typing import NamedTuple, NewType
+
+BrokerId = NewType("BrokerId", int)
+Uuid = NewType("Uuid", bytes)
+
+ZERO_UUID = Uuid(bytes(16))
+#: The id of `__cluster_metadata` (KIP-595), fixed by Kafka.
+METADATA_TOPIC_ID = Uuid(bytes(15) + b"\x01")
+METADATA_TOPIC = "__cluster_metadata"
+GROUP_METADATA_TOPIC = "__consumer_offsets"
+TRANSACTION_STATE_TOPIC = "__transaction_state"
+#: Topics that only the cluster itself may write (Kafka's `Topic.INTERNAL_TOPICS`).
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, "__share_group_state"})
+
+
+class TopicPartition(NamedTuple):
+    """One partition by name, printed as its directory is named: `orders-3`."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+def uuid_to_text(value: bytes) -> str:
+    """URL-safe base64 without padding, as Kafka prints its `Uuid`."""
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
+
+
+def uuid_from_text(text: str) -> Uuid:
+    """The 16 bytes of Kafka's 22-character form. Raises ValueError for anything else."""
+    try:
+        value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError as error:
+        raise ValueError(f"not a Kafka uuid: {text!r}") from error
+    if len(value) != 16:
+        raise ValueError(f"not a Kafka uuid: {text!r} has {len(value)} bytes, 16 are needed")
+    return Uuid(value)
