@@ -1,0 +1,34 @@
+#!/bin/sh
+# Installs the programs outside Python that the system tests drive: kcat, Java with Maven, Go and Node.js.
+# Does nothing for what is there already; on a system without apt-get it only says what is missing.
+set -eu
+
+packages=""
+need() { # need PROGRAM PACKAGE...: notes the packages when the program is not on the path
+    program=$1
+    shift
+    command -v "$program" >/dev/null 2>&1 || packages="$packages $*"
+}
+
+need kcat kcat
+need javac default-jdk-headless
+need mvn maven
+need go golang-go
+need node nodejs
+need npm npm
+
+if [ -z "$packages" ]; then
+    exit 0
+fi
+if ! command -v apt-get >/dev/null 2>&1; then
+    echo "The system tests need these programs, please install them:$packages" >&2
+    exit 1
+fi
+run=""
+if [ "$(id -u)" -ne 0 ]; then
+    run="sudo"
+fi
+echo "installing$packages with apt-get (under a minute)"
+$run apt-get update -qq
+# shellcheck disable=SC2086
+DEBIAN_FRONTEND=noninteractive $run apt-get install -y -qq --no-install-recommends $packages >/dev/null
