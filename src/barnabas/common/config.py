@@ -1,0 +1,493 @@
+"""A node's configuration: Kafka's property names, in layers, parsed and checked once.
+
+    DYNAMIC_BROKER > DYNAMIC_DEFAULT_BROKER > STATIC_BROKER > DEFAULT
+
+The static layer is the properties file; the two dynamic ones come from the metadata log while the node runs and never
+stop it: a value that does not fit is left out and reported. Reading is a dict look-up, so no reader needs a copy of a
+setting that may change; who must act on a change subscribes.
+
+A key that Barnabas does not know is a warning, as in Kafka. So is a key that is known but without effect here
+(`config_docs` has the reasons). A key that asks for protection which is not there (an authorizer, TLS) is an error: a
+node that starts open in its stead would be worse than one that does not start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from barnabas.common import config_docs
+from barnabas.common.config_keys import (
+    BROKER_KEYS,
+    READ_ONLY,
+    REQUIRED_KEYS,
+    TOPIC_KEYS,
+    ConfigKey,
+    ConfigSource,
+    Value,
+    base_key,
+    broker_synonyms,
+    invalid,
+)
+from barnabas.common.endpoints import (
+    Address,
+    Listener,
+    Voter,
+    check_distinct_ports,
+    parse_address,
+    parse_listeners,
+    parse_protocol_map,
+    parse_voters,
+)
+from barnabas.common.errors import ConfigError
+from barnabas.common.properties import parse_properties
+
+__all__ = ["Address", "BrokerConfig", "Listener", "Voter", "parse_properties"]
+
+_MINUTE_MS = 60_000
+_HOUR_MS = 3_600_000
+_MAX_LONG = (1 << 63) - 1
+
+_DEFAULTS: dict[str, Value] = {name: key.default_value() for name, key in BROKER_KEYS.items()}
+
+#: Topic key -> broker key of its default, where the broker's value is taken as it is.
+_LOG_DEFAULTS = tuple(
+    (name.replace(".", "_"), key.server_default)
+    for name, key in TOPIC_KEYS.items()
+    if key.server_default is not None
+    and key.server_default not in ("log.retention.ms", "log.roll.ms", "log.roll.jitter.ms", "log.flush.interval.ms")
+)
+
+
+class BrokerConfig:
+    """The configuration of one node (broker, controller or both)."""
+
+    __slots__ = (
+        "_cluster_default",
+        "_listeners",
+        "_log_defaults",
+        "_per_broker",
+        "_static",
+        "_subscribers",
+        "_values",
+        "warnings",
+    )
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._static = dict(properties)
+        _fill_in(self._static)
+        self._per_broker: dict[str, str] = {}
+        self._cluster_default: dict[str, str] = {}
+        self._subscribers: list[Callable[[frozenset[str]], None]] = []
+        self._log_defaults: dict[str, Value] | None = None
+        self.warnings: list[str] = []
+        for name in sorted(REQUIRED_KEYS):
+            if name not in self._static:
+                raise ConfigError(f'Missing required configuration "{name}" which has no default value.')
+        self._values = dict(_DEFAULTS)
+        for name, text in self._static.items():
+            self._take_static(name, text)
+        self._listeners = self._parse_listeners()
+        _check(self)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """ConfigError, naming key, value and what is allowed, if a node must not start with these."""
+        return cls(properties)
+
+    def _take_static(self, name: str, text: str) -> None:
+        key = base_key(name)
+        if key is None:
+            self.warnings.append(config_docs.unknown(name))
+            return
+        self._values[name] = key.parse(text)
+        if name in BROKER_KEYS and self._values[name] != _DEFAULTS[name]:
+            note = config_docs.note_on(name)
+            if note is not None:
+                self.warnings.append(f"{name}={'[hidden]' if key.is_sensitive else text} {note}")
+
+    # Reading.
+
+    def value_of(self, key: str) -> Value:
+        """The value in force; KeyError for a key that nobody knows."""
+        return self._values[key]
+
+    def int_of(self, key: str) -> int:
+        value = self._values[key]
+        if type(value) is not int:
+            raise ConfigError(f"{key} is not set" if value is None else f"{key} is no integer")
+        return value
+
+    def int_or_none(self, key: str) -> int | None:
+        return None if self._values[key] is None else self.int_of(key)
+
+    def float_of(self, key: str) -> float:
+        value = self._values[key]
+        assert isinstance(value, float), f"{key} is no double"
+        return value
+
+    def bool_of(self, key: str) -> bool:
+        value = self._values[key]
+        assert isinstance(value, bool), f"{key} is no boolean"
+        return value
+
+    def str_of(self, key: str) -> str:
+        """The text; ConfigError where nothing is set."""
+        value = self._values[key]
+        if not isinstance(value, str):
+            raise ConfigError(f"{key} is not set" if value is None else f"{key} is no text")
+        return value
+
+    def str_or_none(self, key: str) -> str | None:
+        return None if self._values[key] is None else self.str_of(key)
+
+    def list_of(self, key: str) -> tuple[str, ...]:
+        """The items of a list key, or of a text that Kafka splits at commas (`listeners`, `log.dirs`)."""
+        value = self._values[key]
+        if isinstance(value, str):
+            return tuple(item.strip() for item in value.split(",") if item.strip())
+        return value if isinstance(value, tuple) else ()
+
+    # Settings given in several units.
+
+    @property
+    def log_retention_ms(self) -> int:
+        value = self._first_of(
+            ("log.retention.ms", 1), ("log.retention.minutes", _MINUTE_MS), ("log.retention.hours", _HOUR_MS)
+        )
+        return -1 if value < 0 else value
+
+    @property
+    def log_roll_ms(self) -> int:
+        return self._first_of(("log.roll.ms", 1), ("log.roll.hours", _HOUR_MS))
+
+    @property
+    def log_roll_jitter_ms(self) -> int:
+        return self._first_of(("log.roll.jitter.ms", 1), ("log.roll.jitter.hours", _HOUR_MS))
+
+    @property
+    def log_flush_interval_ms(self) -> int:
+        return self._first_of(("log.flush.interval.ms", 1), ("log.flush.scheduler.interval.ms", 1))
+
+    @property
+    def offsets_retention_ms(self) -> int:
+        return self.int_of("offsets.retention.minutes") * _MINUTE_MS
+
+    def _first_of(self, *keys: tuple[str, int]) -> int:
+        for name, unit_ms in keys:
+            value = self.int_or_none(name)
+            if value is not None:
+                return value * unit_ms
+        raise AssertionError("the last of the keys has a default")
+
+    def log_defaults(self) -> Mapping[str, Value]:
+        """The broker's defaults for topics, by field of LogConfig; worked out once per change."""
+        if self._log_defaults is None:
+            values = {field: self._values[name] for field, name in _LOG_DEFAULTS}
+            values["retention_ms"] = self.log_retention_ms
+            values["segment_ms"] = self.log_roll_ms
+            values["segment_jitter_ms"] = self.log_roll_jitter_ms
+            values["flush_ms"] = self.log_flush_interval_ms
+            self._log_defaults = values
+        return self._log_defaults
+
+    # Who and where this node is.
+
+    @property
+    def node_id(self) -> int:
+        return self.int_of("node.id")
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return self.list_of("process.roles")
+
+    @property
+    def is_broker(self) -> bool:
+        return "broker" in self.roles
+
+    @property
+    def is_controller(self) -> bool:
+        return "controller" in self.roles
+
+    @property
+    def rack(self) -> str | None:
+        return self.str_or_none("broker.rack")
+
+    @property
+    def listeners(self) -> tuple[Listener, ...]:
+        """All of them, those of the controller too."""
+        return self._listeners
+
+    @property
+    def broker_listeners(self) -> tuple[Listener, ...]:
+        names = self.controller_listener_names
+        return tuple(listener for listener in self._listeners if listener.name not in names)
+
+    @property
+    def controller_listeners(self) -> tuple[Listener, ...]:
+        names = self.controller_listener_names
+        return tuple(listener for listener in self._listeners if listener.name in names)
+
+    @property
+    def controller_listener_names(self) -> tuple[str, ...]:
+        return tuple(name.upper() for name in self.list_of("controller.listener.names"))
+
+    @property
+    def advertised_listeners(self) -> tuple[Listener, ...]:
+        """What clients and peers are told; a listener that is not advertised by hand is advertised as it is."""
+        by_hand = {
+            listener.name: listener
+            for listener in parse_listeners(
+                "advertised.listeners", self.list_of("advertised.listeners"), self._protocols()
+            )
+        }
+        if not by_hand:
+            return self._listeners
+        controller_only = tuple(listener for listener in self.controller_listeners if listener.name not in by_hand)
+        return (*by_hand.values(), *controller_only)
+
+    @property
+    def inter_broker_listener(self) -> str:
+        name = self.str_or_none("inter.broker.listener.name")
+        return name.upper() if name is not None else self.str_of("security.inter.broker.protocol")
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        return self.list_of("log.dirs") or self.list_of("log.dir")
+
+    @property
+    def metadata_log_dir(self) -> str:
+        return self.str_or_none("metadata.log.dir") or self.log_dirs[0]
+
+    @property
+    def voters(self) -> tuple[Voter, ...]:
+        """The static quorum (`controller.quorum.voters`); empty where the metadata log itself names the voters."""
+        return parse_voters("controller.quorum.voters", self.list_of("controller.quorum.voters"))
+
+    @property
+    def bootstrap_controllers(self) -> tuple[Address, ...]:
+        key = "controller.quorum.bootstrap.servers"
+        return tuple(parse_address(key, item) for item in self.list_of(key))
+
+    def _protocols(self) -> dict[str, str]:
+        key = "listener.security.protocol.map"
+        protocols = parse_protocol_map(key, self.list_of(key))
+        if key not in self._static:
+            # With the default map a controller's listener need not be listed: it is plain.
+            names = (name.upper() for name in self.list_of("controller.listener.names"))
+            protocols.update({name: "PLAINTEXT" for name in names if name not in protocols})
+        return protocols
+
+    def _parse_listeners(self) -> tuple[Listener, ...]:
+        items = self.list_of("listeners")
+        listeners = parse_listeners("listeners", items, self._protocols())
+        check_distinct_ports("listeners", items, listeners)
+        return listeners
+
+    # Layers.
+
+    @property
+    def originals(self) -> Mapping[str, str]:
+        """The static layer as it was given, unknown keys too."""
+        return self._static
+
+    @property
+    def per_broker(self) -> Mapping[str, str]:
+        return self._per_broker
+
+    @property
+    def cluster_default(self) -> Mapping[str, str]:
+        return self._cluster_default
+
+    def synonyms_of(self, name: str) -> list[tuple[ConfigSource, str, str]]:
+        """(source, key, text) of every layer that says something about `name`, strongest first (KIP-226).
+
+        What other keys say above the first mention of `name` itself is left out, as Kafka leaves it out.
+        """
+        names = broker_synonyms(name)
+        found: list[tuple[ConfigSource, str, str]] = []
+        for source, layer in (
+            (ConfigSource.DYNAMIC_BROKER, self._per_broker),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self._cluster_default),
+            (ConfigSource.STATIC_BROKER, self._static),
+        ):
+            found += [(source, key, layer[key]) for key in names if key in layer]
+        for key in names:
+            default = BROKER_KEYS[key].default if key in BROKER_KEYS else None
+            if default is not None:
+                found.append((ConfigSource.DEFAULT, key, default))
+        first = next((index for index, (_, key, _) in enumerate(found) if key == name), len(found))
+        return found[first:]
+
+    def with_dynamic(self, per_broker: Mapping[str, str], cluster_default: Mapping[str, str]) -> BrokerConfig:
+        """A copy with these dynamic layers, for trying a change; ConfigError if it does not fit."""
+        copy = BrokerConfig(self._static)
+        problems = copy.update_dynamic(per_broker, cluster_default)
+        if problems:
+            raise ConfigError(problems[0])
+        _check(copy)
+        return copy
+
+    def update_dynamic(self, per_broker: Mapping[str, str], cluster_default: Mapping[str, str]) -> list[str]:
+        """Take over both dynamic layers; tell the subscribers what changed. Returns what was left out, and why."""
+        problems: list[str] = []
+        values = dict(_DEFAULTS)
+        for name, text in self._static.items():
+            if (key := base_key(name)) is not None:
+                values[name] = key.parse(text)
+        for layer, source in ((cluster_default, "cluster-wide default"), (per_broker, "per-broker setting")):
+            for name, text in layer.items():
+                try:
+                    values[name] = dynamic_key(name, per_broker=layer is per_broker).parse(text)
+                except ConfigError as error:
+                    problems.append(f"{source} left out: {error}")
+        changed = frozenset(
+            name for name in values.keys() | self._values.keys() if values.get(name) != self._values.get(name)
+        )
+        self._per_broker = dict(per_broker)
+        self._cluster_default = dict(cluster_default)
+        self._values = values
+        self._log_defaults = None
+        if changed:
+            for subscriber in list(self._subscribers):
+                subscriber(changed)
+        return problems
+
+    def subscribe(self, on_change: Callable[[frozenset[str]], None]) -> None:
+        """Call with the names of the keys whose value in force changed."""
+        self._subscribers.append(on_change)
+
+
+def dynamic_key(name: str, *, per_broker: bool) -> ConfigKey:
+    """The key that a dynamic layer may set; ConfigError if it must not."""
+    key = base_key(name)
+    if key is None:
+        raise ConfigError(f"Unknown dynamic config {name}")
+    if key.update_mode == READ_ONLY and key.name == name:
+        raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
+    if not per_broker and (key.update_mode == "per-broker" or key.name != name):
+        raise ConfigError(
+            f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
+        )
+    return key
+
+
+def _fill_in(static: dict[str, str]) -> None:
+    """`broker.id` and `node.id` are one thing under two names."""
+    broker_id, node_id = static.get("broker.id"), static.get("node.id")
+    if node_id is None and broker_id is not None:
+        static["node.id"] = broker_id
+    elif broker_id is None and node_id is not None:
+        static["broker.id"] = node_id
+    elif broker_id is not None and node_id is not None and broker_id.strip() != node_id.strip():
+        raise ConfigError(
+            f"You must set `node.id` to the same value as `broker.id` (they are {node_id} and {broker_id})."
+        )
+
+
+# What must hold between keys. Texts name the keys and their values.
+
+
+def _check(config: BrokerConfig) -> None:
+    _check_protection(config)
+    _check_roles(config)
+    _check_listeners(config)
+    _check_numbers(config)
+
+
+def _check_protection(config: BrokerConfig) -> None:
+    for listener in config.listeners:
+        if listener.security_protocol != "PLAINTEXT":
+            raise ConfigError(
+                f"listener {listener} asks for {listener.security_protocol}, which Barnabas does not serve: "
+                "only PLAINTEXT is allowed"
+            )
+    if config.str_of("authorizer.class.name"):
+        raise invalid(
+            "authorizer.class.name",
+            config.str_of("authorizer.class.name"),
+            "Barnabas has no authorizer; leave it empty to serve everybody",
+        )
+
+
+def _check_roles(config: BrokerConfig) -> None:
+    if not config.roles:
+        raise invalid("process.roles", "", "broker, controller or both are allowed")
+    if len(set(config.roles)) != len(config.roles):
+        raise invalid("process.roles", ",".join(config.roles), "a role may be named only once")
+    voters = config.voters
+    if not voters and not config.bootstrap_controllers:
+        raise ConfigError(
+            "If using process.roles, either controller.quorum.bootstrap.servers must contain the set of bootstrap "
+            "controllers or controller.quorum.voters must contain a parseable set of controllers."
+        )
+    if voters and config.is_controller != any(voter.node_id == config.node_id for voter in voters):
+        must = "must" if config.is_controller else "must not"
+        raise ConfigError(
+            f"node.id={config.node_id} {must} be among controller.quorum.voters "
+            f"({','.join(config.list_of('controller.quorum.voters'))}) if process.roles={','.join(config.roles)}"
+        )
+    if not config.log_dirs:
+        raise ConfigError("At least one log directory must be defined via log.dirs or log.dir.")
+
+
+def _check_listeners(config: BrokerConfig) -> None:
+    names = config.controller_listener_names
+    if not names:
+        raise ConfigError("controller.listener.names must contain at least one value when running KRaft")
+    present = {listener.name for listener in config.listeners}
+    if config.is_controller and not present & set(names):
+        raise ConfigError(
+            f"controller.listener.names ({','.join(names)}) must name one of the listeners "
+            f"({','.join(sorted(present))}) if process.roles has the controller"
+        )
+    if not config.is_controller and present & set(names):
+        raise ConfigError(
+            "controller.listener.names must not contain a value appearing in the listeners configuration "
+            "when running KRaft with just the broker role"
+        )
+    if not config.is_broker:
+        return
+    inter_broker = config.inter_broker_listener
+    if inter_broker in names or inter_broker not in present:
+        raise ConfigError(
+            f"inter.broker.listener.name ({inter_broker}) must be one of the broker's listeners "
+            f"({','.join(listener.name for listener in config.broker_listeners)})"
+        )
+    for advertised in config.advertised_listeners:
+        if advertised.name not in present:
+            raise ConfigError(
+                f"advertised.listeners names {advertised.name}, which is none of the listeners "
+                f"({','.join(sorted(present))})"
+            )
+        if advertised.name not in names and advertised.host in ("0.0.0.0", "::"):
+            raise ConfigError(
+                "advertised.listeners cannot use the nonroutable meta-address 0.0.0.0. Use a routable IP address."
+            )
+
+
+_NOT_ABOVE = (
+    ("group.min.session.timeout.ms", "group.max.session.timeout.ms"),
+    ("group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"),
+    ("group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"),
+    ("group.consumer.heartbeat.interval.ms", "group.consumer.session.timeout.ms"),
+    ("replica.fetch.wait.max.ms", "replica.socket.timeout.ms"),
+    ("replica.fetch.wait.max.ms", "replica.lag.time.max.ms"),
+    ("log.cleaner.min.compaction.lag.ms", "log.cleaner.max.compaction.lag.ms"),
+)
+
+
+def _check_numbers(config: BrokerConfig) -> None:
+    for lower, upper in _NOT_ABOVE:
+        if config.int_of(lower) > config.int_of(upper):
+            raise ConfigError(f"{lower} ({config.int_of(lower)}) must not be above {upper} ({config.int_of(upper)})")
+    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
+        if config.int_or_none(name) == 0:
+            raise invalid(name, 0, "it must be unlimited (-1) or at least 1")
+    for name in ("offsets.topic.compression.codec",):
+        if not 0 <= config.int_of(name) <= 4:
+            raise invalid(name, config.int_of(name), "0 (none), 1 (gzip), 2 (snappy), 3 (lz4) and 4 (zstd) are allowed")
+    if config.int_of("broker.heartbeat.interval.ms") * 2 > config.int_of("broker.session.timeout.ms"):
+        raise ConfigError(
+            "broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms "
+            f"({config.int_of('broker.session.timeout.ms')} and {config.int_of('broker.heartbeat.interval.ms')})"
+        )

@@ -1,0 +1,140 @@
+"""What Barnabas does with each of Kafka's keys: a sentence for those it heeds, a reason for those it does not.
+
+A key is heeded if it stands in HEEDED; DescribeConfigs gives these sentences as documentation. Any other key loads, is
+described and kept, but a node that starts with it set away from its default says why it has no effect.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+HEEDED: Final[dict[str, str]] = {
+    "advertised.listeners": "What clients are told to connect to; the listeners themselves if not set.",
+    "auto.create.topics.enable": "Whether a topic that a client asks for by name is created.",
+    "broker.heartbeat.interval.ms": "How often a broker tells the controller that it lives.",
+    "broker.id": "The same as node.id.",
+    "broker.rack": "Where this broker stands; replicas of a partition are laid on different racks.",
+    "broker.session.timeout.ms": "After this long without a heartbeat a broker is fenced.",
+    "compression.gzip.level": "How hard gzip works where the broker compresses.",
+    "compression.lz4.level": "How hard LZ4 works where the broker compresses.",
+    "compression.type": "The codec in which batches are stored; `producer` keeps the producer's.",
+    "compression.zstd.level": "How hard Zstandard works where the broker compresses.",
+    "connections.max.idle.ms": "A connection without a request for this long is closed.",
+    "controller.listener.names": "Which of the listeners belong to the controller.",
+    "controller.quorum.bootstrap.servers": "Where controllers of the quorum may be found.",
+    "controller.quorum.voters": "The fixed members of the quorum, id@host:port.",
+    "default.replication.factor": "How many replicas a topic gets when nobody says a number.",
+    "delete.topic.enable": "Whether topics may be deleted.",
+    "fetch.max.bytes": "The most bytes one Fetch answer carries (its first batch always fits).",
+    "group.initial.rebalance.delay.ms": "How long an empty group waits for more members before its first rebalance.",
+    "group.max.session.timeout.ms": "The longest session timeout a group member may ask for.",
+    "group.max.size": "The most members of one group.",
+    "group.min.session.timeout.ms": "The shortest session timeout a group member may ask for.",
+    "inter.broker.listener.name": "The listener by which brokers talk to one another.",
+    "listener.security.protocol.map": "The security protocol of each listener name.",
+    "listeners": "Where this node listens, NAME://host:port.",
+    "log.cleanup.policy": "Whether old segments are deleted, compacted, or both.",
+    "log.dir": "The one directory for logs, if log.dirs is not set.",
+    "log.dirs": "The directories for logs.",
+    "log.flush.interval.messages": "After this many records in a partition its log is forced to disk.",
+    "log.flush.interval.ms": "After this long unforced records are forced to disk.",
+    "log.flush.offset.checkpoint.interval.ms": "How often recovery points are written down.",
+    "log.flush.scheduler.interval.ms": "How often is looked for logs to be forced to disk.",
+    "log.flush.start.offset.checkpoint.interval.ms": "How often log start offsets are written down.",
+    "log.index.interval.bytes": "About this many bytes of log lie between two entries of an index.",
+    "log.index.size.max.bytes": "The most bytes of an index; a full one rolls its segment.",
+    "log.message.timestamp.after.max.ms": "How far in the future a record's timestamp may lie.",
+    "log.message.timestamp.before.max.ms": "How far in the past a record's timestamp may lie.",
+    "log.message.timestamp.type": "Whether records bear the producer's time or that of their append.",
+    "log.preallocate": "Whether a new segment's file gets its full size at once.",
+    "log.retention.bytes": "The oldest segments of a partition above this size go; -1 is no limit.",
+    "log.retention.check.interval.ms": "How often is looked for segments that may go.",
+    "log.retention.hours": "As log.retention.ms in hours, if the finer ones are not set.",
+    "log.retention.minutes": "As log.retention.ms in minutes, if that is not set.",
+    "log.retention.ms": "Segments whose youngest record is older than this go; -1 keeps them.",
+    "log.roll.hours": "As log.roll.ms in hours, if that is not set.",
+    "log.roll.jitter.hours": "As log.roll.jitter.ms in hours, if that is not set.",
+    "log.roll.jitter.ms": "A segment may roll up to this much earlier, by chance, lest all roll at once.",
+    "log.roll.ms": "A segment older than this is closed and a new one begun.",
+    "log.segment.bytes": "The most bytes of one segment.",
+    "log.segment.delete.delay.ms": "How long a removed file stays on disk under another name.",
+    "max.incremental.fetch.session.cache.slots": "How many fetch sessions are remembered.",
+    "message.max.bytes": "The largest batch of records that is accepted.",
+    "metadata.log.dir": "Where the metadata log lies; the first log directory if not set.",
+    "metadata.log.max.record.bytes.between.snapshots": "After this many bytes of metadata records a snapshot is made.",
+    "metadata.log.max.snapshot.interval.ms": "After this long with new metadata records a snapshot is made.",
+    "metadata.log.segment.bytes": "The most bytes of one segment of the metadata log.",
+    "metadata.log.segment.ms": "A segment of the metadata log older than this is closed.",
+    "min.insync.replicas": "Produce requests with acks=all need this many replicas in sync.",
+    "node.id": "The number of this node in the cluster.",
+    "num.partitions": "How many partitions a topic gets when nobody says a number.",
+    "offset.metadata.max.bytes": "The longest text that may go with a committed offset.",
+    "offsets.commit.timeout.ms": "How long an offset commit may take to be replicated.",
+    "offsets.retention.check.interval.ms": "How often is looked for committed offsets that may go.",
+    "offsets.retention.minutes": "How long offsets of a group without members are kept.",
+    "offsets.topic.compression.codec": "The codec of the topic of committed offsets, by number.",
+    "offsets.topic.num.partitions": "How many partitions the topic of committed offsets gets.",
+    "offsets.topic.replication.factor": "How many replicas the topic of committed offsets gets.",
+    "offsets.topic.segment.bytes": "The most bytes of one segment of the topic of committed offsets.",
+    "process.roles": "What this node does: broker, controller or both.",
+    "producer.id.expiration.ms": "After this long without a batch a producer is forgotten.",
+    "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
+    "socket.listen.backlog.size": "How many connections may wait to be accepted.",
+    "socket.receive.buffer.bytes": "Receive buffer of a client's socket; -1 leaves it to the system.",
+    "socket.request.max.bytes": "The largest request; a larger one ends its connection.",
+    "socket.send.buffer.bytes": "Send buffer of a client's socket; -1 leaves it to the system.",
+}
+
+_ONE_LOOP = "has no effect: one event loop serves all connections"
+_ONE_BROKER = "has no effect yet: the cluster has one broker"
+_NO_QUOTAS = "has no effect: there are no quotas"
+_NO_SECURITY = "has no effect: there is no TLS and no SASL"
+_NO_TIERS = "has no effect: there is no tiered storage"
+_NO_TRANSACTIONS = "has no effect: transactions are not served"
+_NO_PLUGINS = "has no effect: Java classes cannot be loaded"
+
+_REASONS: Final[dict[str, str]] = {
+    "background.threads": _ONE_LOOP,
+    "num.io.threads": _ONE_LOOP,
+    "num.network.threads": _ONE_LOOP,
+    "num.recovery.threads.per.data.dir": "has no effect: logs are recovered one after the other",
+    "queued.max.requests": _ONE_LOOP,
+    "queued.max.request.bytes": _ONE_LOOP,
+    "early.start.listeners": "has no effect: there is no authorizer to wait for",
+}
+
+#: By the beginning of the key; the first that fits.
+_REASONS_BY_PREFIX: Final = (
+    (("remote.", "log.local."), _NO_TIERS),
+    (("group.share.", "share."), "has no effect: share groups are not served"),
+    (("group.streams.",), "has no effect: streams groups are not served"),
+    (("group.consumer.", "group.coordinator."), "has no effect: the group protocol of KIP-848 is not served"),
+    (("transaction", "add.partitions.to.txn."), _NO_TRANSACTIONS),
+    (("ssl.", "sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
+    (("delegation.token.",), _NO_SECURITY),
+    (("alter.config.policy.", "create.topic.policy.", "client.quota.callback.", "replica.selector."), _NO_PLUGINS),
+    (("metric", "kafka.metrics.", "telemetry."), "has no effect: there are no Java metrics reporters"),
+    (("quota.", "replication.quota.", "controller.quota.", "alter.log.dirs.replication.quota."), _NO_QUOTAS),
+    (("max.connection",), "has no effect: connections are not limited"),
+    (("log.cleaner.",), "has no effect yet: there is no log cleaner"),
+    (("replica.", "num.replica.", "controller.", "leader.", "auto.leader.", "unclean.leader."), _ONE_BROKER),
+)
+
+
+def note_on(name: str) -> str | None:
+    """Why a known key has no effect; None for one that is heeded."""
+    if name in HEEDED:
+        return None
+    reason = _REASONS.get(name)
+    if reason is not None:
+        return reason
+    return next(
+        (reason for prefixes, reason in _REASONS_BY_PREFIX if name.startswith(prefixes)),
+        "has no effect: Barnabas does not support it",
+    )
+
+
+def unknown(name: str) -> str:
+    if name.startswith("zookeeper."):
+        return f"{name} is not a key of Kafka 4.1: ZooKeeper mode ended with 3.9; it is left out"
+    return f"{name} is not a key that Kafka 4.1 or Barnabas knows; it is left out"
