@@ -1,0 +1,243 @@
+"""Brokers and controllers as values, and the delta that turns registration records into new ones."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from immutables import Map
+
+from barnabas.protocol.messages.records_metadata import (
+    BrokerRegistrationChangeRecord,
+    FenceBrokerRecord,
+    RegisterBrokerRecord,
+    RegisterControllerRecord,
+    UnfenceBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+
+class Endpoint(NamedTuple):
+    """A listener as it is advertised. `security_protocol` is Kafka's number: 0 PLAINTEXT, 1 SSL, 2 and 3 with SASL."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int
+
+
+class FeatureRange(NamedTuple):
+    name: str
+    min_version: int
+    max_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerImage:
+    """One registration of a broker: this incarnation of its process, with this epoch."""
+
+    broker_id: int
+    epoch: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...] = ()
+    rack: str | None = None
+    fenced: bool = True
+    in_controlled_shutdown: bool = False
+    is_migrating_zk_broker: bool = False
+    directories: tuple[bytes, ...] = ()
+
+    @property
+    def is_active(self) -> bool:
+        """May lead and may be joined to an ISR."""
+        return not self.fenced and not self.in_controlled_shutdown
+
+    def endpoint(self, listener: str) -> Endpoint | None:
+        for endpoint in self.endpoints:
+            if endpoint.name == listener:
+                return endpoint
+        return None
+
+    def has_online_directory(self, directory_id: bytes) -> bool:
+        """Whether a replica said to be in this directory can be served. Kafka reserves ids below 100 (KIP-858):
+        of those only "lost" is offline."""
+        if directory_id == _LOST_DIRECTORY:
+            return False
+        return directory_id < _FIRST_REAL_DIRECTORY or not self.directories or directory_id in self.directories
+
+    def to_record(self) -> RegisterBrokerRecord:
+        return RegisterBrokerRecord(
+            broker_id=self.broker_id,
+            is_migrating_zk_broker=self.is_migrating_zk_broker,
+            incarnation_id=self.incarnation_id,
+            broker_epoch=self.epoch,
+            end_points=[
+                RegisterBrokerRecord.BrokerEndpoint(
+                    name=endpoint.name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=endpoint.security_protocol,
+                )
+                for endpoint in self.endpoints
+            ],
+            features=[
+                RegisterBrokerRecord.BrokerFeature(
+                    name=feature.name,
+                    min_supported_version=feature.min_version,
+                    max_supported_version=feature.max_version,
+                )
+                for feature in self.features
+            ],
+            rack=self.rack,
+            fenced=self.fenced,
+            in_controlled_shutdown=self.in_controlled_shutdown,
+            log_dirs=list(self.directories),
+        )
+
+
+_LOST_DIRECTORY = bytes(15) + b"\x02"
+_FIRST_REAL_DIRECTORY = bytes(15) + b"\x64"
+
+
+def broker_from_record(record: RegisterBrokerRecord) -> BrokerImage:
+    return BrokerImage(
+        broker_id=record.broker_id,
+        epoch=record.broker_epoch,
+        incarnation_id=record.incarnation_id,
+        endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
+        features=tuple(
+            FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in record.features
+        ),
+        rack=record.rack,
+        fenced=record.fenced,
+        in_controlled_shutdown=record.in_controlled_shutdown,
+        is_migrating_zk_broker=record.is_migrating_zk_broker,
+        directories=tuple(record.log_dirs),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerImage:
+    controller_id: int
+    incarnation_id: bytes
+    endpoints: tuple[Endpoint, ...]
+    features: tuple[FeatureRange, ...] = ()
+    zk_migration_ready: bool = False
+
+    def to_record(self) -> RegisterControllerRecord:
+        return RegisterControllerRecord(
+            controller_id=self.controller_id,
+            incarnation_id=self.incarnation_id,
+            zk_migration_ready=self.zk_migration_ready,
+            end_points=[
+                RegisterControllerRecord.ControllerEndpoint(
+                    name=endpoint.name,
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    security_protocol=endpoint.security_protocol,
+                )
+                for endpoint in self.endpoints
+            ],
+            features=[
+                RegisterControllerRecord.ControllerFeature(
+                    name=feature.name,
+                    min_supported_version=feature.min_version,
+                    max_supported_version=feature.max_version,
+                )
+                for feature in self.features
+            ],
+        )
+
+
+def controller_from_record(record: RegisterControllerRecord) -> ControllerImage:
+    return ControllerImage(
+        controller_id=record.controller_id,
+        incarnation_id=record.incarnation_id,
+        endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
+        features=tuple(
+            FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in record.features
+        ),
+        zk_migration_ready=record.zk_migration_ready,
+    )
+
+
+Brokers = Map[int, BrokerImage]
+Controllers = Map[int, ControllerImage]
+
+
+class ClusterDelta:
+    """What happened to the registrations. A broker or controller that went is None in `changed_*`."""
+
+    __slots__ = ("_brokers", "_controllers", "changed_brokers", "changed_controllers")
+
+    def __init__(self, brokers: Brokers, controllers: Controllers) -> None:
+        self._brokers = brokers
+        self._controllers = controllers
+        self.changed_brokers: dict[int, BrokerImage | None] = {}
+        self.changed_controllers: dict[int, ControllerImage | None] = {}
+
+    def broker(self, broker_id: int, epoch: int) -> BrokerImage:
+        """The broker as it is now. KeyError if it is not registered with this epoch."""
+        if broker_id in self.changed_brokers:
+            broker = self.changed_brokers[broker_id]
+        else:
+            broker = self._brokers.get(broker_id)
+        if broker is None or broker.epoch != epoch:
+            raise KeyError(f"broker {broker_id} is not registered with epoch {epoch}")
+        return broker
+
+    def replay_register(self, record: RegisterBrokerRecord) -> None:
+        self.changed_brokers[record.broker_id] = broker_from_record(record)
+
+    def replay_unregister(self, record: UnregisterBrokerRecord) -> None:
+        self.broker(record.broker_id, record.broker_epoch)
+        self.changed_brokers[record.broker_id] = None
+
+    def replay_fence(self, record: FenceBrokerRecord) -> None:
+        self.changed_brokers[record.id] = replace(self.broker(record.id, record.epoch), fenced=True)
+
+    def replay_unfence(self, record: UnfenceBrokerRecord) -> None:
+        self.changed_brokers[record.id] = replace(self.broker(record.id, record.epoch), fenced=False)
+
+    def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
+        """`fenced` and `in_controlled_shutdown` are 1 (set), -1 (clear) or 0 (as it was)."""
+        broker = self.broker(record.broker_id, record.broker_epoch)
+        assert record.fenced in (-1, 0, 1), record.fenced
+        assert record.in_controlled_shutdown in (-1, 0, 1), record.in_controlled_shutdown
+        self.changed_brokers[record.broker_id] = replace(
+            broker,
+            fenced=record.fenced > 0 if record.fenced else broker.fenced,
+            in_controlled_shutdown=(
+                record.in_controlled_shutdown > 0 if record.in_controlled_shutdown else broker.in_controlled_shutdown
+            ),
+            directories=tuple(record.log_dirs) if record.log_dirs else broker.directories,
+        )
+
+    def replay_controller(self, record: RegisterControllerRecord) -> None:
+        self.changed_controllers[record.controller_id] = controller_from_record(record)
+
+    def replay_difference(self, brokers: Brokers, controllers: Controllers) -> None:
+        """Take on whatever differs between the base and these (a snapshot that replaces the base)."""
+        for broker_id in sorted({*self._brokers, *brokers}):
+            broker = brokers.get(broker_id)
+            if broker != self._brokers.get(broker_id):
+                self.changed_brokers[broker_id] = broker
+        for controller_id in sorted({*self._controllers, *controllers}):
+            controller = controllers.get(controller_id)
+            if controller != self._controllers.get(controller_id):
+                self.changed_controllers[controller_id] = controller
+
+    def apply(self) -> tuple[Brokers, Controllers]:
+        brokers = self._brokers.mutate()
+        for broker_id, broker in self.changed_brokers.items():
+            if broker is None:
+                brokers.pop(broker_id, None)
+            else:
+                brokers[broker_id] = broker
+        controllers = self._controllers.mutate()
+        for controller_id, controller in self.changed_controllers.items():
+            if controller is None:
+                controllers.pop(controller_id, None)
+            else:
+                controllers[controller_id] = controller
+        return brokers.finish(), controllers.finish()

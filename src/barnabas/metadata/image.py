@@ -1,0 +1,278 @@
+"""The cluster's metadata as one immutable value, and the delta by which metadata records make the next one.
+
+    image --records--> MetadataDelta --apply--> image'
+
+An image is shared freely: nothing in it ever changes. `MetadataDelta.replay` is the only way in which a record takes
+effect, so that brokers, controllers and snapshots agree by construction. What a delta touched can be asked of it
+(`changed_topics`, `deleted_topics`, `changed_brokers`, `changed_configs`), so that whoever follows the metadata pays for
+what changed, not for the size of the cluster. Both kinds of controller (metadata quorum and ZooKeeper) make this image.
+
+Maps are hash tries: their order depends on the hash seed of the process. Whatever leaves the process in some order is
+sorted first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from immutables import Map
+
+from barnabas.metadata.cluster import BrokerImage, Brokers, ClusterDelta, ControllerImage, Controllers
+from barnabas.metadata.security import SecurityImage
+from barnabas.metadata.topics import PartitionImage, TopicDelta, TopicImage, TopicsById, TopicsByName, TopicsDelta
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages import records_metadata as r
+
+METADATA_VERSION: Final = "metadata.version"
+ELR_VERSION: Final = "eligible.leader.replicas.version"
+GROUP_VERSION: Final = "group.version"
+TRANSACTION_VERSION: Final = "transaction.version"
+
+#: Resource types of ConfigRecord (`ConfigResource.Type`).
+TOPIC_RESOURCE: Final = 2
+BROKER_RESOURCE: Final = 4
+BROKER_LOGGER_RESOURCE: Final = 8
+CLIENT_METRICS_RESOURCE: Final = 16
+GROUP_RESOURCE: Final = 32
+
+ConfigResource = tuple[int, str]
+Overrides = Map[str, str]
+_NO_OVERRIDES: Overrides = Map()
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataImage:
+    """Everything the metadata log says up to and including `offset` (-1: nothing yet)."""
+
+    offset: int = -1
+    epoch: int = -1
+    timestamp_ms: int = -1
+    topics_by_name: TopicsByName = field(default_factory=Map)
+    topics_by_id: TopicsById = field(default_factory=Map)
+    brokers: Brokers = field(default_factory=Map)
+    controllers: Controllers = field(default_factory=Map)
+    #: (resource type, name) -> overrides; the cluster-wide broker default has the name "".
+    configs: Map[ConfigResource, Overrides] = field(default_factory=Map)
+    #: Finalized feature levels, `metadata.version` among them; level 0 is not listed.
+    features: Map[str, int] = field(default_factory=Map)
+    #: The next producer id that no broker was given; -1 before the first block.
+    next_producer_id: int = -1
+    security: SecurityImage = field(default_factory=SecurityImage)
+    #: State of a migration from ZooKeeper (0 = none, as in clusters born without it).
+    zk_migration_state: int = 0
+
+    def partition(self, topic: str, partition_id: int) -> PartitionImage | None:
+        image = self.topics_by_name.get(topic)
+        if image is None or not 0 <= partition_id < len(image.partitions):
+            return None
+        return image.partitions[partition_id]
+
+    def config_of(self, resource_type: int, name: str) -> Overrides:
+        return self.configs.get((resource_type, name), _NO_OVERRIDES)
+
+    def topic_config(self, topic: str) -> Overrides:
+        return self.configs.get((TOPIC_RESOURCE, topic), _NO_OVERRIDES)
+
+    def topics(self) -> list[TopicImage]:
+        """All topics by name."""
+        return [topic for _, topic in sorted(self.topics_by_name.items())]
+
+    def broker_ids(self) -> list[int]:
+        return sorted(self.brokers)
+
+    def alive_brokers(self) -> list[BrokerImage]:
+        """Those that are not fenced, by id: what clients get to see."""
+        return [broker for _, broker in sorted(self.brokers.items()) if not broker.fenced]
+
+    @property
+    def metadata_version(self) -> int:
+        return self.features.get(METADATA_VERSION, 0)
+
+    @property
+    def elr_enabled(self) -> bool:
+        return self.features.get(ELR_VERSION, 0) >= 1
+
+
+EMPTY_IMAGE: Final = MetadataImage()
+
+
+class MetadataDelta:
+    """What happened to the metadata since `image`."""
+
+    __slots__ = (
+        "_next_producer_id",
+        "_zk_migration_state",
+        "changed_configs",
+        "changed_features",
+        "cluster",
+        "image",
+        "security",
+        "topics",
+    )
+
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self.topics = TopicsDelta(image.topics_by_name, image.topics_by_id)
+        self.cluster = ClusterDelta(image.brokers, image.controllers)
+        #: Resource -> key -> new value, None where the override went.
+        self.changed_configs: dict[ConfigResource, dict[str, str | None]] = {}
+        #: Feature -> new level, 0 where it went.
+        self.changed_features: dict[str, int] = {}
+        self.security = image.security
+        self._next_producer_id = image.next_producer_id
+        self._zk_migration_state = image.zk_migration_state
+
+    @classmethod
+    def between(cls, old: MetadataImage, new: MetadataImage) -> MetadataDelta:
+        """What makes `new` of `old`: for a snapshot that replaces the metadata followed so far."""
+        delta = cls(old)
+        delta.topics.replay_difference(new.topics_by_id)
+        delta.cluster.replay_difference(new.brokers, new.controllers)
+        for resource in sorted({*old.configs, *new.configs}):
+            before, after = old.configs.get(resource, _NO_OVERRIDES), new.configs.get(resource, _NO_OVERRIDES)
+            if before != after:
+                keys = sorted({*before, *after})
+                delta.changed_configs[resource] = {k: after.get(k) for k in keys if before.get(k) != after.get(k)}
+        for name in sorted({*old.features, *new.features}):
+            if old.features.get(name, 0) != new.features.get(name, 0):
+                delta.changed_features[name] = new.features.get(name, 0)
+        delta.security = new.security
+        delta._next_producer_id = new.next_producer_id
+        delta._zk_migration_state = new.zk_migration_state
+        return delta
+
+    @property
+    def changed_topics(self) -> dict[bytes, TopicDelta]:
+        """Created or changed topics by id; a topic that was deleted and made again appears in both dicts (two ids)."""
+        return self.topics.changed
+
+    @property
+    def deleted_topics(self) -> dict[bytes, TopicImage]:
+        return self.topics.deleted
+
+    @property
+    def changed_brokers(self) -> dict[int, BrokerImage | None]:
+        return self.cluster.changed_brokers
+
+    @property
+    def changed_controllers(self) -> dict[int, ControllerImage | None]:
+        return self.cluster.changed_controllers
+
+    def config_of(self, resource: ConfigResource) -> Overrides:
+        """The overrides of a resource as they are now."""
+        return _with_changes(self.image.configs.get(resource, _NO_OVERRIDES), self.changed_configs.get(resource, {}))
+
+    def replay(self, record: Message) -> None:
+        """Take one record in. Markers of metadata transactions (KIP-868) and no-ops change nothing: whoever feeds a
+        delta keeps an open transaction's records back (`store.MetadataStore`). KeyError or AssertionError: the record
+        does not fit what came before it, the log is not a metadata log of Kafka's making."""
+        replay = _REPLAY.get(type(record))
+        if replay is None:
+            raise KeyError(f"{type(record).__name__} is no metadata record")
+        replay(self, record)
+
+    def replay_config(self, record: r.ConfigRecord) -> None:
+        changes = self.changed_configs.setdefault((record.resource_type, record.resource_name), {})
+        changes[record.name] = record.value
+
+    def replay_remove_topic(self, record: r.RemoveTopicRecord) -> None:
+        resource = (TOPIC_RESOURCE, self.topics.replay_remove(record))
+        present = self.config_of(resource)
+        if present:
+            self.changed_configs.setdefault(resource, {}).update(dict.fromkeys(sorted(present)))
+
+    def replay_feature(self, record: r.FeatureLevelRecord) -> None:
+        self.changed_features[record.name] = record.feature_level
+
+    def replay_producer_ids(self, record: r.ProducerIdsRecord) -> None:
+        self._next_producer_id = record.next_producer_id
+
+    def replay_zk_migration(self, record: r.ZkMigrationStateRecord) -> None:
+        self._zk_migration_state = record.zk_migration_state
+
+    def replay_security(self, record: Message) -> None:
+        self.security = _SECURITY[type(record)](self.security, record)
+
+    def apply(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
+        """The image after all records taken in; `offset` is that of the last of them."""
+        image = self.image
+        changes: dict[str, Any] = {}
+        if self.topics.changed or self.topics.deleted:
+            changes["topics_by_name"], changes["topics_by_id"] = self.topics.apply()
+        if self.cluster.changed_brokers or self.cluster.changed_controllers:
+            changes["brokers"], changes["controllers"] = self.cluster.apply()
+        if self.changed_configs:
+            changes["configs"] = self._apply_configs()
+        if self.changed_features:
+            features = {**image.features, **self.changed_features}
+            changes["features"] = Map({name: level for name, level in features.items() if level})
+        return replace(
+            image,
+            offset=offset,
+            epoch=epoch,
+            timestamp_ms=timestamp_ms,
+            next_producer_id=self._next_producer_id,
+            security=self.security,
+            zk_migration_state=self._zk_migration_state,
+            **changes,
+        )
+
+    def _apply_configs(self) -> Map[ConfigResource, Overrides]:
+        configs = self.image.configs.mutate()
+        for resource, changes in self.changed_configs.items():
+            overrides = _with_changes(self.image.configs.get(resource, _NO_OVERRIDES), changes)
+            if overrides:
+                configs[resource] = overrides
+            else:
+                configs.pop(resource, None)
+        return configs.finish()
+
+
+def _with_changes(overrides: Overrides, changes: dict[str, str | None]) -> Overrides:
+    mutation = overrides.mutate()
+    for key, value in changes.items():
+        if value is None:
+            mutation.pop(key, None)
+        else:
+            mutation[key] = value
+    return mutation.finish()
+
+
+def _nothing(delta: MetadataDelta, record: Any) -> None:
+    """Markers and no-ops: they move the offset only."""
+
+
+_SECURITY: Final[dict[type[Message], Callable[[SecurityImage, Any], SecurityImage]]] = {
+    r.UserScramCredentialRecord: SecurityImage.replay_scram,
+    r.RemoveUserScramCredentialRecord: SecurityImage.replay_remove_scram,
+    r.AccessControlEntryRecord: SecurityImage.replay_acl,
+    r.RemoveAccessControlEntryRecord: SecurityImage.replay_remove_acl,
+    r.DelegationTokenRecord: SecurityImage.replay_token,
+    r.RemoveDelegationTokenRecord: SecurityImage.replay_remove_token,
+    r.ClientQuotaRecord: SecurityImage.replay_quota,
+}
+
+_REPLAY: Final[dict[type[Message], Callable[[MetadataDelta, Any], None]]] = {
+    r.TopicRecord: lambda delta, record: delta.topics.replay_topic(record),
+    r.PartitionRecord: lambda delta, record: delta.topics.replay_partition(record),
+    r.PartitionChangeRecord: lambda delta, record: delta.topics.replay_partition_change(record),
+    r.ClearElrRecord: lambda delta, record: delta.topics.replay_clear_elr(record),
+    r.RemoveTopicRecord: MetadataDelta.replay_remove_topic,
+    r.RegisterBrokerRecord: lambda delta, record: delta.cluster.replay_register(record),
+    r.UnregisterBrokerRecord: lambda delta, record: delta.cluster.replay_unregister(record),
+    r.FenceBrokerRecord: lambda delta, record: delta.cluster.replay_fence(record),
+    r.UnfenceBrokerRecord: lambda delta, record: delta.cluster.replay_unfence(record),
+    r.BrokerRegistrationChangeRecord: lambda delta, record: delta.cluster.replay_change(record),
+    r.RegisterControllerRecord: lambda delta, record: delta.cluster.replay_controller(record),
+    r.ConfigRecord: MetadataDelta.replay_config,
+    r.FeatureLevelRecord: MetadataDelta.replay_feature,
+    r.ProducerIdsRecord: MetadataDelta.replay_producer_ids,
+    r.ZkMigrationStateRecord: MetadataDelta.replay_zk_migration,
+    **dict.fromkeys(_SECURITY, MetadataDelta.replay_security),
+    r.NoOpRecord: _nothing,
+    r.BeginTransactionRecord: _nothing,
+    r.EndTransactionRecord: _nothing,
+    r.AbortTransactionRecord: _nothing,
+}

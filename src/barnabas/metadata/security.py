@@ -1,0 +1,68 @@
+"""Credentials, access rules, tokens and quotas as the metadata log holds them, kept so that snapshots lose nothing.
+
+The values are the records themselves; a record that an image holds is never changed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from immutables import Map
+
+from barnabas.protocol.messages.records_metadata import (
+    AccessControlEntryRecord,
+    ClientQuotaRecord,
+    DelegationTokenRecord,
+    RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
+    RemoveUserScramCredentialRecord,
+    UserScramCredentialRecord,
+)
+
+#: ((entity type, entity name or None for the default), ...) sorted by type.
+QuotaEntity = tuple[tuple[str, str | None], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SecurityImage:
+    #: By (mechanism, user).
+    scram: Map[tuple[int, str], UserScramCredentialRecord] = field(default_factory=Map)
+    #: By rule id.
+    acls: Map[bytes, AccessControlEntryRecord] = field(default_factory=Map)
+    #: By token id.
+    tokens: Map[str, DelegationTokenRecord] = field(default_factory=Map)
+    quotas: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
+
+    def replay_scram(self, record: UserScramCredentialRecord) -> SecurityImage:
+        return replace(self, scram=self.scram.set((record.mechanism, record.name), record))
+
+    def replay_remove_scram(self, record: RemoveUserScramCredentialRecord) -> SecurityImage:
+        return replace(self, scram=self.scram.delete((record.mechanism, record.name)))
+
+    def replay_acl(self, record: AccessControlEntryRecord) -> SecurityImage:
+        return replace(self, acls=self.acls.set(record.id, record))
+
+    def replay_remove_acl(self, record: RemoveAccessControlEntryRecord) -> SecurityImage:
+        return replace(self, acls=self.acls.delete(record.id))
+
+    def replay_token(self, record: DelegationTokenRecord) -> SecurityImage:
+        return replace(self, tokens=self.tokens.set(record.token_id, record))
+
+    def replay_remove_token(self, record: RemoveDelegationTokenRecord) -> SecurityImage:
+        return replace(self, tokens=self.tokens.delete(record.token_id))
+
+    def replay_quota(self, record: ClientQuotaRecord) -> SecurityImage:
+        entity: QuotaEntity = tuple(sorted(((e.entity_type, e.entity_name) for e in record.entity), key=_entity_type))
+        values = self.quotas.get(entity, Map())
+        if record.remove:
+            if record.key in values:
+                values = values.delete(record.key)
+        else:
+            values = values.set(record.key, record.value)
+        if values:
+            return replace(self, quotas=self.quotas.set(entity, values))
+        return replace(self, quotas=self.quotas.delete(entity)) if entity in self.quotas else self
+
+
+def _entity_type(part: tuple[str, str | None]) -> str:
+    return part[0]

@@ -1,0 +1,293 @@
+"""Topics and partitions as values, and the delta that turns metadata records into new ones.
+
+A topic's partitions are a tuple indexed by partition id: Kafka's controller numbers them 0..n-1 without holes, and a
+tuple is the cheapest thing to read. A delta keeps only what its records touched; `apply` pays for that alone (plus one
+tuple copy per touched topic).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from immutables import Map
+
+from barnabas.protocol.messages.records_metadata import (
+    ClearElrRecord,
+    PartitionChangeRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    TopicRecord,
+)
+
+#: `leader` of a PartitionChangeRecord that leaves the leader, and its epoch, as they are.
+NO_LEADER_CHANGE: Final = -2
+NO_LEADER: Final = -1
+#: `leader_recovery_state`: 1 while a leader that was elected uncleanly has not yet recovered (KIP-704).
+RECOVERED: Final = 0
+RECOVERING: Final = 1
+
+#: Reserved directory ids (KIP-858): replica in no directory yet, and (older records) in the only one there was.
+UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
+LOST_DIRECTORY: Final = bytes(15) + b"\x02"
+MIGRATING_DIRECTORY: Final = bytes(16)
+
+
+class PartitionImage(NamedTuple):
+    """One partition as the controller has decided it. `directories[i]` holds `replicas[i]`."""
+
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    directories: tuple[bytes, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    adding_replicas: tuple[int, ...] = ()
+    leader_recovery_state: int = RECOVERED
+    elr: tuple[int, ...] = ()
+    last_known_elr: tuple[int, ...] = ()
+
+    @property
+    def has_leader(self) -> bool:
+        return self.leader != NO_LEADER
+
+    @property
+    def preferred_leader(self) -> int:
+        return self.replicas[0] if self.replicas else NO_LEADER
+
+    def directory_of(self, broker_id: int) -> bytes:
+        """Directory id of this broker's replica. The broker must be one of `replicas`."""
+        return self.directories[self.replicas.index(broker_id)]
+
+    def merge(self, record: PartitionChangeRecord) -> PartitionImage:
+        """This partition after a change record: what the record leaves out stays."""
+        replicas = self.replicas if record.replicas is None else tuple(record.replicas)
+        directories = self.directories if record.directories is None else tuple(record.directories)
+        if len(directories) != len(replicas):
+            assert not directories, "a directory for each replica, or for none"
+            directories = (MIGRATING_DIRECTORY,) * len(replicas)
+        leader_moves = record.leader != NO_LEADER_CHANGE
+        state = self.leader_recovery_state if record.leader_recovery_state < 0 else record.leader_recovery_state
+        return PartitionImage(
+            replicas,
+            self.isr if record.isr is None else tuple(record.isr),
+            record.leader if leader_moves else self.leader,
+            self.leader_epoch + 1 if leader_moves else self.leader_epoch,
+            self.partition_epoch + 1,
+            directories,
+            self.removing_replicas if record.removing_replicas is None else tuple(record.removing_replicas),
+            self.adding_replicas if record.adding_replicas is None else tuple(record.adding_replicas),
+            state,
+            self.elr if record.eligible_leader_replicas is None else tuple(record.eligible_leader_replicas),
+            self.last_known_elr if record.last_known_elr is None else tuple(record.last_known_elr),
+        )
+
+
+def partition_from_record(record: PartitionRecord) -> PartitionImage:
+    replicas = tuple(record.replicas)
+    directories = tuple(record.directories) or (MIGRATING_DIRECTORY,) * len(replicas)
+    assert len(directories) == len(replicas), "a directory for each replica, or for none"
+    return PartitionImage(
+        replicas,
+        tuple(record.isr),
+        record.leader,
+        record.leader_epoch,
+        record.partition_epoch,
+        directories,
+        tuple(record.removing_replicas),
+        tuple(record.adding_replicas),
+        record.leader_recovery_state,
+        tuple(record.eligible_leader_replicas or ()),
+        tuple(record.last_known_elr or ()),
+    )
+
+
+def partition_to_record(topic_id: bytes, partition_id: int, image: PartitionImage) -> PartitionRecord:
+    """The record that makes this partition as it is. Empty ELRs are left out, as Kafka does."""
+    return PartitionRecord(
+        partition_id=partition_id,
+        topic_id=topic_id,
+        replicas=list(image.replicas),
+        isr=list(image.isr),
+        removing_replicas=list(image.removing_replicas),
+        adding_replicas=list(image.adding_replicas),
+        leader=image.leader,
+        leader_recovery_state=image.leader_recovery_state,
+        leader_epoch=image.leader_epoch,
+        partition_epoch=image.partition_epoch,
+        directories=list(image.directories),
+        eligible_leader_replicas=list(image.elr) or None,
+        last_known_elr=list(image.last_known_elr) or None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicImage:
+    name: str
+    topic_id: bytes
+    partitions: tuple[PartitionImage, ...] = ()
+
+
+class TopicDelta:
+    """What happened to one topic since `base` (None: it is new)."""
+
+    __slots__ = ("base", "changed_partitions", "name", "topic_id")
+
+    def __init__(self, name: str, topic_id: bytes, base: TopicImage | None) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.base = base
+        #: Partition id -> the partition as it is now, in the order of the first touch.
+        self.changed_partitions: dict[int, PartitionImage] = {}
+
+    @property
+    def created(self) -> bool:
+        return self.base is None
+
+    def partition(self, partition_id: int) -> PartitionImage:
+        """The partition as it is now. KeyError if there is none."""
+        changed = self.changed_partitions.get(partition_id)
+        if changed is not None:
+            return changed
+        if self.base is None or not 0 <= partition_id < len(self.base.partitions):
+            raise KeyError(f"{self.name}-{partition_id}")
+        return self.base.partitions[partition_id]
+
+    def partition_before(self, partition_id: int) -> PartitionImage | None:
+        if self.base is None or partition_id >= len(self.base.partitions):
+            return None
+        return self.base.partitions[partition_id]
+
+    def replay_change(self, record: PartitionChangeRecord) -> None:
+        self.changed_partitions[record.partition_id] = self.partition(record.partition_id).merge(record)
+
+    def replay_clear_elr(self) -> None:
+        for partition_id in self._partition_ids():
+            partition = self.partition(partition_id)
+            if partition.elr or partition.last_known_elr:
+                self.changed_partitions[partition_id] = partition._replace(
+                    elr=(), last_known_elr=(), partition_epoch=partition.partition_epoch + 1
+                )
+
+    def _partition_ids(self) -> list[int]:
+        before = len(self.base.partitions) if self.base is not None else 0
+        return sorted(set(range(before)) | set(self.changed_partitions))
+
+    def apply(self) -> TopicImage:
+        partitions = list(self.base.partitions) if self.base is not None else []
+        for partition_id in sorted(self.changed_partitions):
+            partition = self.changed_partitions[partition_id]
+            if partition_id < len(partitions):
+                partitions[partition_id] = partition
+            else:
+                assert partition_id == len(partitions), f"hole before {self.name}-{partition_id}"
+                partitions.append(partition)
+        return TopicImage(self.name, self.topic_id, tuple(partitions))
+
+
+TopicsByName = Map[str, TopicImage]
+TopicsById = Map[bytes, TopicImage]
+
+
+class TopicsDelta:
+    """What happened to the topics. `changed` and `deleted` are by topic id, in record order."""
+
+    __slots__ = ("_by_id", "_by_name", "_new_names", "changed", "deleted")
+
+    def __init__(self, by_name: TopicsByName, by_id: TopicsById) -> None:
+        self._by_name = by_name
+        self._by_id = by_id
+        self._new_names: dict[str, bytes] = {}
+        self.changed: dict[bytes, TopicDelta] = {}
+        self.deleted: dict[bytes, TopicImage] = {}
+
+    def replay_topic(self, record: TopicRecord) -> None:
+        topic_id = record.topic_id
+        assert topic_id not in self._by_id and topic_id not in self.changed, f"topic id of {record.name} is taken"
+        assert self.topic_id_of(record.name) is None, f"topic {record.name} exists"
+        self.changed[topic_id] = TopicDelta(record.name, topic_id, None)
+        self._new_names[record.name] = topic_id
+
+    def replay_partition(self, record: PartitionRecord) -> None:
+        self._touch(record.topic_id).changed_partitions[record.partition_id] = partition_from_record(record)
+
+    def replay_partition_change(self, record: PartitionChangeRecord) -> None:
+        self._touch(record.topic_id).replay_change(record)
+
+    def replay_remove(self, record: RemoveTopicRecord) -> str:
+        """Returns the name of the topic that went, so that its configs go too."""
+        topic_id = record.topic_id
+        delta = self.changed.pop(topic_id, None)
+        base = self._by_id.get(topic_id)
+        if delta is None and base is None:
+            raise KeyError(f"no topic with id {topic_id.hex()}")
+        name = delta.name if delta is not None else base.name if base is not None else ""
+        self._new_names.pop(name, None)
+        if base is not None:
+            self.deleted[topic_id] = base
+        return name
+
+    def replay_clear_elr(self, record: ClearElrRecord) -> None:
+        """An empty name means every topic (KIP-966)."""
+        if record.topic_name:
+            topic_id = self.topic_id_of(record.topic_name)
+            if topic_id is None:
+                raise KeyError(f"no topic {record.topic_name}")
+            self._touch(topic_id).replay_clear_elr()
+            return
+        for topic_id in [*self.changed, *(base.topic_id for base in self._topics_with_elr())]:
+            self._touch(topic_id).replay_clear_elr()
+
+    def _topics_with_elr(self) -> Iterator[TopicImage]:
+        for topic in self._by_id.values():
+            if topic.topic_id in self.changed or topic.topic_id in self.deleted:
+                continue
+            if any(partition.elr or partition.last_known_elr for partition in topic.partitions):
+                yield topic
+
+    def topic_id_of(self, name: str) -> bytes | None:
+        """Of the topic that has this name now."""
+        new = self._new_names.get(name)
+        if new is not None:
+            return new
+        base = self._by_name.get(name)
+        return base.topic_id if base is not None and base.topic_id not in self.deleted else None
+
+    def _touch(self, topic_id: bytes) -> TopicDelta:
+        delta = self.changed.get(topic_id)
+        if delta is None:
+            base = self._by_id.get(topic_id)
+            if base is None or topic_id in self.deleted:
+                raise KeyError(f"no topic with id {topic_id.hex()}")
+            delta = self.changed[topic_id] = TopicDelta(base.name, topic_id, base)
+        return delta
+
+    def replay_difference(self, by_id: TopicsById) -> None:
+        """Take on whatever differs between the base and these topics (a snapshot that replaces the base)."""
+        for topic_id, base in self._by_id.items():
+            if topic_id not in by_id:
+                self.deleted[topic_id] = base
+        for topic_id, topic in by_id.items():
+            before = self._by_id.get(topic_id)
+            if before == topic:
+                continue
+            delta = self.changed[topic_id] = TopicDelta(topic.name, topic_id, before)
+            for partition_id, partition in enumerate(topic.partitions):
+                if delta.partition_before(partition_id) != partition:
+                    delta.changed_partitions[partition_id] = partition
+
+    def apply(self) -> tuple[TopicsByName, TopicsById]:
+        if not self.changed and not self.deleted:
+            return self._by_name, self._by_id
+        by_name = self._by_name.mutate()
+        by_id = self._by_id.mutate()
+        for topic_id, topic in self.deleted.items():
+            by_id.pop(topic_id)
+            by_name.pop(topic.name)
+        for topic_id, delta in self.changed.items():
+            topic = delta.apply()
+            by_id[topic_id] = topic
+            by_name[topic.name] = topic
+        return by_name.finish(), by_id.finish()
