@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from barnabas.broker.fetch_sessions import SessionCache
+    from barnabas.broker.producer_ids import ProducerIdPool
     from barnabas.common.config import BrokerConfig
     from barnabas.common.host import Host
     from barnabas.controller.kraft.controller import Controller
@@ -26,18 +28,26 @@ if TYPE_CHECKING:
 class RequestContext(Protocol):
     """One request in flight."""
 
-    api_key: int
-    api_version: int
-    correlation_id: int
-    client_id: str | None
-    #: Address of the peer, without port, as Kafka shows it ("/127.0.0.1").
-    client_host: str
-    #: Name of the listener it came in by.
-    listener: str
-    #: "User:ANONYMOUS" until security is there.
-    principal: str
-    #: Monotonic time at which it was read.
-    now_ms: int
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def correlation_id(self) -> int: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def client_host(self) -> str:
+        """Address of the peer, without port, as Kafka shows it: "/127.0.0.1"."""
+    @property
+    def listener(self) -> str:
+        """Name of the listener it came in by."""
+    @property
+    def principal(self) -> str:
+        """ "User:ANONYMOUS" until security is there."""
+    @property
+    def now_ms(self) -> int:
+        """Monotonic time at which it was read."""
 
     def reply(self, response: Message) -> None:
         """Complete the request; only after `handle` returned None, exactly once."""
@@ -55,3 +65,5 @@ class Services:
     controller: Controller
     replicas: ReplicaManager
     groups: GroupCoordinator
+    fetch_sessions: SessionCache
+    producer_ids: ProducerIdPool

@@ -122,6 +122,11 @@ class Link(Protocol):
     def write(self, chunks: Sequence[Buffer]) -> None:
         """Queue these bytes; they belong to the link from now on."""
 
+    def pause_reading(self) -> None:
+        """The peer sends faster than it is answered: take no more until `resume_reading`."""
+
+    def resume_reading(self) -> None: ...
+
     def close(self) -> None: ...
 
 

@@ -1,0 +1,294 @@
+"""From frames to handlers and back: one `Connection` per peer, answers in the order of the requests.
+
+A handler answers at once or later; nothing here waits, and no request has a task or a future. A frame that does not
+decode, an API or version that is not offered, or a handler that fails ends that connection with one log line and
+nothing else. Handlers are imported when their API is first asked for, so that a broker starts quickly.
+"""
+
+from __future__ import annotations
+
+import importlib
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from barnabas.broker.context import Services
+from barnabas.common.errors import DecodeError
+from barnabas.common.host import Buffer, Link
+from barnabas.protocol import codec
+from barnabas.protocol.api import API_VERSIONS, FETCH, PRODUCE, Offer
+from barnabas.protocol.connection import FrameReader, ReceiveArea
+from barnabas.protocol.header import decode_request_header, response_header_version
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.index import request_class
+
+#: A connection with this many unanswered requests is not read any further.
+_IN_FLIGHT_MAX = 512
+_HEADER_V0 = struct.Struct(">ii")
+_HEADER_V1 = struct.Struct(">iiB")
+
+Chunks = list[Buffer]
+RawHandler = Callable[["InFlight", memoryview, int, Services], Chunks | None]
+Handler = Callable[["InFlight", Message, Services], Message | None]
+
+
+def start_response(correlation_id: int, header_version: int) -> bytearray:
+    """A response with its header; the size field is filled by `finish_response`."""
+    if header_version == 0:
+        return bytearray(_HEADER_V0.pack(0, correlation_id))
+    return bytearray(_HEADER_V1.pack(0, correlation_id, 0))
+
+
+def finish_response(head: bytearray, more_bytes: int = 0) -> None:
+    """Fill in the size of `head` and the `more_bytes` that follow it."""
+    head[0:4] = (len(head) - 4 + more_bytes).to_bytes(4, "big")
+
+
+class InFlight:
+    """One request on its way (`broker.context.RequestContext`)."""
+
+    __slots__ = (
+        "_chunks",
+        "api_key",
+        "api_version",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "now_ms",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        now_ms: int,
+    ) -> None:
+        self.connection = connection
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.now_ms = now_ms
+        self._chunks: Chunks | None = None
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.client_host
+
+    @property
+    def listener(self) -> str:
+        return self.connection.listener
+
+    @property
+    def principal(self) -> str:
+        return self.connection.principal
+
+    def encode(self, response: Message) -> Chunks:
+        """The whole response frame."""
+        head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
+        codec.encode_into(response, self.api_version, head)
+        finish_response(head)
+        return [head]
+
+    def reply(self, response: Message) -> None:
+        self.connection.complete(self, self.encode(response))
+
+    def reply_chunks(self, chunks: Chunks) -> None:
+        """As `reply`, with the frame already encoded; an empty list sends nothing (acks=0)."""
+        self.connection.complete(self, chunks)
+
+
+class ConnectionLog(Protocol):
+    """Where the ends of connections are noted."""
+
+    def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None: ...
+
+
+class Connection:
+    """The broker's end of one connection. The host calls `get_buffer`, `received` and `closed`."""
+
+    __slots__ = (
+        "_closed",
+        "_corked",
+        "_dispatcher",
+        "_frames",
+        "_in_flight",
+        "_link",
+        "_out",
+        "_paused",
+        "client_host",
+        "client_software",
+        "listener",
+        "principal",
+    )
+
+    def __init__(self, dispatcher: Dispatcher, link: Link, client_host: str, listener: str) -> None:
+        self._dispatcher = dispatcher
+        self._link = link
+        self._frames = FrameReader(dispatcher.area, dispatcher.frame_bytes_max)
+        self._in_flight: deque[InFlight] = deque()
+        self._out: Chunks = []
+        self._corked = False
+        self._paused = False
+        self._closed = False
+        self.client_host = client_host
+        self.listener = listener
+        self.principal = "User:ANONYMOUS"
+        self.client_software: tuple[str, str] = ("unknown", "unknown")
+
+    def get_buffer(self) -> memoryview:
+        return self._frames.get_buffer()
+
+    def received(self, count: int) -> None:
+        """`count` bytes are in the buffer last given: serve all whole frames in it."""
+        frames = self._frames
+        frames.received(count)
+        handle = self._dispatcher.handle
+        self._corked = True
+        try:
+            while not self._closed and (frame := frames.next_frame()) is not None:
+                handle(self, frame)
+        except DecodeError as error:
+            self._fail(str(error), None)
+        except (struct.error, IndexError) as error:
+            self._fail("malformed request", error)
+        except Exception as error:
+            self._fail("a handler failed", error)
+        finally:
+            self._corked = False
+        if self._out and not self._closed:
+            out, self._out = self._out, []
+            self._link.write(out)
+        if len(self._in_flight) >= _IN_FLIGHT_MAX and not self._paused:
+            self._paused = True
+            self._link.pause_reading()
+
+    def begin(self, request: InFlight) -> None:
+        """It will be answered later: keep its place."""
+        self._in_flight.append(request)
+
+    def respond_now(self, chunks: Chunks) -> None:
+        """The answer to the request at hand, behind which nothing waits."""
+        self._out += chunks
+
+    @property
+    def offers(self) -> Mapping[int, Offer]:
+        """The APIs of its listener."""
+        return self._dispatcher.offers
+
+    @property
+    def nothing_waits(self) -> bool:
+        return not self._in_flight
+
+    def complete(self, request: InFlight, chunks: Chunks) -> None:
+        """The answer to a request that kept its place; goes out when all before it have gone."""
+        if self._closed:
+            return
+        assert request._chunks is None, "answered twice"
+        request._chunks = chunks
+        queue = self._in_flight
+        out = self._out
+        while queue and (ready := queue[0]._chunks) is not None:
+            queue.popleft()
+            out += ready
+        if out and not self._corked:
+            self._out = []
+            self._link.write(out)
+        if self._paused and len(queue) < _IN_FLIGHT_MAX // 2:
+            self._paused = False
+            self._link.resume_reading()
+
+    def close(self) -> None:
+        """End it from our side."""
+        if not self._closed:
+            self.closed()
+            self._link.close()
+
+    def closed(self) -> None:
+        """The host says that it is gone."""
+        self._closed = True
+        self._in_flight.clear()
+        self._out = []
+        self._frames.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    def _fail(self, cause: str, error: BaseException | None) -> None:
+        self._dispatcher.log.closed_for_cause(self.client_host, cause, error)
+        self.close()
+
+
+class Dispatcher:
+    """One listener's gate: which APIs it offers, and their handlers."""
+
+    def __init__(
+        self,
+        services: Services,
+        offers: Mapping[int, Offer],
+        *,
+        area: ReceiveArea,
+        frame_bytes_max: int,
+        log: ConnectionLog,
+        handlers_package: str = "barnabas.broker.handlers",
+    ) -> None:
+        self.services = services
+        self.offers = offers
+        self.area = area
+        self.frame_bytes_max = frame_bytes_max
+        self.log = log
+        self._package = handlers_package
+        self._clock = services.host.clock
+        self._handlers: dict[int, Handler] = {}
+        self._raw: dict[int, RawHandler] = {}
+        self._raw_keys = frozenset({PRODUCE, FETCH, API_VERSIONS})
+
+    def connect(self, link: Link, client_host: str, listener: str) -> Connection:
+        return Connection(self, link, client_host, listener)
+
+    def handle(self, connection: Connection, frame: memoryview) -> None:
+        """Serve one request. DecodeError ends the connection."""
+        api_key, api_version, correlation_id, client_id, position = decode_request_header(frame)
+        offer = self.offers.get(api_key)
+        if offer is None:
+            raise DecodeError(f"api key {api_key} is not served on listener {connection.listener}")
+        if not offer.version_min <= api_version <= offer.version_max and api_key != API_VERSIONS:
+            raise DecodeError(f"version {api_version} of {offer.name} is not served")
+        request = InFlight(connection, api_key, api_version, correlation_id, client_id, self._clock.now_ms())
+        if connection.nothing_waits:
+            chunks = self._call(request, offer, frame, position)
+            if chunks is not None:
+                connection.respond_now(chunks)
+            elif request._chunks is None:
+                connection.begin(request)
+            else:
+                connection.respond_now(request._chunks)
+            return
+        connection.begin(request)
+        chunks = self._call(request, offer, frame, position)
+        if chunks is not None:
+            connection.complete(request, chunks)
+
+    def _call(self, request: InFlight, offer: Offer, frame: memoryview, position: int) -> Chunks | None:
+        if request.api_key in self._raw_keys:
+            raw = self._raw.get(request.api_key)
+            if raw is None:
+                raw = self._raw[request.api_key] = self._load(offer, "handle_raw")
+            return raw(request, frame, position, self.services)
+        handler = self._handlers.get(request.api_key)
+        if handler is None:
+            handler = self._handlers[request.api_key] = self._load(offer, "handle")
+        message, end = codec.decode(request_class(request.api_key), request.api_version, frame, position)
+        if end != len(frame):
+            raise DecodeError(f"{len(frame) - end} bytes behind the end of a {offer.name} request", end)
+        response = handler(request, message, self.services)
+        return None if response is None else request.encode(response)
+
+    def _load(self, offer: Offer, function: str) -> Any:
+        return getattr(importlib.import_module(f"{self._package}.{offer.name}"), function)
+

@@ -1,0 +1,81 @@
+"""ApiVersions (18), versions 0-4: what this listener serves, and the cluster's features (KIP-511, KIP-584).
+
+A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION and our own range, so that the client
+can ask again. Versions below 4 cannot carry features whose lowest level is 0: they are left out.
+"""
+
+from __future__ import annotations
+
+import re
+
+from barnabas.broker.context import Services
+from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
+from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.metadata.versions import SUPPORTED_FEATURES
+from barnabas.protocol import codec
+from barnabas.protocol.api import API_VERSIONS
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+_FEATURES_FROM_ZERO = 4
+
+
+def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
+    offers = request.connection.offers
+    own = offers[API_VERSIONS]
+    if not own.version_min <= request.api_version <= own.version_max:
+        response = ApiVersionsResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION,
+            api_keys=[
+                ApiVersionsResponse.ApiVersion(
+                    api_key=API_VERSIONS, min_version=own.version_min, max_version=own.version_max
+                )
+            ],
+        )
+        return _encode(request, response, 0)
+    message, end = codec.decode(ApiVersionsRequest, request.api_version, frame, position)
+    if end != len(frame):
+        raise DecodeError("an ApiVersions request does not end where its frame ends", end)
+    if request.api_version >= 3 and not _remember_software(request, message):
+        return _encode(request, ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST), request.api_version)
+    return _encode(request, _answer(request, services), request.api_version)
+
+
+def _remember_software(request: InFlight, message: ApiVersionsRequest) -> bool:
+    """Note the client's name and version; False if they are not well-formed (KIP-511)."""
+    name, version = message.client_software_name, message.client_software_version
+    if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
+        return False
+    request.connection.client_software = (name, version)
+    return True
+
+
+def _answer(request: InFlight, services: Services) -> ApiVersionsResponse:
+    image = services.metadata.image
+    from_zero = request.api_version >= _FEATURES_FROM_ZERO
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=offer.shown_min, max_version=offer.version_max)
+            for key, offer in sorted(request.connection.offers.items())
+        ],
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(
+                name=feature.name, min_version=feature.min_version, max_version=feature.max_version
+            )
+            for feature in SUPPORTED_FEATURES
+            if from_zero or feature.min_version > 0
+        ],
+        finalized_features_epoch=image.offset,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
+            for name, level in sorted(image.features.items())
+        ],
+    )
+
+
+def _encode(request: InFlight, response: ApiVersionsResponse, version: int) -> Chunks:
+    """With a response header of version 0 always, so that a client of any age can read it (KIP-511)."""
+    head = start_response(request.correlation_id, 0)
+    codec.encode_into(response, version, head)
+    finish_response(head)
+    return [head]

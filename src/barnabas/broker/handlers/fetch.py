@@ -1,0 +1,275 @@
+"""Fetch (1), versions 4-18: read record batches of partitions led here.
+
+Records go from the log to the socket without being looked at. A reader waits up to `max_wait_ms` for `min_bytes`;
+sessions (7+, KIP-227), leader epochs (9+, KIP-320), topic ids (13+, KIP-516), divergence (12+, KIP-595).
+Not yet: followers' LEOs, reading from the closest replica, snapshots.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from barnabas.broker.context import Services
+from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
+from barnabas.broker.fetch_sessions import Key, Session, forget, is_full, update_item, wants_session
+from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.protocol import codec
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.wire import write_unsigned_varint
+from barnabas.replication.fetching import DelayedFetch, FetchItem, FetchPlan, FetchResult, FetchRound, read_all
+from barnabas.replication.manager import ReplicaManager
+from barnabas.replication.partition import Isolation, Partition
+
+_FLEXIBLE = 12
+_BY_TOPIC_ID = 13
+#: Records up to this size are copied behind the fields before them: one chunk less to send.
+_COPIED_BYTES_MAX = 16 * 1024
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
+#: index, error code, HW, LSO, log start offset
+_PARTITION = struct.Struct(">ihqqq")
+_PARTITION_V4 = struct.Struct(">ihqq")
+_TRANSACTION = struct.Struct(">qq")
+_EPOCH_OFFSET = struct.Struct(">iq")
+_LEADER = struct.Struct(">ii")
+
+Told = Sequence[tuple[FetchItem, FetchResult]]
+
+
+def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
+    """Read now and answer, or wait for more to come."""
+    message, end = codec.decode(FetchRequest, request.api_version, frame, position)
+    if end != len(frame):
+        raise DecodeError("a fetch request does not end where its frame ends", end)
+    opened = _open_session(request, message, services)
+    if isinstance(opened, ErrorCode):
+        return _encode(request, opened, 0, ())
+    session, items = opened
+    incremental = session is not None and not is_full(message.session_epoch)
+    plan = FetchPlan(
+        _isolation(message, request.api_version),
+        message.min_bytes,
+        min(message.max_bytes, services.config.int_of("fetch.max.bytes")),
+    )
+    replicas = services.replicas
+    outcome = read_all(replicas, items, plan)
+    waits = message.max_wait_ms > 0 and items and outcome.size_bytes < message.min_bytes and not outcome.answer_now
+    if not waits:
+        return _answer(request, session, incremental, items, outcome)
+
+    def answer_later() -> None:
+        if not request.connection.is_closed:
+            again = read_all(replicas, items, plan)
+            request.reply_chunks(_answer(request, session, incremental, items, again))
+
+    delayed = DelayedFetch(_watched(replicas, items), message.min_bytes - outcome.size_bytes, answer_later)
+    replicas.purgatory.expire_at(request.now_ms + message.max_wait_ms, delayed)
+    return None
+
+
+def _watched(replicas: ReplicaManager, items: Sequence[FetchItem]) -> list[Partition]:
+    found = (replicas.find(item.topic, item.index) for item in items if item.topic is not None)
+    return [partition for partition in found if partition is not None]
+
+
+def _isolation(message: FetchRequest, version: int) -> Isolation:
+    replica_id = message.replica_id if version < 15 else message.replica_state.replica_id
+    if replica_id != -1:
+        return Isolation.LOG_END
+    return Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+
+
+# -- sessions
+
+
+def _open_session(
+    request: InFlight, message: FetchRequest, services: Services
+) -> tuple[Session | None, list[FetchItem]] | ErrorCode:
+    sessions = services.fetch_sessions
+    by_id = request.api_version >= _BY_TOPIC_ID
+    if is_full(message.session_epoch):
+        if message.session_id != 0:
+            sessions.remove(message.session_id)
+        items = _items(message, services.replicas, by_id, {})
+        if not (wants_session(message.session_epoch) and request.api_version >= 7 and items):
+            return None, list(items.values())
+        session = sessions.create(by_id, request.now_ms)
+        if session is not None:
+            session.items = items
+        return session, list(items.values())
+    found = sessions.find(message.session_id, message.session_epoch, by_id, request.now_ms)
+    if isinstance(found, ErrorCode):
+        return found
+    forget(
+        found,
+        (
+            (topic.topic_id if by_id else topic.topic, index)
+            for topic in message.forgotten_topics_data
+            for index in topic.partitions
+        ),
+    )
+    found.items = _items(message, services.replicas, by_id, found.items)
+    for item in found.items.values():
+        if item.topic is None:
+            # The topic may have become known since the session began.
+            item.topic = _name(services.replicas, item.topic_id)
+    return found, list(found.items.values())
+
+
+def _items(
+    message: FetchRequest, replicas: ReplicaManager, by_id: bool, items: dict[Key, FetchItem]
+) -> dict[Key, FetchItem]:
+    """The request's partitions, put over those in `items`."""
+    for topic in message.topics:
+        if by_id:
+            name = _name(replicas, topic.topic_id)
+            key_topic: str | bytes = topic.topic_id
+        else:
+            name = key_topic = topic.topic
+        for asked in topic.partitions:
+            key = (key_topic, asked.partition)
+            item = items.get(key)
+            if item is None:
+                item = items[key] = FetchItem(name, topic.topic_id if by_id else b"", asked.partition)
+            update_item(item, asked)
+    return items
+
+
+def _name(replicas: ReplicaManager, topic_id: bytes) -> str | None:
+    image = replicas.topic_of(topic_id)
+    return None if image is None else image.name
+
+
+def _answer(
+    request: InFlight, session: Session | None, incremental: bool, items: Sequence[FetchItem], outcome: FetchRound
+) -> Chunks:
+    told: Told
+    if session is None:
+        return _encode(request, ErrorCode.NONE, 0, list(zip(items, outcome.results, strict=True)))
+    if incremental:
+        told = session.changed(items, outcome.results)
+    else:
+        session.note_all(items, outcome.results)
+        told = list(zip(items, outcome.results, strict=True))
+    return _encode(request, ErrorCode.NONE, session.session_id, told)
+
+
+# -- answering
+
+
+def _encode(request: InFlight, error: ErrorCode, session_id: int, told: Told) -> Chunks:
+    version = request.api_version
+    flexible = version >= _FLEXIBLE
+    writer = _Writer(start_response(request.correlation_id, 1 if flexible else 0))
+    head = writer.head
+    if version >= 7:
+        head += _THROTTLE_ERROR_SESSION.pack(0, error, session_id)
+    else:
+        head += b"\0\0\0\0"
+    topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]] = {}
+    for item, result in told:
+        topics.setdefault(item.topic_id if version >= _BY_TOPIC_ID else item.topic or "", []).append((item, result))
+    if flexible:
+        _write_topics_flexible(writer, topics, version)
+    else:
+        _write_topics(writer, topics, version)
+    return writer.finish()
+
+
+class _Writer:
+    """Collects a response as chunks: fields in `head`, large records as they are."""
+
+    __slots__ = ("_chunks", "_first", "_size_bytes", "head")
+
+    def __init__(self, head: bytearray) -> None:
+        self.head = self._first = head
+        self._chunks: Chunks = []
+        self._size_bytes = 0
+
+    def records(self, data: bytes | bytearray | memoryview) -> None:
+        if len(data) <= _COPIED_BYTES_MAX:
+            self.head += data
+            return
+        self._size_bytes += len(data) + (0 if self.head is self._first else len(self.head))
+        self._chunks += (self.head, data)
+        self.head = bytearray()
+
+    def finish(self) -> Chunks:
+        if self.head is not self._first:
+            self._size_bytes += len(self.head)
+        finish_response(self._first, self._size_bytes)
+        return [*self._chunks, self.head]
+
+
+def _write_topics(
+    writer: _Writer, topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]], version: int
+) -> None:
+    """Versions 4-11."""
+    writer.head += _INT32.pack(len(topics))
+    for topic, rows in topics.items():
+        assert isinstance(topic, str)
+        name = topic.encode()
+        writer.head += _INT16.pack(len(name)) + name + _INT32.pack(len(rows))
+        for item, result in rows:
+            head = writer.head
+            fields = (item.index, result.error, result.high_watermark, result.last_stable_offset)
+            if version >= 5:
+                head += _PARTITION.pack(*fields, result.log_start_offset)
+            else:
+                head += _PARTITION_V4.pack(*fields)
+            head += _INT32.pack(-1 if result.aborted is None else len(result.aborted))
+            for transaction in result.aborted or ():
+                head += _TRANSACTION.pack(*transaction)
+            if version >= 11:
+                head += b"\xff\xff\xff\xff"  # no preferred read replica
+            head += _INT32.pack(len(result.data))
+            writer.records(result.data)
+
+
+def _write_topics_flexible(
+    writer: _Writer, topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]], version: int
+) -> None:
+    """Versions 12-18."""
+    write_unsigned_varint(writer.head, len(topics) + 1)
+    for topic, rows in topics.items():
+        if isinstance(topic, str):
+            name = topic.encode()
+            write_unsigned_varint(writer.head, len(name) + 1)
+            writer.head += name
+        else:
+            writer.head += topic
+        write_unsigned_varint(writer.head, len(rows) + 1)
+        for item, result in rows:
+            head = writer.head
+            head += _PARTITION.pack(
+                item.index, result.error, result.high_watermark, result.last_stable_offset, result.log_start_offset
+            )
+            write_unsigned_varint(head, 0 if result.aborted is None else len(result.aborted) + 1)
+            for transaction in result.aborted or ():
+                head += _TRANSACTION.pack(*transaction)
+                head.append(0)
+            head += b"\xff\xff\xff\xff"  # no preferred read replica
+            write_unsigned_varint(head, len(result.data) + 1)
+            writer.records(result.data)
+            writer.head += _partition_tags(result)
+        writer.head.append(0)
+    writer.head.append(0)
+
+
+def _partition_tags(result: FetchResult) -> bytes:
+    """Tagged fields 0 (diverging epoch) and 1 (current leader)."""
+    if result.diverging is None and result.leader is None:
+        return b"\0"
+    tags = [
+        bytes((tag, len(body))) + body
+        for tag, body in (
+            (0, _EPOCH_OFFSET.pack(*result.diverging) + b"\0" if result.diverging else b""),
+            (1, _LEADER.pack(*result.leader) + b"\0" if result.leader else b""),
+        )
+        if body
+    ]
+    return bytes((len(tags),)) + b"".join(tags)
+
+

@@ -1,0 +1,37 @@
+"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended, by which readers and followers find divergence.
+
+KIP-101, KIP-279 (the epoch that is answered may be a lower one), KIP-320 (fencing, clients).
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.protocol.messages.offset_for_leader_epoch import (
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+)
+
+
+def handle(
+    context: RequestContext, request: OffsetForLeaderEpochRequest, services: Services
+) -> OffsetForLeaderEpochResponse:
+    response = OffsetForLeaderEpochResponse()
+    for topic in request.topics:
+        rows = []
+        for asked in topic.partitions:
+            row = OffsetForLeaderEpochResponse.EpochEndOffset(
+                partition=asked.partition, leader_epoch=-1, end_offset=-1
+            )
+            try:
+                partition = services.replicas.leader(topic.topic, asked.partition)
+                row.error_code = partition.check_epoch(asked.current_leader_epoch)
+                if row.error_code == ErrorCode.NONE:
+                    row.leader_epoch, row.end_offset = partition.log.end_offset_for_epoch(asked.leader_epoch)
+            except RequestFailed as failure:
+                row.error_code = failure.code
+            rows.append(row)
+        response.topics.append(
+            OffsetForLeaderEpochResponse.OffsetForLeaderTopicResult(topic=topic.topic, partitions=rows)
+        )
+    return response

@@ -1,0 +1,326 @@
+"""Produce (0), versions 3-13: append record batches to partitions led here.
+
+Read and answered by hand, because it is the hottest path: the request is not turned into objects, the batches stay where
+the socket put them until the log writes them out. Version 13 names topics by id (KIP-516). acks=0 is not answered; an
+error there closes the connection, as Kafka does, so that the client refreshes its metadata. Versions 10+ tell the
+leader for NOT_LEADER_OR_FOLLOWER (KIP-951). Transactional batches are refused until there are transactions.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from barnabas.broker.context import Services
+from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
+from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.protocol.messages.produce import ProduceResponse
+from barnabas.protocol.wire import read_unsigned_varint, write_unsigned_varint
+from barnabas.replication.manager import Appended, ReplicaManager
+from barnabas.replication.partition import Partition
+from barnabas.replication.purgatory import DelayedOperation
+
+_FLEXIBLE = 9
+_BY_TOPIC_ID = 13
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_ACKS_TIMEOUT = struct.Struct(">hi")
+_INDEX_SIZE = struct.Struct(">ii")
+#: index, error code, base offset, log append time, log start offset
+_PARTITION = struct.Struct(">ihqqq")
+_PARTITION_V3 = struct.Struct(">ihqq")
+
+#: A topic (its name, or its 16-byte id) and its (index, batches).
+Asked = list[tuple[str | bytes, list[tuple[int, memoryview]]]]
+Answered = list[tuple[str | bytes, list[tuple[int, Appended]]]]
+
+
+def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
+    """Append all that the request carries; answer at once unless acks=all has to wait for the HW."""
+    version = request.api_version
+    if version >= _FLEXIBLE:
+        transactional, acks, timeout_ms, asked = _parse_flexible(frame, position, version)
+    else:
+        transactional, acks, timeout_ms, asked = _parse(frame, position)
+    if acks not in (-1, 0, 1):
+        answered = _refuse_all(asked, ErrorCode.INVALID_REQUIRED_ACKS)
+    elif transactional:
+        answered = _refuse_all(asked, ErrorCode.INVALID_TXN_STATE)
+    else:
+        answered = _append_all(services, asked, acks)
+    if acks == 0:
+        return _without_answer(answered)
+    if acks == -1:
+        waiting = _uncommitted(services.replicas, answered)
+        if waiting:
+            delayed = DelayedProduce(request, answered, waiting)
+            services.replicas.purgatory.expire_at(request.now_ms + max(0, timeout_ms), delayed)
+            return None
+    return _encode(request, answered)
+
+
+# -- reading
+
+
+def _parse(frame: memoryview, position: int) -> tuple[bool, int, int, Asked]:
+    """Versions 3-8."""
+    length = _INT16.unpack_from(frame, position)[0]
+    position += 2 + max(length, 0)
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
+    topics = _INT32.unpack_from(frame, position + 6)[0]
+    position += 10
+    asked: Asked = []
+    for _ in range(topics):
+        name_end = position + 2 + _INT16.unpack_from(frame, position)[0]
+        name = _text(frame, position + 2, name_end)
+        partitions = _INT32.unpack_from(frame, name_end)[0]
+        position = name_end + 4
+        batches = []
+        for _ in range(partitions):
+            index, size = _INDEX_SIZE.unpack_from(frame, position)
+            position += 8
+            batches.append((index, _records(frame, position, size)))
+            position += max(size, 0)
+        asked.append((name, batches))
+    _expect_end(frame, position)
+    return length >= 0, acks, timeout_ms, asked
+
+
+def _parse_flexible(frame: memoryview, position: int, version: int) -> tuple[bool, int, int, Asked]:
+    """Versions 9-13: compact lengths (plus one, 0 is null) and tagged fields."""
+    length, position = read_unsigned_varint(frame, position)
+    position += max(length - 1, 0)
+    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
+    topics, position = read_unsigned_varint(frame, position + 6)
+    asked: Asked = []
+    for _ in range(topics - 1):
+        topic: str | bytes
+        if version >= _BY_TOPIC_ID:
+            topic = bytes(frame[position : position + 16])
+            position += 16
+        else:
+            name_length, position = read_unsigned_varint(frame, position)
+            topic = _text(frame, position, position + name_length - 1)
+            position += name_length - 1
+        partitions, position = read_unsigned_varint(frame, position)
+        batches = []
+        for _ in range(partitions - 1):
+            index = _INT32.unpack_from(frame, position)[0]
+            size, position = read_unsigned_varint(frame, position + 4)
+            batches.append((index, _records(frame, position, size - 1)))
+            position = _skip_tags(frame, position + max(size - 1, 0))
+        position = _skip_tags(frame, position)
+        asked.append((topic, batches))
+    _expect_end(frame, _skip_tags(frame, position))
+    return length > 0, acks, timeout_ms, asked
+
+
+def _text(frame: memoryview, start: int, end: int) -> str:
+    if not start <= end <= len(frame):
+        raise DecodeError("a topic name runs out of its frame", start)
+    try:
+        return str(frame[start:end], "utf-8")
+    except UnicodeDecodeError as error:
+        raise DecodeError("a topic name is not UTF-8", start) from error
+
+
+def _records(frame: memoryview, position: int, size: int) -> memoryview:
+    if size < 0:
+        return frame[:0]
+    if position + size > len(frame):
+        raise DecodeError(f"{size} bytes of records run out of their frame", position)
+    return frame[position : position + size]
+
+
+def _skip_tags(frame: memoryview, position: int) -> int:
+    if frame[position] == 0:
+        return position + 1
+    count, position = read_unsigned_varint(frame, position)
+    for _ in range(count):
+        _, position = read_unsigned_varint(frame, position)
+        size, position = read_unsigned_varint(frame, position)
+        position += size
+        if position > len(frame):
+            raise DecodeError("a tagged field runs out of its frame", position)
+    return position
+
+
+def _expect_end(frame: memoryview, position: int) -> None:
+    if position != len(frame):
+        raise DecodeError("a produce request does not end where its frame ends", position)
+
+
+# -- appending
+
+
+def _append_all(services: Services, asked: Asked, acks: int) -> Answered:
+    replicas = services.replicas
+    wall_ms = services.host.clock.wall_ms()
+    answered: Answered = []
+    for topic, batches in asked:
+        name = topic
+        if not isinstance(name, str):
+            image = replicas.topic_of(name)
+            if image is None:
+                answered.append((topic, [(index, Appended(ErrorCode.UNKNOWN_TOPIC_ID)) for index, _ in batches]))
+                continue
+            name = image.name
+        append = replicas.append
+        answered.append(
+            (topic, [(index, append(name, index, data, acks=acks, wall_ms=wall_ms)) for index, data in batches])
+        )
+    return answered
+
+
+def _refuse_all(asked: Asked, code: ErrorCode) -> Answered:
+    return [(topic, [(index, Appended(code)) for index, _ in batches]) for topic, batches in asked]
+
+
+def _without_answer(answered: Answered) -> Chunks:
+    for topic, partitions in answered:
+        for index, appended in partitions:
+            if appended.error is not ErrorCode.NONE:
+                raise DecodeError(f"acks=0 and {appended.error.name} for partition {index} of {topic!r}")
+    return []
+
+
+def _name_of(replicas: ReplicaManager, topic: str | bytes) -> str:
+    if isinstance(topic, str):
+        return topic
+    image = replicas.topic_of(topic)
+    return "" if image is None else image.name
+
+
+def _uncommitted(replicas: ReplicaManager, answered: Answered) -> list[tuple[Partition, int, int, int]]:
+    """What acks=all still waits for: (partition, offset that the HW must reach, place in `answered`)."""
+    waiting = []
+    for place, (topic, partitions) in enumerate(answered):
+        for slot, (index, appended) in enumerate(partitions):
+            info = appended.info
+            if info is not None:
+                partition = replicas.find(_name_of(replicas, topic), index)
+                if partition is not None and partition.high_watermark <= info.last_offset:
+                    waiting.append((partition, info.last_offset + 1, place, slot))
+    return waiting
+
+
+class DelayedProduce(DelayedOperation):
+    """An acks=all request on its way to the HW; what is not there at the deadline answers REQUEST_TIMED_OUT."""
+
+    __slots__ = ("_answered", "_missing", "_request")
+
+    def __init__(
+        self, request: InFlight, answered: Answered, waiting: list[tuple[Partition, int, int, int]]
+    ) -> None:
+        super().__init__()
+        self._request = request
+        self._answered = answered
+        self._missing = {(place, slot) for _, _, place, slot in waiting}
+        for partition, offset, place, slot in waiting:
+            partition.await_commit(offset, lambda code, at=(place, slot): self._settle(at, code))  # type: ignore[misc]
+
+    def _settle(self, at: tuple[int, int], code: ErrorCode) -> None:
+        if self.completed or at not in self._missing:
+            return
+        self._missing.discard(at)
+        if code is not ErrorCode.NONE:
+            self._fail(at, code)
+        if not self._missing:
+            self.complete()
+
+    def _fail(self, at: tuple[int, int], code: ErrorCode) -> None:
+        place, slot = at
+        partitions = self._answered[place][1]
+        partitions[slot] = (partitions[slot][0], Appended(code))
+
+    def on_complete(self, expired: bool) -> None:
+        for at in sorted(self._missing):
+            self._fail(at, ErrorCode.REQUEST_TIMED_OUT)
+        self._request.reply_chunks(_encode(self._request, self._answered))
+
+
+# -- answering
+
+
+def _encode(request: InFlight, answered: Answered) -> Chunks:
+    version = request.api_version
+    for _, partitions in answered:
+        for _, appended in partitions:
+            if appended.error is not ErrorCode.NONE:
+                return request.encode(_with_errors(answered, request))
+    head = start_response(request.correlation_id, 1 if version >= _FLEXIBLE else 0)
+    if version >= _FLEXIBLE:
+        _write_flexible(head, answered, version)
+    else:
+        _write(head, answered, version)
+    finish_response(head)
+    return [head]
+
+
+def _write(head: bytearray, answered: Answered, version: int) -> None:
+    head += _INT32.pack(len(answered))
+    for topic, partitions in answered:
+        assert isinstance(topic, str)
+        name = topic.encode()
+        head += _INT16.pack(len(name)) + name + _INT32.pack(len(partitions))
+        for index, appended in partitions:
+            info = appended.info
+            assert info is not None
+            if version >= 5:
+                head += _PARTITION.pack(
+                    index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
+                )
+                if version >= 8:
+                    head += b"\0\0\0\0\xff\xff"  # no record errors, no message
+            else:
+                head += _PARTITION_V3.pack(index, 0, info.first_offset, info.log_append_time_ms)
+    head += b"\0\0\0\0"  # not throttled
+
+
+def _write_flexible(head: bytearray, answered: Answered, version: int) -> None:
+    write_unsigned_varint(head, len(answered) + 1)
+    for topic, partitions in answered:
+        if isinstance(topic, str):
+            name = topic.encode()
+            write_unsigned_varint(head, len(name) + 1)
+            head += name
+        else:
+            head += topic
+        write_unsigned_varint(head, len(partitions) + 1)
+        for index, appended in partitions:
+            info = appended.info
+            assert info is not None
+            head += _PARTITION.pack(index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset)
+            head += b"\x01\0\0"  # no record errors, no message, no tagged fields
+        head.append(0)
+    head += b"\0\0\0\0\0"  # not throttled, no tagged fields
+
+
+def _with_errors(answered: Answered, request: InFlight) -> ProduceResponse:
+    """The answer as objects, for the rare case that something went wrong."""
+    response = ProduceResponse()
+    for topic, partitions in answered:
+        rows = [_partition_response(index, appended) for index, appended in partitions]
+        answer = ProduceResponse.TopicProduceResponse(partition_responses=rows)
+        if isinstance(topic, str):
+            answer.name = topic
+        else:
+            answer.topic_id = topic
+        response.responses.append(answer)
+    return response
+
+
+def _partition_response(index: int, appended: Appended) -> ProduceResponse.PartitionProduceResponse:
+    row = ProduceResponse.PartitionProduceResponse(
+        index=index, error_code=appended.error, base_offset=-1, log_start_offset=appended.log_start_offset
+    )
+    info = appended.info
+    if info is not None:
+        row.base_offset = info.first_offset
+        row.log_append_time_ms = info.log_append_time_ms
+        row.log_start_offset = info.log_start_offset
+    row.error_message = appended.message
+    row.record_errors = [
+        ProduceResponse.BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
+        for place, text in appended.record_errors
+    ]
+    return row

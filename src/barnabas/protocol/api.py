@@ -1,0 +1,64 @@
+"""Which APIs and versions each kind of listener offers: the ApiVersions answer and the gate of dispatch.
+
+The ranges are Kafka 4.1.0's. An API that is not served is absent, never half there. Kafka goes on naming 0 as Produce's
+lowest version, for librdkafka before 2.x (KIP-896), though versions 0-2 are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+PRODUCE = 0
+FETCH = 1
+API_VERSIONS = 18
+
+
+class Offer(NamedTuple):
+    """One API key: its handler's module, the versions served, and the lowest one shown."""
+
+    name: str
+    version_min: int
+    version_max: int
+    shown_min: int
+
+
+def _offer(name: str, version_min: int, version_max: int, shown_min: int | None = None) -> Offer:
+    return Offer(name, version_min, version_max, version_min if shown_min is None else shown_min)
+
+
+BROKER_APIS: Mapping[int, Offer] = {
+    0: _offer("produce", 3, 13, 0),
+    1: _offer("fetch", 4, 18),
+    2: _offer("list_offsets", 1, 10),
+    3: _offer("metadata", 0, 13),
+    8: _offer("offset_commit", 2, 9),
+    9: _offer("offset_fetch", 1, 9),
+    10: _offer("find_coordinator", 0, 6),
+    11: _offer("join_group", 0, 9),
+    12: _offer("heartbeat", 0, 4),
+    13: _offer("leave_group", 0, 5),
+    14: _offer("sync_group", 0, 5),
+    15: _offer("describe_groups", 0, 6),
+    16: _offer("list_groups", 0, 5),
+    18: _offer("api_versions", 0, 4),
+    19: _offer("create_topics", 2, 7),
+    20: _offer("delete_topics", 1, 6),
+    21: _offer("delete_records", 0, 2),
+    22: _offer("init_producer_id", 0, 5),
+    23: _offer("offset_for_leader_epoch", 2, 4),
+    32: _offer("describe_configs", 1, 4),
+    33: _offer("alter_configs", 0, 2),
+    35: _offer("describe_log_dirs", 1, 4),
+    37: _offer("create_partitions", 0, 3),
+    42: _offer("delete_groups", 0, 2),
+    44: _offer("incremental_alter_configs", 0, 1),
+    47: _offer("offset_delete", 0, 0),
+    60: _offer("describe_cluster", 0, 2),
+    61: _offer("describe_producers", 0, 0),
+    75: _offer("describe_topic_partitions", 0, 0),
+}
+
+CONTROLLER_APIS: Mapping[int, Offer] = {
+    18: _offer("api_versions", 0, 4),
+}

@@ -1,0 +1,191 @@
+"""Fetch across partitions: the values asked for and found, and the operation that waits for more.
+
+One read serves clients and followers alike; they differ in how far they may see (`Isolation`). A fetch that finds less
+than its `min_bytes` waits in the purgatory, counts what its partitions gain, and reads again when it has enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
+from barnabas.common.host import Buffer
+from barnabas.replication.manager import ReplicaManager
+from barnabas.replication.partition import Isolation, Partition
+from barnabas.replication.purgatory import DelayedOperation
+
+
+class FetchItem:
+    """One partition that is asked for; lives as long as its fetch session. `topic` is None for an unknown topic id."""
+
+    __slots__ = (
+        "answered_high_watermark",
+        "answered_log_start_offset",
+        "current_leader_epoch",
+        "index",
+        "last_fetched_epoch",
+        "log_start_offset",
+        "max_bytes",
+        "offset",
+        "topic",
+        "topic_id",
+    )
+
+    def __init__(self, topic: str | None, topic_id: bytes, index: int) -> None:
+        self.topic = topic
+        self.topic_id = topic_id
+        self.index = index
+        self.offset = 0
+        self.max_bytes = 0
+        self.current_leader_epoch = -1
+        self.last_fetched_epoch = -1
+        self.log_start_offset = -1
+        #: What the session's last answer said, to leave out what did not change (KIP-227).
+        self.answered_high_watermark = -1
+        self.answered_log_start_offset = -1
+
+
+class FetchResult:
+    """What one partition answers. Offsets are -1 when they are not known."""
+
+    __slots__ = (
+        "aborted",
+        "data",
+        "diverging",
+        "error",
+        "high_watermark",
+        "last_stable_offset",
+        "leader",
+        "log_start_offset",
+    )
+
+    def __init__(self, error: ErrorCode = ErrorCode.NONE) -> None:
+        self.error = error
+        self.high_watermark = -1
+        self.last_stable_offset = -1
+        self.log_start_offset = -1
+        #: (producer id, first offset) of the aborted transactions in `data`; None unless read_committed.
+        self.aborted: Sequence[tuple[int, int]] | None = None
+        self.data: Buffer = b""
+        #: (epoch, end offset) where the reader's history parted from ours (KIP-595).
+        self.diverging: tuple[int, int] | None = None
+        #: (leader id, leader epoch) for a reader that asked the wrong broker or epoch.
+        self.leader: tuple[int, int] | None = None
+
+
+class FetchPlan:
+    """How one request reads: its limits and how far it may see."""
+
+    __slots__ = ("isolation", "max_bytes", "min_bytes")
+
+    def __init__(self, isolation: Isolation, min_bytes: int, max_bytes: int) -> None:
+        self.isolation = isolation
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+
+
+class FetchRound:
+    """The results of reading all items once."""
+
+    __slots__ = ("answer_now", "results", "size_bytes")
+
+    def __init__(self) -> None:
+        self.results: list[FetchResult] = []
+        self.size_bytes = 0
+        #: An error or a divergence, which must not wait for data.
+        self.answer_now = False
+
+
+_LEADER_HINT_ERRORS = frozenset(
+    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
+)
+
+
+def read_all(replicas: ReplicaManager, items: Sequence[FetchItem], plan: FetchPlan) -> FetchRound:
+    """Read every item within the limits; the first batch found may exceed them, so that a reader always gets on."""
+    outcome = FetchRound()
+    remaining = plan.max_bytes
+    for item in items:
+        result = _read_one(replicas, item, plan, remaining, outcome.size_bytes == 0)
+        size = len(result.data)
+        remaining = max(0, remaining - size)
+        outcome.size_bytes += size
+        if result.error is not ErrorCode.NONE or result.diverging is not None:
+            outcome.answer_now = True
+        outcome.results.append(result)
+    return outcome
+
+
+def _read_one(
+    replicas: ReplicaManager, item: FetchItem, plan: FetchPlan, remaining: int, min_one_batch: bool
+) -> FetchResult:
+    result = FetchResult()
+    if item.topic is None:
+        result.error = ErrorCode.UNKNOWN_TOPIC_ID
+        return result
+    try:
+        partition = replicas.leader(item.topic, item.index)
+        _read_into(result, partition, item, plan, remaining, min_one_batch)
+    except RequestFailed as failure:
+        result.error = failure.code
+        if failure.code in _LEADER_HINT_ERRORS:
+            result.leader = replicas.leader_hint(item.topic, item.index)
+    except StorageFault as fault:
+        replicas.on_directory_failed(fault.directory, fault)
+        result.error = ErrorCode.KAFKA_STORAGE_ERROR
+    return result
+
+
+def _read_into(
+    result: FetchResult, partition: Partition, item: FetchItem, plan: FetchPlan, remaining: int, min_one_batch: bool
+) -> None:
+    if item.topic_id and item.topic_id != partition.topic_id:
+        raise RequestFailed(ErrorCode.INCONSISTENT_TOPIC_ID)
+    code = partition.check_epoch(item.current_leader_epoch)
+    if code is not ErrorCode.NONE:
+        raise RequestFailed(code)
+    log = partition.log
+    if item.last_fetched_epoch >= 0:
+        epoch, end_offset = log.end_offset_for_epoch(item.last_fetched_epoch)
+        if end_offset < 0:
+            raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if epoch < item.last_fetched_epoch or end_offset < item.offset:
+            result.diverging = (epoch, end_offset)
+    if result.diverging is None and (remaining > 0 or min_one_batch):
+        budget = min(item.max_bytes, remaining)
+        read = partition.read(item.offset, budget, plan.isolation, min_one_batch=min_one_batch)
+        if read is not None:
+            result.data = read.data
+            if plan.isolation is Isolation.READ_COMMITTED:
+                result.aborted = log.aborted_transactions(item.offset, read)
+    elif not log.log_start_offset <= item.offset <= log.log_end_offset:
+        raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if plan.isolation is Isolation.READ_COMMITTED and result.aborted is None:
+        result.aborted = ()
+    result.high_watermark = partition.high_watermark
+    result.last_stable_offset = partition.last_stable_offset
+    result.log_start_offset = log.log_start_offset
+
+
+class DelayedFetch(DelayedOperation):
+    """Waits until its partitions gained `min_bytes`, or one changed in another way, or the deadline; then reads."""
+
+    __slots__ = ("_answer", "_missing_bytes", "_partitions")
+
+    def __init__(self, partitions: Sequence[Partition], missing_bytes: int, answer: Callable[[], None]) -> None:
+        super().__init__()
+        self._partitions = partitions
+        self._missing_bytes = missing_bytes
+        self._answer = answer
+        for partition in partitions:
+            partition.watch(self)
+
+    def on_progress(self, size_bytes: int) -> None:
+        self._missing_bytes -= size_bytes
+        if size_bytes == 0 or self._missing_bytes <= 0:
+            self.complete()
+
+    def on_complete(self, expired: bool) -> None:
+        for partition in self._partitions:
+            partition.unwatch(self)
+        self._answer()

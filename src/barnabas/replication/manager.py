@@ -1,0 +1,274 @@
+"""All replicas of this broker: follows the metadata image, appends and reads across partitions.
+
+The image decides roles; this room only carries them out. Storage faults take a directory's partitions offline and are
+answered with KAFKA_STORAGE_ERROR, the rest goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
+from barnabas.common.host import Buffer, Host
+from barnabas.common.log_config import LogConfig
+from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from barnabas.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
+from barnabas.metadata.topics import PartitionImage, TopicImage
+from barnabas.replication.partition import Isolation, Partition, Role
+from barnabas.replication.purgatory import Purgatory
+from barnabas.storage.log import AppendInfo, Log, Origin
+from barnabas.storage.manager import LogManager
+
+
+class Appended(NamedTuple):
+    """What became of one partition's batches. A refused batch tells the log start offset all the same."""
+
+    error: ErrorCode
+    info: AppendInfo | None = None
+    message: str | None = None
+    record_errors: tuple[tuple[int, str], ...] = ()
+    log_start_offset: int = -1
+
+
+class LeadershipListener(NamedTuple):
+    """Called when this broker starts (with the epoch) or ceases to lead a partition of that topic."""
+
+    topic: str
+    on_leader: Callable[[int, int], None]
+    on_resigned: Callable[[int], None]
+
+
+class ReplicaManager:
+    """The partitions of one broker, by topic name and index."""
+
+    def __init__(self, host: Host, config: BrokerConfig, node_id: int, logs: LogManager) -> None:
+        self.host = host
+        self.logs = logs
+        self.purgatory = Purgatory(host.clock, host.timers)
+        self._config = config
+        self._node_id = node_id
+        self._topics: dict[str, dict[int, Partition]] = {}
+        self._image = EMPTY_IMAGE
+        self._listeners: list[LeadershipListener] = []
+        self._checkpointed_hws: dict[TopicPartition, int] = {}
+        config.subscribe(self._on_broker_config)
+
+    # -- life
+
+    def start(self, checkpointed_high_watermarks: dict[TopicPartition, int]) -> None:
+        """Take over the HWs that the last run left (`replication-offset-checkpoint`)."""
+        self._checkpointed_hws = dict(checkpointed_high_watermarks)
+
+    def listen(self, listener: LeadershipListener) -> None:
+        self._listeners.append(listener)
+
+    def high_watermarks(self) -> dict[TopicPartition, int]:
+        """For `replication-offset-checkpoint`."""
+        return {partition.topic_partition: partition.high_watermark for partition in self.partitions()}
+
+    def close(self) -> None:
+        self.purgatory.close()
+
+    # -- look-ups
+
+    def partitions(self) -> Iterator[Partition]:
+        for partitions in self._topics.values():
+            yield from partitions.values()
+
+    def find(self, topic: str, index: int) -> Partition | None:
+        partitions = self._topics.get(topic)
+        return None if partitions is None else partitions.get(index)
+
+    def leader(self, topic: str, index: int) -> Partition:
+        """The partition, led here. Raises RequestFailed with the code that a client must see otherwise."""
+        partitions = self._topics.get(topic)
+        partition = None if partitions is None else partitions.get(index)
+        if partition is not None:
+            if partition.role is Role.LEADER:
+                return partition
+            if partition.role is Role.OFFLINE:
+                raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.topic_partition} is offline")
+            raise RequestFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if self._image.partition(topic, index) is not None:
+            raise RequestFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def leader_hint(self, topic: str, index: int) -> tuple[int, int] | None:
+        """(leader id, leader epoch) as the image has it."""
+        partition = self._image.partition(topic, index)
+        return None if partition is None else (partition.leader, partition.leader_epoch)
+
+    def topic_of(self, topic_id: bytes) -> TopicImage | None:
+        return self._image.topics_by_id.get(topic_id)
+
+    def topic_named(self, name: str) -> TopicImage | None:
+        return self._image.topics_by_name.get(name)
+
+    # -- appending
+
+    def append(self, topic: str, index: int, batches: Buffer, *, acks: int, wall_ms: int) -> Appended:
+        """A client's write. `acks` as in Produce; with -1 the caller then waits for the HW."""
+        if topic == GROUP_METADATA_TOPIC or topic == TRANSACTION_STATE_TOPIC:
+            return Appended(
+                ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}"
+            )
+        try:
+            partition = self.leader(topic, index)
+        except RequestFailed as failure:
+            return Appended(failure.code, message=failure.message)
+        return self._append(partition, batches, acks, wall_ms, Origin.CLIENT)
+
+    def _append(self, partition: Partition, batches: Buffer, acks: int, wall_ms: int, origin: Origin) -> Appended:
+        if acks == -1 and not partition.enough_in_sync:
+            return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
+        try:
+            return Appended(ErrorCode.NONE, partition.append(batches, wall_ms, origin))
+        except RecordsRejected as rejected:
+            return Appended(
+                rejected.code, None, rejected.message, rejected.record_errors, partition.log.log_start_offset
+            )
+        except StorageFault as fault:
+            self.on_directory_failed(fault.directory, fault)
+            return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=str(fault))
+
+    # -- the internal topics' state machines (coordinators.runtime.PartitionWriter and PartitionReader)
+
+    def write_internal(
+        self, topic_partition: TopicPartition, batch: bytearray, done: Callable[[ErrorCode, int], None]
+    ) -> None:
+        """Append with acks=all; `done(code, base offset)` once committed, maybe at once."""
+        try:
+            partition = self.leader(*topic_partition)
+        except RequestFailed as failure:
+            done(failure.code, -1)
+            return
+        appended = self._append(partition, batch, -1, self.host.clock.wall_ms(), Origin.COORDINATOR)
+        if appended.info is None:
+            done(appended.error, -1)
+            return
+        info = appended.info
+        partition.await_commit(info.last_offset + 1, lambda code: done(code, info.first_offset))
+
+    def read_internal(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
+        """Batches from `offset` up to the LEO; empty at the end. Raises RequestFailed when not led here."""
+        partition = self.leader(*topic_partition)
+        read = partition.read(offset, max_bytes, Isolation.LOG_END, min_one_batch=True)
+        return b"" if read is None else bytes(read.data)
+
+    # -- following the image
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Carry out what changed: new and deleted topics, roles, ISRs, topic configs."""
+        self._image = image
+        for topic in delta.deleted_topics.values():
+            self._on_topic_deleted(topic)
+        for topic_delta in delta.changed_topics.values():
+            for index, partition_image in topic_delta.changed_partitions.items():
+                self._on_partition(topic_delta.name, topic_delta.topic_id, index, partition_image)
+        for resource_type, name in delta.changed_configs:
+            if resource_type == TOPIC_RESOURCE:
+                self._reconfigure(name)
+
+    def log_config(self, topic: str) -> LogConfig:
+        return LogConfig.resolve(self._config, self._image.topic_config(topic))
+
+    def _on_broker_config(self, changed: frozenset[str]) -> None:
+        """Broker defaults changed: topics without an override of their own follow."""
+        for topic in self._topics:
+            self._reconfigure(topic)
+
+    def _reconfigure(self, topic: str) -> None:
+        partitions = self._topics.get(topic)
+        if partitions:
+            config = self.log_config(topic)
+            for partition in partitions.values():
+                partition.log.config = config
+
+    def _on_partition(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
+        partition = self.find(topic, index)
+        if partition is not None and (partition.topic_id != topic_id or self._node_id not in image.replicas):
+            self._remove(partition)
+            partition = None
+        if self._node_id not in image.replicas:
+            return
+        if partition is None:
+            partition = self._open(topic, topic_id, index)
+        if partition is not None:
+            self._assume_role(partition, image)
+
+    def _assume_role(self, partition: Partition, image: PartitionImage) -> None:
+        before, epoch_before = partition.role, partition.leader_epoch
+        if before is Role.OFFLINE:
+            return
+        name, index = partition.topic_partition
+        try:
+            if image.leader == self._node_id:
+                partition.become_leader(image)
+                if before is not Role.LEADER or image.leader_epoch != epoch_before:
+                    self._notify_leader(name, index, image.leader_epoch)
+            else:
+                partition.become_follower(image)
+                if before is Role.LEADER:
+                    self._notify_resigned(name, index)
+        except StorageFault as fault:
+            self.on_directory_failed(fault.directory, fault)
+
+    def _open(self, topic: str, topic_id: bytes, index: int) -> Partition | None:
+        topic_partition = TopicPartition(topic, index)
+        try:
+            log = self.logs.get_or_create(topic_partition, topic_id, self.log_config(topic))
+        except StorageFault as fault:
+            self.on_directory_failed(fault.directory, fault)
+            return None
+        high_watermark = self._checkpointed_hws.pop(topic_partition, log.log_start_offset)
+        partition = Partition(topic_partition, topic_id, log, self._node_id, high_watermark=high_watermark)
+        self._topics.setdefault(topic, {})[index] = partition
+        return partition
+
+    def _on_topic_deleted(self, topic: TopicImage) -> None:
+        for partition in tuple(self._topics.get(topic.name, {}).values()):
+            if partition.topic_id == topic.topic_id:
+                self._remove(partition)
+
+    def _remove(self, partition: Partition) -> None:
+        """The replica is no longer ours: its log goes away."""
+        topic, index = partition.topic_partition
+        led = partition.role is Role.LEADER
+        partitions = self._topics[topic]
+        del partitions[index]
+        if not partitions:
+            del self._topics[topic]
+        partition.go_offline()
+        if led:
+            self._notify_resigned(topic, index)
+        try:
+            self.logs.delete(partition.topic_partition)
+        except StorageFault as fault:
+            self.on_directory_failed(fault.directory, fault)
+
+    def on_directory_failed(self, directory: str, error: BaseException | None = None) -> None:
+        """All partitions in it go offline (KIP-112); the others serve on."""
+        self.host.faults.report(f"log directory {directory} failed", error)
+        for partition in self.partitions():
+            if _is_in(partition.log, directory) and partition.role is not Role.OFFLINE:
+                led = partition.role is Role.LEADER
+                partition.go_offline()
+                if led:
+                    self._notify_resigned(*partition.topic_partition)
+
+    def _notify_leader(self, topic: str, index: int, leader_epoch: int) -> None:
+        for listener in self._listeners_of(topic):
+            listener.on_leader(index, leader_epoch)
+
+    def _notify_resigned(self, topic: str, index: int) -> None:
+        for listener in self._listeners_of(topic):
+            listener.on_resigned(index)
+
+    def _listeners_of(self, topic: str) -> Iterable[LeadershipListener]:
+        return [listener for listener in self._listeners if listener.topic == topic]
+
+
+def _is_in(log: Log, directory: str) -> bool:
+    return log.directory == directory or log.directory.startswith(directory.rstrip("/") + "/")

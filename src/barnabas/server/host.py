@@ -1,0 +1,105 @@
+"""The real host: the event loop's clock and timers, the machine's chance, a small pool for slow disk work."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import random
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from barnabas.common.host import Timer
+from barnabas.server.disk import OsDisk
+
+log = logging.getLogger("barnabas")
+
+_POOL_THREADS = 4
+
+
+class SystemClock:
+    def now_ms(self) -> int:
+        return time.monotonic_ns() // 1_000_000
+
+    def wall_ms(self) -> int:
+        return time.time_ns() // 1_000_000
+
+
+class LoopTimers:
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        return self._loop.call_later(delay_ms / 1000, callback)
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._loop.call_soon(callback)
+
+
+class SystemRandom:
+    def __init__(self) -> None:
+        self._random = random.SystemRandom()
+
+    def below(self, bound: int) -> int:
+        return self._random.randrange(bound)
+
+    def uuid(self) -> bytes:
+        while True:
+            raw = bytearray(os.urandom(16))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            # Base64's first character is "-" for a first byte of 0xf8-0xfb: command lines would take it for an option.
+            if not 0xF8 <= raw[0] <= 0xFB:
+                return bytes(raw)
+
+
+class ThreadPool:
+    """Threads are started when work comes; an idle broker has none."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._pool: ThreadPoolExecutor | None = None
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="barnabas-disk")
+
+        def finished(future: Future[Any]) -> None:
+            error = future.exception()
+            result = None if error is not None else future.result()
+            self._loop.call_soon_threadsafe(done, result, error)
+
+        self._pool.submit(work).add_done_callback(finished)
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=True)
+
+
+class LoggedFaults:
+    """`fatal` stops the process at once: a broker in doubt of its own state must not go on serving."""
+
+    def fatal(self, message: str, error: BaseException | None = None) -> None:
+        log.critical("%s", message, exc_info=error)
+        logging.shutdown()
+        os._exit(70)
+
+    def report(self, message: str, error: BaseException | None = None) -> None:
+        log.error("%s", message, exc_info=error)
+
+
+class ServerHost:
+    """`common.host.Host` for a process of its own."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.clock = SystemClock()
+        self.timers = LoopTimers(loop)
+        self.random = SystemRandom()
+        self.blocking = ThreadPool(loop)
+        self.disk = OsDisk()
+        self.faults = LoggedFaults()
+
+    def close(self) -> None:
+        self.blocking.close()

@@ -1,0 +1,141 @@
+"""Sockets to connection cores: a `BufferedProtocol` per peer, which reads straight into the core's buffer."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Sequence
+from typing import cast
+
+from barnabas.broker.dispatch import Connection, Dispatcher
+from barnabas.common.host import Buffer
+
+log = logging.getLogger("barnabas.connections")
+
+#: Unsent answers above which a connection is not read any further.
+_WRITE_BUFFER_BYTES_MAX = 8 * 1024 * 1024
+
+
+class ConnectionProtocol(asyncio.BufferedProtocol):
+    """One peer: asyncio's protocol on one side, the core's `Link` on the other."""
+
+    __slots__ = ("_connection", "_dispatcher", "_listener", "_open", "_reading_paused", "_transport", "_write_paused")
+
+    def __init__(self, dispatcher: Dispatcher, listener: str, open_connections: set[ConnectionProtocol]) -> None:
+        self._dispatcher = dispatcher
+        self._listener = listener
+        self._open = open_connections
+        self._connection: Connection | None = None
+        self._transport: asyncio.Transport | None = None
+        self._write_paused = False
+        self._reading_paused = False
+
+    # -- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_BUFFER_BYTES_MAX)
+        sock: socket.socket | None = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        peer = transport.get_extra_info("peername")
+        host = f"/{peer[0]}" if peer else "/unknown"
+        self._connection = self._dispatcher.connect(self, host, self._listener)
+        self._open.add(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        assert self._connection is not None
+        return self._connection.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        assert self._connection is not None
+        self._connection.received(nbytes)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._open.discard(self)
+        if self._connection is not None:
+            self._connection.closed()
+
+    def pause_writing(self) -> None:
+        self._write_paused = True
+        self._apply_reading()
+
+    def resume_writing(self) -> None:
+        self._write_paused = False
+        self._apply_reading()
+
+    # -- common.host.Link
+
+    def write(self, chunks: Sequence[Buffer]) -> None:
+        transport = self._transport
+        assert transport is not None
+        if len(chunks) == 1:
+            transport.write(chunks[0])
+        else:
+            transport.writelines(chunks)
+
+    def pause_reading(self) -> None:
+        self._reading_paused = True
+        self._apply_reading()
+
+    def resume_reading(self) -> None:
+        self._reading_paused = False
+        self._apply_reading()
+
+    def close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()
+
+    def _apply_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._write_paused or self._reading_paused:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
+
+
+class ListenerLog:
+    """Ends of connections, one line each."""
+
+    def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None:
+        log.warning("closing the connection of %s: %s", peer, cause, exc_info=error)
+
+
+class ListeningSocket:
+    """One listener of the broker, bound and serving."""
+
+    def __init__(self, name: str, server: asyncio.Server, open_connections: set[ConnectionProtocol]) -> None:
+        self.name = name
+        self._server = server
+        self._open = open_connections
+
+    @classmethod
+    async def bind(cls, dispatcher: Dispatcher, name: str, host: str, port: int, backlog: int) -> ListeningSocket:
+        """Start to serve. Raises OSError when the address is taken."""
+        loop = asyncio.get_running_loop()
+        open_connections: set[ConnectionProtocol] = set()
+        server = await loop.create_server(
+            lambda: ConnectionProtocol(dispatcher, name, open_connections),
+            host or None,
+            port,
+            backlog=backlog,
+            reuse_address=True,
+        )
+        return cls(name, server, open_connections)
+
+    @property
+    def port(self) -> int:
+        port: int = self._server.sockets[0].getsockname()[1]
+        return port
+
+    async def close(self) -> None:
+        """No new connections; the open ones end."""
+        self._server.close()
+        for protocol in tuple(self._open):
+            protocol.close()

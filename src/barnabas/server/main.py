@@ -1,0 +1,143 @@
+"""`barnabas broker FILE`: one node as a process. Parses by hand and imports little, because it should start quickly.
+
+    broker FILE [--override key=value ...]
+
+Prints one line `started: host:port` when clients can come. SIGTERM and SIGINT stop it in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import signal
+import sys
+from collections.abc import Sequence
+
+from barnabas.broker.assembly import Broker
+from barnabas.common.config import BrokerConfig, parse_properties
+from barnabas.common.errors import ConfigError, FatalFault, StorageFault
+from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
+from barnabas.server.host import ServerHost
+from barnabas.server.listener import ListenerLog, ListeningSocket
+
+try:
+    import uvloop
+
+    _new_event_loop = uvloop.new_event_loop
+except ImportError:  # not on every platform; asyncio's own loop serves as well, more slowly
+    _new_event_loop = asyncio.new_event_loop
+
+log = logging.getLogger("barnabas")
+
+_USAGE = "usage: barnabas broker FILE [--override key=value ...]"
+_BACKLOG = 1024
+#: Collections are rare and small: what lives long is frozen after the start, and requests leave no cycles behind.
+_GC_THRESHOLDS = (50_000, 20, 100)
+
+
+class UsageError(Exception):
+    """A wrong command line; the text says what is allowed."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run a node until it is told to stop. Returns the exit code."""
+    logging.basicConfig(
+        level=logging.INFO, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
+    )
+    try:
+        config = load_config(argv)
+    except (UsageError, ConfigError) as error:
+        print(f"barnabas: {error}", file=sys.stderr)
+        return 2
+    for warning in config.warnings:
+        log.warning("%s", warning)
+    loop = _new_event_loop()
+    try:
+        return loop.run_until_complete(_serve(config, loop))
+    except (ConfigError, FatalFault, StorageFault) as error:
+        print(f"barnabas: {error}", file=sys.stderr)
+        return 1
+    finally:
+        loop.close()
+
+
+def load_config(argv: Sequence[str]) -> BrokerConfig:
+    """The configuration that the command line names. Raises UsageError or ConfigError."""
+    arguments = list(argv)
+    if arguments[:1] == ["broker"]:
+        arguments.pop(0)
+    file: str | None = None
+    overrides: dict[str, str] = {}
+    while arguments:
+        argument = arguments.pop(0)
+        if argument in ("-h", "--help"):
+            raise UsageError(_USAGE)
+        if argument == "--override" or argument.startswith("--override="):
+            pair = argument.partition("=")[2] if "=" in argument else (arguments.pop(0) if arguments else "")
+            key, equals, value = pair.partition("=")
+            if not equals or not key.strip():
+                raise UsageError(f"--override takes key=value, not {pair!r}\n{_USAGE}")
+            overrides[key.strip()] = value.strip()
+        elif argument.startswith("-") or file is not None:
+            raise UsageError(f"unexpected argument {argument!r}\n{_USAGE}")
+        else:
+            file = argument
+    if file is None:
+        raise UsageError(_USAGE)
+    try:
+        with open(file, encoding="utf-8") as stream:
+            properties = parse_properties(stream.read())
+    except OSError as error:
+        raise UsageError(f"cannot read {file}: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise UsageError(f"cannot read {file}: it is not UTF-8") from error
+    return BrokerConfig.from_properties({**properties, **overrides})
+
+
+async def _serve(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> int:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    host = ServerHost(loop)
+    broker = Broker(host, config, ListenerLog())
+    sockets: list[ListeningSocket] = []
+    try:
+        broker.open()
+        sockets = await _bind(broker, config)
+        broker.start()
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
+        for listener in config.advertised_listeners:
+            if listener.name not in config.controller_listener_names:
+                print(f"started: {listener.host}:{listener.port}", flush=True)
+                break
+        await stop.wait()
+        log.info("stopping")
+        return 0
+    finally:
+        for listening in sockets:
+            await listening.close()
+        broker.stop()
+        host.close()
+
+
+async def _bind(broker: Broker, config: BrokerConfig) -> list[ListeningSocket]:
+    """All listeners of this node. ConfigError when an address cannot be had."""
+    sockets = []
+    for listener in config.listeners:
+        is_controller = listener.name in config.controller_listener_names
+        dispatcher = broker.dispatcher(CONTROLLER_APIS if is_controller else BROKER_APIS)
+        try:
+            bound = await ListeningSocket.bind(dispatcher, listener.name, listener.host, listener.port, _BACKLOG)
+        except OSError as error:
+            raise ConfigError(
+                f"cannot listen on {listener.host or '*'}:{listener.port} ({listener.name}): {error.strerror}"
+            ) from error
+        sockets.append(bound)
+    return sockets
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,152 @@
+"""An in-memory host: virtual time, seeded chance, a disk in memory, links that are lists. Runs the broker's own objects.
+
+Nothing here waits: `run_for` moves the clock from timer to timer, so an hour takes as long as its events take.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from barnabas.common.host import Buffer
+from barnabas.simulation.disk import MemoryDisk
+
+#: 2025-01-01T00:00:00Z, where the virtual wall clock begins.
+EPOCH_WALL_MS = 1_735_689_600_000
+
+
+class VirtualTimer:
+    __slots__ = ("callback",)
+
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self.callback: Callable[[], None] | None = callback
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class VirtualTime:
+    """Clock and timers in one: time only moves when `run_for` or `run_until` says so."""
+
+    def __init__(self, start_ms: int = 0) -> None:
+        self._now_ms = start_ms
+        self._sequence = 0
+        self._heap: list[tuple[int, int, VirtualTimer]] = []
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def wall_ms(self) -> int:
+        return EPOCH_WALL_MS + self._now_ms
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> VirtualTimer:
+        timer = VirtualTimer(callback)
+        self._sequence += 1
+        heapq.heappush(self._heap, (self._now_ms + max(0, delay_ms), self._sequence, timer))
+        return timer
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.call_later(0, callback)
+
+    def run_for(self, duration_ms: int) -> None:
+        """Run all that is due within the next `duration_ms`."""
+        self.run_until(self._now_ms + duration_ms)
+
+    def run_until(self, time_ms: int) -> None:
+        heap = self._heap
+        while heap and heap[0][0] <= time_ms:
+            due_ms, _, timer = heapq.heappop(heap)
+            self._now_ms = max(self._now_ms, due_ms)
+            callback, timer.callback = timer.callback, None
+            if callback is not None:
+                callback()
+        self._now_ms = max(self._now_ms, time_ms)
+
+
+class SeededRandom:
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)
+
+    def below(self, bound: int) -> int:
+        return self._random.randrange(bound)
+
+    def uuid(self) -> bytes:
+        while True:
+            raw = bytearray(self._random.randbytes(16))
+            raw[6] = raw[6] & 0x0F | 0x40
+            raw[8] = raw[8] & 0x3F | 0x80
+            if not 0xF8 <= raw[0] <= 0xFB:
+                return bytes(raw)
+
+
+class DeferredWork:
+    """Slow disk work: done in an event of its own, one millisecond later."""
+
+    def __init__(self, time: VirtualTime) -> None:
+        self._time = time
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        def perform() -> None:
+            try:
+                result = work()
+            except Exception as error:
+                done(None, error)
+            else:
+                done(result, None)
+
+        self._time.call_later(1, perform)
+
+
+class RaisedFaults:
+    """A fatal fault ends the run; reported ones are kept for the test to look at."""
+
+    def __init__(self) -> None:
+        self.reported: list[tuple[str, BaseException | None]] = []
+
+    def fatal(self, message: str, error: BaseException | None = None) -> None:
+        raise AssertionError(f"fatal fault: {message}") from error
+
+    def report(self, message: str, error: BaseException | None = None) -> None:
+        self.reported.append((message, error))
+
+
+class MemoryHost:
+    """`common.host.Host` in one process. Give the `disk` of an earlier host to start again from what it left."""
+
+    def __init__(self, seed: int = 0, *, disk: MemoryDisk | None = None, time: VirtualTime | None = None) -> None:
+        self.time = time or VirtualTime()
+        self.clock = self.time
+        self.timers = self.time
+        self.random = SeededRandom(seed)
+        self.blocking = DeferredWork(self.time)
+        self.disk = disk or MemoryDisk()
+        self.faults = RaisedFaults()
+
+
+class MemoryLink:
+    """The broker's way out of a connection, as bytes in a list."""
+
+    def __init__(self) -> None:
+        self.sent = bytearray()
+        self.is_closed = False
+        self.reading = True
+
+    def write(self, chunks: Sequence[Buffer]) -> None:
+        for chunk in chunks:
+            self.sent += chunk
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def take(self) -> bytes:
+        """What was sent since the last call."""
+        sent, self.sent = bytes(self.sent), bytearray()
+        return sent

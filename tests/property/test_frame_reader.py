@@ -1,0 +1,89 @@
+"""The frame reader gives back exactly the frames that were sent, however the stream is cut, and bounds its memory."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.common.errors import DecodeError, FrameTooLarge
+from barnabas.protocol.connection import FrameReader, ReceiveArea
+
+_MAX = 1 << 20
+
+
+def feed(reader: FrameReader, data: bytes, cut: int) -> list[bytes]:
+    """Hand over `data` in pieces of at most `cut` bytes; the frames that came out."""
+    frames = []
+    position = 0
+    while position < len(data):
+        room = reader.get_buffer()
+        assert len(room) > 0
+        count = min(cut, len(room), len(data) - position)
+        room[:count] = data[position : position + count]
+        reader.received(count)
+        position += count
+        while (frame := reader.next_frame()) is not None:
+            frames.append(bytes(frame))
+    return frames
+
+
+def framed(bodies: list[bytes]) -> bytes:
+    return b"".join(len(body).to_bytes(4, "big") + body for body in bodies)
+
+
+@given(
+    bodies=st.lists(st.binary(max_size=300), max_size=20),
+    cut=st.integers(1, 700),
+    area=st.integers(16, 400),
+)
+def test_frames_come_out_as_sent(bodies: list[bytes], cut: int, area: int) -> None:
+    reader = FrameReader(ReceiveArea(area), _MAX)
+    assert feed(reader, framed(bodies), cut) == bodies
+
+
+@given(sizes=st.lists(st.integers(0, 400_000), min_size=1, max_size=4), cut=st.integers(10_000, 300_000))
+def test_large_frames_come_out_as_sent(sizes: list[int], cut: int) -> None:
+    bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
+    assert feed(FrameReader(ReceiveArea(), _MAX), framed(bodies), cut) == bodies
+
+
+def test_two_connections_share_one_area_without_mixing() -> None:
+    area = ReceiveArea(64)
+    one, two = FrameReader(area, _MAX), FrameReader(area, _MAX)
+    stream_one, stream_two = framed([b"a" * 50, b"b" * 10]), framed([b"c" * 30, b"d" * 70])
+    out_one: list[bytes] = []
+    out_two: list[bytes] = []
+    for start in range(0, 128, 7):
+        out_one += feed(one, stream_one[start : start + 7], 7)
+        out_two += feed(two, stream_two[start : start + 7], 7)
+    assert out_one == [b"a" * 50, b"b" * 10]
+    assert out_two == [b"c" * 30, b"d" * 70]
+
+
+def test_an_announced_frame_costs_nothing_until_it_comes() -> None:
+    reader = FrameReader(ReceiveArea(), 100 * _MAX)
+    assert feed(reader, (90 * _MAX).to_bytes(4, "big"), 4) == []
+    assert len(reader.get_buffer()) <= 1 << 17
+
+
+def test_buffers_of_finished_large_frames_are_used_again() -> None:
+    area = ReceiveArea()
+    body = b"x" * 600_000
+    for _ in range(3):
+        reader = FrameReader(area, _MAX)
+        assert feed(reader, framed([body]), 100_000) == [body]
+        reader.get_buffer()
+        reader.close()
+    assert sum(len(buffer) for buffer in area._free) <= 4 * 4 * _MAX
+
+
+@pytest.mark.parametrize("size", [_MAX + 1, 0x7FFFFFFF])
+def test_a_frame_above_the_limit_is_refused(size: int) -> None:
+    with pytest.raises(FrameTooLarge):
+        feed(FrameReader(ReceiveArea(), _MAX), size.to_bytes(4, "big"), 4)
+
+
+def test_a_negative_size_is_refused() -> None:
+    with pytest.raises(DecodeError):
+        feed(FrameReader(ReceiveArea(), _MAX), b"\xff\xff\xff\xff", 4)
