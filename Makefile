@@ -1,0 +1,60 @@
+# Barnabas. `make` alone lists what there is.
+#
+# Everything is installed into .venv beside this file; nothing outside the clone is touched, except that `make test`
+# installs the programs its client tests drive (kcat, Java, Go, Node.js) when they are missing and apt-get is there.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+JOBS ?= 2
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo system-deps test test-full bench lint format clean
+
+help: ## This list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): pyproject.toml
+	@echo "setup: installing Barnabas and its tools into $(VENV) (1 to 2 minutes the first time)"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "setup: Python 3.11 or newer is needed; name yours with make PYTHON=python3.x"; exit 1; }
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+		{ echo "setup: python -m venv failed (on Debian: apt-get install python3-venv)"; rm -rf $(VENV); exit 1; }
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $(STAMP)
+
+setup: $(STAMP) ## Make .venv with everything (1-2 minutes, once)
+
+demo: $(STAMP) ## Run real orders through a broker and balance the books (about 10 seconds after setup)
+	@echo "demo: a broker, 4 weeks of retail orders in, the same orders out, the books compared (about 10 seconds)"
+	@$(BIN)/barnabas demo $(ARGS)
+
+system-deps:
+	@test ! -f tools/install_system_deps.sh || sh tools/install_system_deps.sh
+
+test: $(STAMP) system-deps ## All tests but the long ones (under 20 minutes on 2 cores)
+	@echo "test: unit, property, conformance, structure and system tests with real clients (under 20 minutes on 2 cores)"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not full" $(ARGS)
+
+test-full: $(STAMP) system-deps ## All tests, those beside Apache Kafka too (longer)
+	@echo "test-full: every test, also the long ones"
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+
+bench: $(STAMP) ## Barnabas beside Apache Kafka on this machine; ARGS=--quick for a short run
+	$(BIN)/python bench/run.py $(ARGS)
+
+lint: $(STAMP) ## ruff, mypy --strict, layers, sizes (about a minute)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python tools/tidy.py
+
+format: $(STAMP) ## Put the code into its form
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## Remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

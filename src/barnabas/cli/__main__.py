@@ -1,0 +1,7 @@
+"""`python -m barnabas.cli`: the same as the console script."""
+
+from __future__ import annotations
+
+from barnabas.cli.entry import main
+
+main()

@@ -1,0 +1,94 @@
+"""Kafka clients for the commands: configured in one place, silent on stderr, their errors told in plain words."""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from barnabas.cli.failures import Failure
+from barnabas.cli.options import key_values
+
+T = TypeVar("T")
+TIMEOUT_S = 15.0
+_CONNECT_TIMEOUT_S = 3.0
+
+_silent = logging.getLogger("barnabas.librdkafka")
+_silent.addHandler(logging.NullHandler())
+_silent.propagate = False
+
+
+def admin_client(bootstrap: str, properties: Iterable[str] | None = None) -> AdminClient:
+    return AdminClient(_config(bootstrap, properties, {}), logger=_silent)
+
+
+def producer(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[str, Any]) -> Producer:
+    return Producer(_config(bootstrap, properties, defaults), logger=_silent)
+
+
+def consumer(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[str, Any]) -> Consumer:
+    return Consumer(_config(bootstrap, properties, defaults), logger=_silent)
+
+
+def result(future: Future[T], what: str) -> T:
+    """The value of an admin call, or a Failure that begins with `what` was tried."""
+    try:
+        return future.result(timeout=TIMEOUT_S + 5.0)
+    except KafkaException as error:
+        raise failure(error, what) from error
+    except TimeoutError as error:
+        raise Failure(f"{what}: no answer within {TIMEOUT_S:.0f} s") from error
+
+
+def failure(error: KafkaException, what: str) -> Failure:
+    """A client's exception as a Failure."""
+    cause = error.args[0] if error.args else None
+    if not isinstance(cause, KafkaError):
+        return Failure(f"{what}: {error}")
+    return Failure(f"{what}: {reason(cause)}")
+
+
+def reason(error: KafkaError) -> str:
+    """The broker's own words with the code's name; a text of librdkafka's as it stands."""
+    text = error.str().removeprefix("Broker: ").removeprefix("Local: ")
+    return f"{text} ({error.name()})" if error.name() else text
+
+
+def check_reachable(bootstrap: str) -> None:
+    """Failure at once where librdkafka would try until its timeout: nothing listens on any of the addresses."""
+    refused = []
+    for address in bootstrap.split(","):
+        host, port = _address(address.strip())
+        try:
+            with socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S):
+                return
+        except OSError as error:
+            refused.append(f"{host}:{port} ({error.strerror or error})")
+    raise Failure(
+        f"no broker reached at {', '.join(refused)}",
+        "start one with `barnabas up --detach`, or name yours with --bootstrap HOST:PORT",
+    )
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdigit() or not 0 < int(port) < 65536:
+        raise Failure(f"--bootstrap {text}: expected HOST:PORT")
+    return host.strip("[]"), int(port)
+
+
+def _config(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
+    check_reachable(bootstrap)
+    config: dict[str, Any] = {
+        "bootstrap.servers": bootstrap,
+        "client.id": "barnabas",
+        "broker.address.family": "v4" if "localhost" in bootstrap else "any",
+        **defaults,
+    }
+    config.update(key_values(properties or [], "--property"))
+    return config

@@ -1,0 +1,117 @@
+"""`barnabas up`, `status`, `down`: an embedded cluster from the command line."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from barnabas.cli import output
+from barnabas.cli.embedded import EmbeddedCluster, log_tail
+from barnabas.cli.failures import Failure
+from barnabas.cli.options import Json, key_values
+
+Directory = Annotated[Path, typer.Option("--dir", help="Where the cluster keeps all its files.", show_default=True)]
+DEFAULT_DIRECTORY = Path("barnabas-data")
+
+
+def up(
+    directory: Directory = DEFAULT_DIRECTORY,
+    brokers: Annotated[int, typer.Option(help="Number of brokers; one until clusters come.", min=1)] = 1,
+    port: Annotated[int, typer.Option(help="Port for clients; 0 takes any free one.", min=0, max=65535)] = 9092,
+    override: Annotated[
+        list[str] | None, typer.Option("--override", metavar="KEY=VALUE", help="A broker property; may be repeated.")
+    ] = None,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once it serves; it runs on.")] = False,
+) -> None:
+    """Start an embedded cluster and print `bootstrap: HOST:PORT` when clients can use it.
+
+    Without --detach it runs until Ctrl-C. What was written stays in the directory for the next start.
+    """
+    if brokers != 1:
+        raise Failure(
+            f"--brokers {brokers}: a cluster of several brokers is not there yet; one broker is",
+            "start it with --brokers 1",
+        )
+    cluster = EmbeddedCluster(directory)
+    with terminated_like_interrupted():
+        nodes = cluster.start(port=port, properties=key_values(override or [], "--override"))
+        print(f"bootstrap: {','.join(node.bootstrap for node in nodes)}", flush=True)
+        if detach:
+            return
+        output.say(f"running in {cluster.directory} (log: {nodes[0].log_path}); Ctrl-C stops it")
+        try:
+            ended = cluster.wait()
+            raise Failure(f"broker {ended.node_id} ended by itself\n{log_tail(ended)}", f"its log: {ended.log_path}")
+        except KeyboardInterrupt:
+            output.say("stopping")
+        finally:
+            cluster.stop()
+
+
+def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
+    """Show the processes of an embedded cluster. Exit code 1 unless all of them run."""
+    nodes = EmbeddedCluster(directory).nodes
+    if not nodes:
+        raise Failure(f"no cluster was started in {directory}", f"start one with: barnabas up --dir {directory}")
+    rows = [(node, node.running) for node in nodes]
+    if as_json:
+        output.show_json(
+            {
+                "bootstrap": ",".join(node.bootstrap for node in nodes),
+                "nodes": [{**asdict(node), "running": running, "serving": node.serving} for node, running in rows],
+            }
+        )
+    else:
+        output.show_table(
+            ["node", "state", "pid", "bootstrap", "controller port", "roles", "directory"],
+            [
+                (
+                    node.node_id,
+                    "serving" if node.serving else "running" if running else "stopped",
+                    node.pid if running else None,
+                    node.bootstrap,
+                    node.controller_port,
+                    node.roles,
+                    node.directory,
+                )
+                for node, running in rows
+            ],
+        )
+    if not all(running for _, running in rows):
+        raise typer.Exit(1)
+
+
+def down(directory: Directory = DEFAULT_DIRECTORY) -> None:
+    """Stop an embedded cluster in order. Its data stays."""
+    cluster = EmbeddedCluster(directory)
+    if not cluster.nodes:
+        raise Failure(f"no cluster was started in {directory}")
+    stopped = cluster.stop()
+    for node in stopped:
+        print(f"stopped: broker {node.node_id} (pid {node.pid})")
+    if not stopped:
+        print("nothing was running")
+
+
+@contextmanager
+def terminated_like_interrupted() -> Iterator[None]:
+    """SIGTERM and a closed terminal end the command as Ctrl-C does, so that it still stops its brokers."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    numbers = [signal.SIGTERM, signal.SIGHUP] if sys.platform != "win32" else [signal.SIGTERM]
+    before = [(number, signal.signal(number, interrupt)) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)

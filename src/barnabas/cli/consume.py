@@ -1,0 +1,187 @@
+"""`barnabas consume TOPIC`: records as lines on stdout. Assigns partitions itself; joins no group, commits nothing."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from barnabas.cli import clients, lines, output
+from barnabas.cli.failures import Failure
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty
+
+_BATCH = 1000
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(help="Topic to read.")],
+    partition: Annotated[
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
+    ] = None,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", "-a", help="Start at the oldest record.")] = False,
+    offset: Annotated[
+        int | None, typer.Option("--offset", "-o", help="Start at this offset; -10: ten before the end.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", help="Start at this time: milliseconds, 2017-01-31T12:00, or 10m (ago).")
+    ] = None,
+    exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end; else wait for more.")] = False,
+    max_records: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")] = None,
+    show: Annotated[
+        str,
+        typer.Option(
+            "--show", "-s", help="Fields before the value: topic,partition,offset,timestamp,key,headers, or all."
+        ),
+    ] = "",
+    null: Annotated[str, typer.Option(help="How a null is printed.")] = "null",
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with everything.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Print records, one a line: new ones as they come, or from where you say."""
+    if sum((from_beginning, offset is not None, since is not None)) > 1:
+        raise Failure("give only one of --from-beginning, --offset and --since")
+    fields = _fields(show)
+    client = clients.consumer(bootstrap, properties, _settings())
+    try:
+        start = _start(client, topic, partition, from_beginning=from_beginning, offset=offset, since=since)
+        client.assign(start)
+        total = _expected(client, start) if exit_at_end and not sys.stdout.isatty() else None
+        _print(_records(client, len(start), exit_at_end, max_records), total, fields, null, as_json)
+    except KafkaException as error:
+        raise clients.failure(error, f"cannot read {topic}") from error
+    except KeyboardInterrupt:
+        pass
+    finally:
+        client.close()
+
+
+def _settings() -> dict[str, Any]:
+    return {
+        "group.id": f"barnabas-consume-{os.getpid()}",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "error",
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 100,
+    }
+
+
+def _fields(show: str) -> frozenset[str]:
+    names = frozenset(name.strip() for name in show.split(",") if name.strip())
+    if names == {"all"}:
+        return frozenset(lines.FIELDS)
+    unknown = sorted(names.difference(lines.FIELDS))
+    if unknown:
+        raise Failure(f"--show {', '.join(unknown)}: the fields are {', '.join(lines.FIELDS)}, or all")
+    return names
+
+
+def _start(
+    client: Consumer,
+    topic: str,
+    partitions: list[int] | None,
+    *,
+    from_beginning: bool,
+    offset: int | None,
+    since: str | None,
+) -> list[TopicPartition]:
+    """Every partition with the offset to begin at, within what the log holds."""
+    metadata = client.list_topics(topic, timeout=clients.TIMEOUT_S).topics[topic]
+    if metadata.error is not None:
+        raise Failure(f"cannot read {topic}: {clients.reason(metadata.error)}")
+    missing = sorted(set(partitions or []).difference(metadata.partitions))
+    if missing:
+        raise Failure(f"{topic} has no partition {missing[0]}; it has {len(metadata.partitions)}")
+    chosen = sorted(set(partitions or metadata.partitions))
+    if since is not None:
+        when = lines.parse_time(since, round(time.time() * 1000))
+        asked = [TopicPartition(topic, number, when) for number in chosen]
+        return [_checked(found) for found in client.offsets_for_times(asked, timeout=clients.TIMEOUT_S)]
+    start = []
+    for number in chosen:
+        low, high = client.get_watermark_offsets(TopicPartition(topic, number), timeout=clients.TIMEOUT_S)
+        wanted = low if from_beginning else high if offset is None else high + offset if offset < 0 else offset
+        start.append(TopicPartition(topic, number, min(max(wanted, low), high)))
+    return start
+
+
+def _checked(found: TopicPartition) -> TopicPartition:
+    if found.error is not None:
+        raise Failure(f"cannot look up the time in {found.topic}-{found.partition}: {clients.reason(found.error)}")
+    return found
+
+
+def _expected(client: Consumer, start: list[TopicPartition]) -> int:
+    """How many offsets lie between the start and the end."""
+    total = 0
+    for each in start:
+        _, high = client.get_watermark_offsets(each, timeout=clients.TIMEOUT_S)
+        total += high - each.offset if 0 <= each.offset <= high else 0
+    return total
+
+
+def _records(
+    client: Consumer, partition_count: int, exit_at_end: bool, max_records: int | None
+) -> Iterator[lines.IncomingRecord | None]:
+    """Records as they come, None when there is nothing for the moment."""
+    at_end: set[int | None] = set()
+    left = sys.maxsize if max_records is None else max_records
+    while left:
+        messages = client.consume(min(_BATCH, left), timeout=0.2)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                left -= 1
+                yield _record(message)
+            elif error.code() == KafkaError._PARTITION_EOF:
+                at_end.add(message.partition())
+            else:
+                raise KafkaException(error)
+        if exit_at_end and len(at_end) == partition_count:
+            return
+        if not messages:
+            yield None
+
+
+def _record(message: Message) -> lines.IncomingRecord:
+    kind, timestamp_ms = message.timestamp()
+    headers: Any = message.headers()
+    return lines.IncomingRecord(
+        topic=message.topic() or "",
+        partition=message.partition() or 0,
+        offset=message.offset() or 0,
+        timestamp_ms=timestamp_ms,
+        timestamp_type=kind,
+        key=message.key(),
+        value=message.value(),
+        headers=headers or [],
+    )
+
+
+def _print(
+    records: Iterator[lines.IncomingRecord | None],
+    total: int | None,
+    fields: frozenset[str],
+    null: str,
+    as_json: bool,
+) -> None:
+    started = time.monotonic()
+    count = 0
+    with output.progress("records") as progress:
+        task = progress.add_task("reading", total=total, rate="") if total is not None else None
+        for record in records:
+            if record is None:
+                sys.stdout.flush()
+                continue
+            text = lines.to_json(record) if as_json else lines.to_text(record, fields, null)
+            sys.stdout.write(text + "\n")
+            count += 1
+            if task is not None and count % _BATCH == 0:
+                progress.update(task, completed=count, rate=output.rate(count, time.monotonic() - started, "records"))
+    sys.stdout.flush()

@@ -1,0 +1,119 @@
+"""How commands speak: colours and boxes for a person at a terminal, plain aligned text for a pipe, JSON when asked.
+
+Results go to stdout; progress, notes and errors to stderr, so that stdout can always be piped on.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from barnabas.cli.failures import Failure
+
+stdout = Console(highlight=False, soft_wrap=True)
+stderr = Console(stderr=True, highlight=False, soft_wrap=True)
+
+
+def show_json(value: Any) -> None:
+    """One JSON document: indented for a person, one line for a pipe."""
+    text = json.dumps(value, ensure_ascii=False, indent=2 if stdout.is_terminal else None)
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
+    """Numbers are set to the right. A column without a name is one of row labels."""
+    cells = [[_cell(value) for value in row] for row in rows]
+    numeric = [bool(cells) and all(_is_number(row[index]) for row in cells) for index in range(len(columns))]
+    if stdout.is_terminal:
+        _show_boxed(columns, cells, numeric, title)
+    else:
+        _show_plain(columns, cells, numeric, title)
+
+
+def say(text: str) -> None:
+    """A note to the person, on stderr."""
+    stderr.print(Text(text))
+
+
+def say_done(text: str) -> None:
+    stderr.print(Text("✓ ", style="green").append(text, style="default") if stderr.is_terminal else Text(text))
+
+
+def show_failure(failure: Failure) -> None:
+    stderr.print(Text("error: ", style="bold red").append(failure.message, style="default"))
+    if failure.hint:
+        stderr.print(Text(failure.hint, style="dim"))
+
+
+def progress(unit: str) -> Progress:
+    """A progress bar on stderr; nothing at all when that is not a terminal."""
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        TextColumn(f"{unit} {{task.fields[rate]}}"),
+        TimeElapsedColumn(),
+        console=stderr,
+        transient=True,
+        disable=not stderr.is_terminal,
+    )
+
+
+def rate(count: float, elapsed_s: float, unit: str) -> str:
+    return f"{count / elapsed_s:,.0f} {unit}/s" if elapsed_s > 0 else f"- {unit}/s"
+
+
+def size(count_bytes: float) -> str:
+    """1536 -> "1.5 kB"; decimal units, as throughput is given everywhere."""
+    value = float(count_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (list, tuple)):
+        return ",".join(str(item) for item in value) or "-"
+    return str(value)
+
+
+def _is_number(cell: str) -> bool:
+    return cell == "-" or cell.replace(",", "").replace(".", "", 1).lstrip("-").isdigit()
+
+
+def _show_boxed(columns: Sequence[str], cells: list[list[str]], numeric: list[bool], title: str | None) -> None:
+    table = Table(title=title, title_justify="left", title_style="bold", header_style="bold cyan")
+    for name, right in zip(columns, numeric, strict=True):
+        table.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in cells:
+        table.add_row(*(Text(cell) for cell in row))
+    stdout.print(table)
+
+
+def _show_plain(columns: Sequence[str], cells: list[list[str]], numeric: list[bool], title: str | None) -> None:
+    lines = [[name.upper() for name in columns], *cells]
+    widths = [max(len(line[index]) for line in lines) for index in range(len(columns))]
+    if title:
+        sys.stdout.write(title + "\n")
+    for line in lines:
+        parts = (
+            cell.rjust(width) if right else cell.ljust(width)
+            for cell, width, right in zip(line, widths, numeric, strict=True)
+        )
+        sys.stdout.write("  ".join(parts).rstrip() + "\n")
+    sys.stdout.flush()

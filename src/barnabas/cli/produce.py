@@ -1,0 +1,172 @@
+"""`barnabas produce TOPIC`: lines from a file or stdin become records."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, TextIO
+
+import typer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from rich.progress import Progress
+
+from barnabas.cli import clients, lines, output
+from barnabas.cli.failures import Failure
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, key_values
+
+_SHOWN_ERRORS = 5
+
+
+@dataclass(slots=True)
+class Delivery:
+    """Counts what the brokers acknowledged and what they refused."""
+
+    records: int = 0
+    size_bytes: int = 0
+    failed: int = 0
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.records += 1
+            self.size_bytes += len(message)
+            return
+        self.failed += 1
+        if self.failed <= _SHOWN_ERRORS:
+            output.say(f"not delivered: {clients.reason(error)}")
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(help="Topic to write to.")],
+    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read lines from this file, not stdin.")] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every record.")] = None,
+    key_separator: Annotated[
+        str | None, typer.Option("--key-separator", "-K", help="Each line is KEY, this text, VALUE.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record.")
+    ] = None,
+    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Default: by key.")] = None,
+    timestamp: Annotated[str | None, typer.Option(help="Milliseconds, 2017-01-31T12:00, or 10m (ago).")] = None,
+    null: Annotated[str | None, typer.Option(help="A key or value with this text is null.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Lines are JSON, as `consume --json` prints them.")] = False,
+    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
+    acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Write records, one a line, and wait until the brokers have them."""
+    if as_json and key_separator is not None:
+        raise Failure("--json lines bring their keys along: leave --key-separator out")
+    defaults = lines.OutgoingRecord(
+        value=None,
+        key=None if key is None else key.encode(),
+        headers=[(name, value.encode()) for name, value in key_values(header or [], "--header").items()],
+        partition=partition,
+        timestamp_ms=None if timestamp is None else lines.parse_time(timestamp, round(time.time() * 1000)),
+    )
+    delivery = Delivery()
+    client = clients.producer(bootstrap, properties, _settings(compression, acks, delivery))
+    started = time.monotonic()
+    with _input(file) as (stream, size_bytes), output.progress("lines") as progress:
+        read = _watched(stream, size_bytes, progress)
+        parse = lines.from_json if as_json else lambda line: lines.from_text(line, separator=key_separator, null=null)
+        with contextlib.suppress(KeyboardInterrupt):
+            for number, line in enumerate(read, 1):
+                try:
+                    record = _complete(parse(line), defaults)
+                except ValueError as error:
+                    client.flush()
+                    raise Failure(f"line {number}: {error}") from error
+                _send(client, topic, record)
+        left = client.flush(60.0)
+    _report(topic, delivery, left, time.monotonic() - started)
+
+
+def _settings(compression: str, acks: str, delivery: Delivery) -> dict[str, Any]:
+    return {
+        "compression.type": compression,
+        "acks": acks,
+        "enable.idempotence": acks == "all",
+        "linger.ms": 5,
+        "on_delivery": delivery,
+    }
+
+
+def _complete(record: lines.OutgoingRecord, defaults: lines.OutgoingRecord) -> lines.OutgoingRecord:
+    """What the line says wins over what the command line says; headers add up."""
+    return replace(
+        record,
+        key=defaults.key if record.key is None else record.key,
+        headers=defaults.headers + record.headers,
+        partition=defaults.partition if record.partition is None else record.partition,
+        timestamp_ms=defaults.timestamp_ms if record.timestamp_ms is None else record.timestamp_ms,
+    )
+
+
+def _send(client: Producer, topic: str, record: lines.OutgoingRecord) -> None:
+    chosen: dict[str, Any] = {}
+    if record.partition is not None:
+        chosen["partition"] = record.partition
+    if record.timestamp_ms is not None:
+        chosen["timestamp"] = record.timestamp_ms
+    while True:
+        try:
+            client.produce(topic, record.value, record.key, headers=list(record.headers) or None, **chosen)
+        except BufferError:
+            client.poll(0.1)
+        except KafkaException as error:
+            raise clients.failure(error, f"cannot produce to {topic}") from error
+        else:
+            client.poll(0)
+            return
+
+
+@contextlib.contextmanager
+def _input(file: Path | None) -> Iterator[tuple[TextIO, int | None]]:
+    """The lines to read, and how many bytes they are where that is known."""
+    if file is None:
+        if sys.stdin.isatty():
+            output.say("one record a line; Ctrl-D ends")
+        sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
+        yield sys.stdin, None
+        return
+    try:
+        stream = file.open(encoding="utf-8", errors="surrogateescape", newline="\n")
+    except OSError as error:
+        raise Failure(f"cannot read {file}: {error.strerror}") from error
+    with stream:
+        yield stream, os.fstat(stream.fileno()).st_size
+
+
+def _watched(stream: Iterable[str], size_bytes: int | None, progress: Progress) -> Iterator[str]:
+    """Lines without their ends; moves the bar when the size of the whole is known."""
+    if size_bytes is None:
+        for line in stream:
+            yield line.rstrip("\n")
+        return
+    started = time.monotonic()
+    task = progress.add_task("reading", total=size_bytes, rate="")
+    done = 0
+    for number, line in enumerate(stream, 1):
+        done += len(line)
+        if number % 1000 == 0:
+            speed = output.rate(number, time.monotonic() - started, "lines")
+            progress.update(task, completed=done, rate=speed)
+        yield line.rstrip("\n")
+
+
+def _report(topic: str, delivery: Delivery, left: int, elapsed_s: float) -> None:
+    if delivery.failed or left:
+        raise Failure(
+            f"{delivery.failed + left} records were not delivered to {topic}, {delivery.records} were"
+            + (f" ({left} without an answer in time)" if left else "")
+        )
+    output.say_done(
+        f"{delivery.records} records ({output.size(delivery.size_bytes)}) to {topic} in {elapsed_s:.2f} s, "
+        f"{output.rate(delivery.records, elapsed_s, 'records')}"
+    )

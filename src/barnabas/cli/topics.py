@@ -1,0 +1,230 @@
+"""`barnabas topics create|list|describe|alter|delete`."""
+
+from __future__ import annotations
+
+import sys
+from fnmatch import fnmatchcase
+from typing import Annotated, Any
+
+import typer
+from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ConfigSource,
+    NewPartitions,
+    NewTopic,
+    OffsetSpec,
+    ResourceType,
+    TopicDescription,
+    TopicMetadata,
+)
+
+from barnabas.cli import output
+from barnabas.cli.clients import TIMEOUT_S, admin_client, failure, result
+from barnabas.cli.failures import Failure
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json, key_values
+
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+Configs = Annotated[
+    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; may be repeated.")
+]
+
+app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+
+
+@app.command()
+def create(
+    names: Names,
+    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's default.", min=-1)] = -1,
+    replication_factor: Annotated[
+        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.", min=-1)
+    ] = -1,
+    config: Configs = None,
+    if_not_exists: Annotated[bool, typer.Option(help="A topic that is there already is no error.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Create topics."""
+    configs = key_values(config or [], "--config")
+    admin = admin_client(bootstrap, properties)
+    new = [NewTopic(name, partitions, replication_factor, config=configs) for name in names]
+    for name, future in admin.create_topics(new, request_timeout=TIMEOUT_S).items():
+        try:
+            result(future, f"cannot create topic {name}")
+        except Failure as refused:
+            if if_not_exists and _code(refused) == KafkaError.TOPIC_ALREADY_EXISTS:
+                print(f"topic {name} is there already")
+                continue
+            raise
+        print(f"created topic {name}")
+
+
+@app.command(name="list")
+def list_topics(
+    pattern: Annotated[str, typer.Argument(help="Only names that match, as in a shell: 'order*'.")] = "*",
+    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """List topics."""
+    admin = admin_client(bootstrap, properties)
+    names = [
+        name
+        for name in sorted(_topics(admin))
+        if fnmatchcase(name, pattern) and (internal or not name.startswith("__"))
+    ]
+    found = [_summary(topic) for topic in _describe(admin, names)]
+    if as_json:
+        output.show_json(found)
+    else:
+        output.show_table(
+            ["topic", "partitions", "replication factor", "topic id"],
+            [(item["topic"], item["partitions"], item["replication_factor"], item["topic_id"]) for item in found],
+        )
+
+
+@app.command()
+def describe(
+    names: Names,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Show the partitions, replicas, offsets and set configs of topics."""
+    admin = admin_client(bootstrap, properties)
+    found = []
+    for topic in _describe(admin, names):
+        item = _summary(topic)
+        item["configs"] = _set_configs(admin, topic.name)
+        item["partitions"] = _partitions(admin, topic)
+        found.append(item)
+    if as_json:
+        output.show_json(found)
+        return
+    for item in found:
+        configs = ", ".join(f"{key}={value}" for key, value in item["configs"].items()) or "none set"
+        title = f"{item['topic']}  (id {item['topic_id']}; configs: {configs})"
+        columns = ["partition", "leader", "replicas", "isr", "osr", "start offset", "end offset"]
+        keys = ["partition", "leader", "replicas", "isr", "osr", "start_offset", "end_offset"]
+        output.show_table(columns, [[row[key] for key in keys] for row in item["partitions"]], title=title)
+
+
+@app.command()
+def alter(
+    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="New number, more than now.")] = None,
+    config: Configs = None,
+    delete_config: Annotated[
+        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable.")
+    ] = None,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Add partitions to a topic, set or unset its configs."""
+    entries = [
+        ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+        for key, value in key_values(config or [], "--config").items()
+    ]
+    entries += [ConfigEntry(key, None, incremental_operation=AlterConfigOpType.DELETE) for key in delete_config or []]
+    if partitions is None and not entries:
+        raise Failure("nothing to alter", "give --partitions, --config or --delete-config")
+    admin = admin_client(bootstrap, properties)
+    _describe(admin, [name])
+    if entries:
+        resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
+        for changed in admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values():
+            result(changed, f"cannot alter the configs of {name}")
+        print(f"altered {len(entries)} config{'s' if len(entries) > 1 else ''} of {name}")
+    if partitions is not None:
+        added = admin.create_partitions([NewPartitions(name, partitions)], request_timeout=TIMEOUT_S)
+        result(added[name], f"cannot add partitions to {name}")
+        print(f"{name} has {partitions} partitions now")
+
+
+@app.command()
+def delete(
+    names: Names,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Delete topics with all their records. Asks first at a terminal."""
+    admin = admin_client(bootstrap, properties)
+    if not yes and sys.stdin.isatty():
+        typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
+    for name, future in admin.delete_topics(names, request_timeout=TIMEOUT_S).items():
+        result(future, f"cannot delete topic {name}")
+        print(f"deleted topic {name}")
+
+
+def _topics(admin: AdminClient) -> dict[str, TopicMetadata]:
+    try:
+        topics: dict[str, TopicMetadata] = admin.list_topics(timeout=TIMEOUT_S).topics
+    except KafkaException as error:
+        raise failure(error, "cannot list topics") from error
+    return topics
+
+
+def _describe(admin: AdminClient, names: list[str]) -> list[TopicDescription]:
+    if not names:
+        return []
+    futures = admin.describe_topics(TopicCollection(names), request_timeout=TIMEOUT_S)
+    return [result(futures[name], f"cannot describe topic {name}") for name in names]
+
+
+def _summary(topic: TopicDescription) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": str(topic.topic_id),
+        "internal": topic.is_internal,
+        "partitions": len(topic.partitions),
+        "replication_factor": min((len(partition.replicas) for partition in topic.partitions), default=0),
+    }
+
+
+def _set_configs(admin: AdminClient, name: str) -> dict[str, str]:
+    """Configs set on the topic itself."""
+    futures = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)], request_timeout=TIMEOUT_S)
+    entries = [result(future, f"cannot read the configs of {name}") for future in futures.values()]
+    return {
+        entry.name: "(sensitive)" if entry.value is None else entry.value
+        for entry in sorted(entries[0].values(), key=lambda entry: str(entry.name))
+        if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value
+    }
+
+
+def _partitions(admin: AdminClient, topic: TopicDescription) -> list[dict[str, Any]]:
+    led = [TopicPartition(topic.name, item.id) for item in topic.partitions if item.leader is not None]
+    starts = _offsets(admin, led, OffsetSpec.earliest())
+    ends = _offsets(admin, led, OffsetSpec.latest())
+    rows = []
+    for item in topic.partitions:
+        replicas = [node.id for node in item.replicas]
+        isr = [node.id for node in item.isr]
+        rows.append(
+            {
+                "partition": item.id,
+                "leader": item.leader.id if item.leader is not None else None,
+                "replicas": replicas,
+                "isr": isr,
+                "osr": [replica for replica in replicas if replica not in isr],
+                "start_offset": starts.get(item.id),
+                "end_offset": ends.get(item.id),
+            }
+        )
+    return rows
+
+
+def _offsets(admin: AdminClient, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
+    futures = admin.list_offsets(dict.fromkeys(partitions, spec), request_timeout=TIMEOUT_S) if partitions else {}
+    return {each.partition: result(future, f"cannot list offsets of {each}").offset for each, future in futures.items()}
+
+
+def _code(refused: Failure) -> int | None:
+    cause = refused.__cause__
+    error = cause.args[0] if isinstance(cause, KafkaException) and cause.args else None
+    return error.code() if isinstance(error, KafkaError) else None
