@@ -1,0 +1,133 @@
+"""How a struct lies in the bytes of one version: shared by the writers of decoders and encoders.
+
+Fields of fixed size that follow each other form one run, read or written by one `struct` call. In versions that are not
+flexible a run also takes in the length of the string, bytes or array that ends it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from barnabas.protocol.message import Field, Message, Struct
+
+#: Type -> (`struct` code, size).
+FIXED = {
+    "int8": ("b", 1),
+    "int16": ("h", 2),
+    "int32": ("i", 4),
+    "int64": ("q", 8),
+    "uint16": ("H", 2),
+    "float64": ("d", 8),
+    "bool": ("?", 1),
+    "uuid": ("16s", 16),
+}
+
+
+class Layout:
+    """The view of one version of a message on its structs."""
+
+    def __init__(self, message: type[Message], version: int) -> None:
+        self.message = message
+        self.version = version
+        self.is_flexible = message.FLEXIBLE is not None and version >= message.FLEXIBLE
+        self._sizes_min: dict[type[Struct], int] = {}
+
+    def struct_class(self, field: Field) -> type[Struct]:
+        """The class of a struct field or of its elements."""
+        found: type[Struct] = getattr(self.message, field.element_type)
+        return found
+
+    def is_compact(self, field: Field) -> bool:
+        return self.is_flexible and field.flexible
+
+    def plain_fields(self, cls: type[Struct]) -> list[Field]:
+        """Those in fixed order; the tagged ones come behind them."""
+        return [f for f in cls.FIELDS if f.is_in(self.version) and not self._is_tagged(f)]
+
+    def tagged_fields(self, cls: type[Struct]) -> list[Field]:
+        found = [f for f in cls.FIELDS if f.is_in(self.version) and self._is_tagged(f)]
+        return sorted(found, key=lambda f: f.tag or 0)
+
+    def absent_fields(self, cls: type[Struct]) -> list[Field]:
+        """Those that this version lacks."""
+        return [f for f in cls.FIELDS if not f.is_in(self.version)]
+
+    def _is_tagged(self, field: Field) -> bool:
+        return self.is_flexible and field.is_tagged_in(self.version)
+
+    def runs(self, cls: type[Struct]) -> Iterator[tuple[list[Field], Field | None]]:
+        """The plain fields as (fixed-size fields, the one of variable size behind them)."""
+        fixed: list[Field] = []
+        for field in self.plain_fields(cls):
+            if field.type in FIXED:
+                fixed.append(field)
+            else:
+                yield fixed, field
+                fixed = []
+        if fixed:
+            yield fixed, None
+
+    def length_code(self, field: Field) -> str:
+        """`struct` code of the length in front of a value, "" where it is compact or there is none."""
+        if self.is_compact(field) or (field.is_struct and not field.is_array):
+            return ""
+        return "h" if field.type == "string" else "i"
+
+    def size_min(self, cls: type[Struct]) -> int:
+        """Fewest bytes that such a struct takes; what bounds the count of an array of them."""
+        known = self._sizes_min.get(cls)
+        if known is None:
+            known = sum(self.field_size_min(field) for field in self.plain_fields(cls)) + self.is_flexible
+            self._sizes_min[cls] = known
+        return known
+
+    def field_size_min(self, field: Field) -> int:
+        if field.type in FIXED:
+            return FIXED[field.type][1]
+        if field.is_struct and not field.is_array:
+            return 1 if field.is_nullable_in(self.version) else self.size_min(self.struct_class(field))
+        if self.is_compact(field):
+            return 1
+        return 2 if field.type == "string" else 4
+
+    def element_size_min(self, field: Field) -> int:
+        """At least 1: an array of nothing could have any count."""
+        if field.is_struct:
+            return max(1, self.size_min(self.struct_class(field)))
+        if field.element_type in FIXED:
+            return FIXED[field.element_type][1]
+        return 1 if self.is_compact(field) else 2
+
+
+class Source:
+    """Python text in the making, with the objects that it names."""
+
+    def __init__(self) -> None:
+        self._lines: list[str] = []
+        self._depth = 0
+        self._names = 0
+        self.namespace: dict[str, object] = {}
+
+    def add(self, line: str) -> None:
+        self._lines.append(" " * self._depth + line)
+
+    def indent(self) -> None:
+        self._depth += 1
+
+    def dedent(self) -> None:
+        self._depth -= 1
+
+    def name(self, prefix: str) -> str:
+        """A variable that nothing else uses."""
+        self._names += 1
+        return f"{prefix}{self._names}"
+
+    def constant(self, name: str, value: object) -> str:
+        """Make `value` known to the function as `name`."""
+        self.namespace.setdefault(name, value)
+        return name
+
+    def function(self, name: str, label: str) -> object:
+        """Run the text and return the function `name` it defines."""
+        exec(compile("\n".join(self._lines), f"<{label}>", "exec"), self.namespace)
+        return self.namespace[name]

@@ -1,0 +1,100 @@
+"""What a declared message is made of: `Field` facts, and the base classes of all generated messages.
+
+`Struct` is any group of fields; `Message` is a struct that stands alone on the wire or on disk. The generated classes
+hold plain values in slots; how they look in each version is told by FIELDS alone, from which `codec` makes its functions.
+
+Python values by schema type:
+
+    int8 ... int64, uint16   int          string    str            []T     list
+    bool                     bool         bytes     bytes          Struct  its class
+    float64                  float        uuid      16 raw bytes   records any bytes-like; a view after decoding
+
+None is the null of a nullable field. A tagged struct that is not nullable is None too while it is absent, that is,
+while all its fields have their defaults: most tagged structs are absent in most messages, and those should cost nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple
+
+#: As a default: a new empty list, or a new struct with its own defaults.
+FRESH: tuple[()] = ()
+
+UnknownTags = tuple[tuple[int, bytes], ...]
+
+
+class Field(NamedTuple):
+    """One field of a struct, over all versions. Version ranges are inclusive."""
+
+    attribute: str
+    #: Kafka's name, for texts that Kafka's users read.
+    name: str
+    #: The schema's spelling: `int32`, `[]string`, `[]FetchTopic`, ...
+    type: str
+    since: int
+    until: int
+    default: Any
+    nullable: tuple[int, int] | None = None
+    tag: int | None = None
+    tagged: tuple[int, int] | None = None
+    #: Whether a version that lacks the field may drop its value silently.
+    ignorable: bool = False
+    #: False for the one field (client id in the request header) that keeps its old form in flexible versions.
+    flexible: bool = True
+
+    def is_in(self, version: int) -> bool:
+        return self.since <= version <= self.until
+
+    def is_nullable_in(self, version: int) -> bool:
+        return self.nullable is not None and self.nullable[0] <= version <= self.nullable[1]
+
+    def is_tagged_in(self, version: int) -> bool:
+        return self.tagged is not None and self.tagged[0] <= version <= self.tagged[1]
+
+    @property
+    def is_array(self) -> bool:
+        return self.type.startswith("[]")
+
+    @property
+    def element_type(self) -> str:
+        return self.type.removeprefix("[]")
+
+    @property
+    def is_struct(self) -> bool:
+        """Whether the value (or each element) is a struct."""
+        return self.element_type[0].isupper()
+
+
+class Struct:
+    """A group of fields. Equal when of the same class and equal in every field."""
+
+    __slots__: tuple[str, ...] = ()
+
+    FIELDS: ClassVar[tuple[Field, ...]] = ()
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return all(getattr(self, slot) == getattr(other, slot) for slot in self.__slots__)
+
+    def __repr__(self) -> str:
+        shown = [f"{field.attribute}={getattr(self, field.attribute)!r}" for field in self.FIELDS]
+        tags = getattr(self, "unknown_tags", ())
+        if tags:
+            shown.append(f"unknown_tags={tags!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+
+class Message(Struct):
+    """A request, a response, or the content of an on-disk record."""
+
+    __slots__ = ()
+
+    NAME: ClassVar[str]
+    #: API key of a request or response, type id of a metadata or coordinator record, else None.
+    API_KEY: ClassVar[int | None] = None
+    #: Lowest and highest version known here, from Kafka 3.9.1 and 4.1.0 together.
+    VERSIONS: ClassVar[tuple[int, int]]
+    #: First flexible version (KIP-482), None if there is none.
+    FLEXIBLE: ClassVar[int | None] = None
