@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from immutables import Map
 
+from barnabas.common.endpoints import SECURITY_PROTOCOLS, Listener
 from barnabas.protocol.messages.records_metadata import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -24,6 +26,18 @@ class Endpoint(NamedTuple):
     host: str
     port: int
     security_protocol: int
+
+
+def endpoints_of(listeners: Sequence[Listener], advertised: Sequence[Listener]) -> tuple[Endpoint, ...]:
+    """These listeners as they are advertised; one that names no host is reached on this machine only."""
+    by_name = {listener.name: listener for listener in advertised}
+    shown = (by_name.get(listener.name, listener) for listener in listeners)
+    return tuple(
+        Endpoint(
+            listener.name, listener.host or "localhost", listener.port, SECURITY_PROTOCOLS.index(listener.security_protocol)
+        )
+        for listener in shown
+    )
 
 
 class FeatureRange(NamedTuple):
@@ -105,9 +119,7 @@ def broker_from_record(record: RegisterBrokerRecord) -> BrokerImage:
         epoch=record.broker_epoch,
         incarnation_id=record.incarnation_id,
         endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
-        features=tuple(
-            FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in record.features
-        ),
+        features=tuple(FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
         rack=record.rack,
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
@@ -154,9 +166,7 @@ def controller_from_record(record: RegisterControllerRecord) -> ControllerImage:
         controller_id=record.controller_id,
         incarnation_id=record.incarnation_id,
         endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
-        features=tuple(
-            FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in record.features
-        ),
+        features=tuple(FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
         zk_migration_ready=record.zk_migration_ready,
     )
 

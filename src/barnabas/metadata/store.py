@@ -98,10 +98,12 @@ class MetadataLoader:
 class MetadataStore:
     """The published image and who listens to it."""
 
-    __slots__ = ("_pending", "_publishing", "_subscribers", "image")
+    __slots__ = ("_pending", "_publishing", "_subscribers", "image", "in_transaction")
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self.image = image
+        #: Whether the committed log ends within a metadata transaction, which `image` does not show.
+        self.in_transaction = False
         self._subscribers: list[Subscriber] = []
         self._pending: deque[tuple[MetadataDelta, MetadataImage]] = deque()
         self._publishing = False

@@ -1,0 +1,67 @@
+"""The records by which a new active controller begins: the cluster's first ones, and its own registration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.controller.kraft.result import Cause, Versioned
+from barnabas.controller.kraft.view import MIN_ISR, ControllerView
+from barnabas.metadata.cluster import ControllerImage, Endpoint, FeatureRange
+from barnabas.metadata.features import DEFAULT_FEATURES, SUPPORTED_FEATURES
+from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION
+from barnabas.protocol.messages.records_metadata import (
+    AbortTransactionRecord,
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
+
+_BOOTSTRAP_NAME = "Bootstrap records"
+
+
+def bootstrap_batches(
+    view: ControllerView, formatted: Sequence[Versioned], *, in_transaction: bool
+) -> list[tuple[list[Versioned], Cause]]:
+    """The first records of a cluster, from what its directory was formatted with; nothing where they are there.
+
+    They are a metadata transaction (KIP-868): a controller that dies half way leaves nothing of them, and the next one
+    aborts what it finds open.
+    """
+    batches: list[tuple[list[Versioned], Cause]] = []
+    if in_transaction:
+        abort = AbortTransactionRecord(reason="the controller that began it is gone")
+        batches.append(([(abort, 0)], Cause("activation", "controller", "abort of an open metadata transaction")))
+    if view.image.metadata_version:
+        return batches
+    content = list(formatted) or [
+        (FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in DEFAULT_FEATURES
+    ]
+    if any(_turns_elr_on(record) for record, _ in content):
+        # The ELR's promise rests on this value, so it must be in the log, not in each node's file (KIP-966).
+        value = view.default_topic_value(MIN_ISR).text
+        config = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value=value)
+        content.append((config, 0))
+    records: list[Versioned] = [
+        (BeginTransactionRecord(name=_BOOTSTRAP_NAME), 0),
+        *content,
+        (EndTransactionRecord(), 0),
+    ]
+    batches.append((records, Cause("activation", "controller", "first start of the cluster")))
+    return batches
+
+
+def _turns_elr_on(record: object) -> bool:
+    return isinstance(record, FeatureLevelRecord) and record.name == ELR_VERSION and record.feature_level > 0
+
+
+def own_registration(
+    controller_id: int, incarnation_id: bytes, endpoints: Sequence[Endpoint]
+) -> tuple[list[Versioned], Cause]:
+    image = ControllerImage(
+        controller_id=controller_id,
+        incarnation_id=incarnation_id,
+        endpoints=tuple(endpoints),
+        features=tuple(FeatureRange(f.name, f.min_version, f.max_version) for f in SUPPORTED_FEATURES),
+    )
+    return [(image.to_record(), 0)], Cause("activation", "controller", f"registration of controller {controller_id}")

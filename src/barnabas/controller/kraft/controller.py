@@ -1,0 +1,285 @@
+"""The active controller: events in, decisions out, replies when they are committed.
+
+    event -> decision(view) -> Result(records, response, cause) -> propose -> replay on the own image
+                                                                      '-> committed -> reply(response)
+
+Invariants
+- Only replayed records change `image`. It is ahead of the committed image by what was proposed and not yet committed; it
+  is thrown away when the leadership is lost, so a decision that does not commit leaves no trace.
+- A reply is given after its records are committed and published, or with NOT_CONTROLLER.
+- The epoch of a broker is the offset of the first record of its registration, as in Kafka.
+
+Everything runs to completion on the event loop; decisions are pure functions in the neighbouring modules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.host import Host, Timer
+from barnabas.controller.kraft import brokers, configs, partitions, producer_ids, topics
+from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration
+from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.sessions import BrokerSessions
+from barnabas.controller.kraft.view import ControllerView
+from barnabas.metadata.cluster import Endpoint, endpoints_of
+from barnabas.metadata.image import MetadataDelta, MetadataImage
+from barnabas.metadata.store import MetadataStore
+from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.raft.node import RaftNode
+
+T = TypeVar("T")
+Reply = Callable[[T], None]
+
+#: Who asked, where no principal is known.
+SELF = "controller"
+
+
+class Controller:
+    """One per node with the controller role; inactive until its node leads the metadata quorum."""
+
+    def __init__(self, host: Host, config: BrokerConfig, raft: RaftNode, store: MetadataStore, cluster_id: str) -> None:
+        self._host = host
+        self._config = config
+        self._raft = raft
+        self._store = store
+        self._cluster_id = cluster_id
+        self._sessions = BrokerSessions(config.int_of("broker.session.timeout.ms"))
+        self._session_timer: Timer | None = None
+        self._session_check_due_ms = 0
+        self._image: MetadataImage | None = None
+        self._incarnation_id = host.random.uuid()
+        #: Where this controller is reached. A host that leaves them open (port 0) sets them before it starts.
+        self.endpoints: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
+        #: Called with every decision that changes the metadata: (first offset, cause).
+        self.journal: Callable[[int, Cause], None] | None = None
+        raft.on_leadership(self._on_leadership)
+
+    @property
+    def is_active(self) -> bool:
+        return self._image is not None
+
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata with all decisions made so far, committed or not. Only while active."""
+        assert self._image is not None, "the controller is not active"
+        return self._image
+
+    # Becoming active and ceasing to be.
+
+    def _on_leadership(self, is_leader: bool) -> None:
+        if is_leader:
+            self.activate()
+        else:
+            self.resign()
+
+    def activate(self) -> None:
+        """This node leads the quorum, and everything before its epoch is committed: go on from the committed image."""
+        if self._image is not None:
+            return
+        self._image = self._store.image
+        self._sessions.clear()
+        now_ms = self._host.clock.now_ms()
+        for broker_id in self._image.broker_ids():
+            # A broker with this node's id is part of this process, which has just begun: its last life is over.
+            if broker_id != self._config.node_id:
+                self._sessions.start(broker_id, now_ms)
+        batches = bootstrap_batches(
+            self._view(), self._raft.bootstrap_records(), in_transaction=self._store.in_transaction
+        )
+        batches.append(own_registration(self._config.node_id, self._incarnation_id, self.endpoints))
+        for records, cause in batches:
+            self._commit(Result(records, None, cause), None)
+        self._schedule_session_check()
+
+    def resign(self) -> None:
+        """Another node leads now. Replies that wait are failed by the quorum."""
+        self._image = None
+        self._sessions.clear()
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+            self._session_timer = None
+
+    # Topics.
+
+    def create_topics(
+        self, request: CreateTopicsRequest, reply: Reply[CreateTopicsResponse], *, actor: str = SELF
+    ) -> None:
+        if self._image is None:
+            reply(
+                CreateTopicsResponse(
+                    topics=[
+                        CreateTopicsResponse.CreatableTopicResult(name=t.name, error_code=ErrorCode.NOT_CONTROLLER)
+                        for t in request.topics
+                    ]
+                )
+            )
+            return
+        self._commit(topics.create_topics(self._view(), request, actor), reply)
+
+    def delete_topics(
+        self, request: DeleteTopicsRequest, reply: Reply[DeleteTopicsResponse], *, actor: str = SELF
+    ) -> None:
+        self._require_active()
+        self._commit(topics.delete_topics(self._view(), request, actor), reply)
+
+    def create_partitions(
+        self, request: CreatePartitionsRequest, reply: Reply[CreatePartitionsResponse], *, actor: str = SELF
+    ) -> None:
+        self._require_active()
+        self._commit(topics.create_partitions(self._view(), request, actor), reply)
+
+    def alter_partition(
+        self, request: AlterPartitionRequest, reply: Reply[AlterPartitionResponse], *, version: int = 3
+    ) -> None:
+        if self._image is None:
+            reply(AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
+            return
+        self._commit(partitions.alter_partition(self._view(), request, version), reply)
+
+    # Configurations.
+
+    def alter_configs(
+        self,
+        changes: Sequence[configs.ResourceChange],
+        validate_only: bool,
+        reply: Reply[list[configs.AlterResult]],
+        *,
+        replace: bool = False,
+        actor: str = SELF,
+    ) -> None:
+        """One (code, text) per resource, in order. `replace` is AlterConfigs: keys not named lose their override."""
+        if self._image is None:
+            reply([(ErrorCode.NOT_CONTROLLER, None)] * len(changes))
+            return
+        result = configs.alter_configs(self._view(), changes, actor, replace=replace)
+        if validate_only:
+            reply(result.response)
+            return
+        self._commit(result, reply)
+
+    # Producer ids.
+
+    def allocate_producer_ids(
+        self, broker_id: int, broker_epoch: int, reply: Callable[[int, int, ErrorCode], None]
+    ) -> None:
+        """`reply(first_id, length, error)`."""
+        try:
+            self._require_active()
+            result = producer_ids.allocate(self._view(), broker_id, broker_epoch)
+        except RequestFailed as error:
+            reply(-1, 0, error.code)
+            return
+        self._commit(result, lambda block: reply(block.first_id, block.length, ErrorCode.NONE))
+
+    # Brokers.
+
+    def register_broker(self, request: BrokerRegistrationRequest, reply: Reply[BrokerRegistrationResponse]) -> None:
+        now_ms = self._host.clock.now_ms()
+        try:
+            self._require_active()
+            alive = self._sessions.is_alive(request.broker_id, now_ms)
+            result = brokers.register(self._view(), request, session_alive=alive)
+        except RequestFailed as error:
+            reply(BrokerRegistrationResponse(error_code=error.code))
+            return
+        self._sessions.start(request.broker_id, now_ms)
+        self._commit(result, reply)
+        self._schedule_session_check()
+
+    def broker_heartbeat(self, request: BrokerHeartbeatRequest, reply: Reply[BrokerHeartbeatResponse]) -> None:
+        broker_id = request.broker_id
+        try:
+            self._require_active()
+            view = self._view()
+            brokers.registration(view, broker_id, request.broker_epoch)
+            self._sessions.touch(broker_id, request.current_metadata_offset, self._host.clock.now_ms())
+            active = [broker.broker_id for _, broker in sorted(view.image.brokers.items()) if broker.is_active]
+            result = brokers.heartbeat(
+                view,
+                request,
+                lowest_offset=self._sessions.lowest_offset(active, view.next_offset),
+                shutdown_offset=self._sessions.shutdown_offset(broker_id),
+            )
+        except RequestFailed as error:
+            reply(BrokerHeartbeatResponse(error_code=error.code))
+            return
+        self._commit(result, reply)
+        broker = self.image.brokers.get(broker_id) if self._image is not None else None
+        if broker is not None and broker.in_controlled_shutdown and result.records:
+            self._sessions.begin_shutdown(broker_id, self._raft.log_end_offset)
+
+    def unregister_broker(self, broker_id: int, reply: Callable[[ErrorCode, str | None], None]) -> None:
+        try:
+            self._require_active()
+            result = brokers.unregister(self._view(), broker_id, SELF)
+        except RequestFailed as error:
+            reply(error.code, error.message)
+            return
+        self._sessions.end(broker_id)
+        self._commit(result, lambda _: reply(ErrorCode.NONE, None))
+
+    def _check_sessions(self) -> None:
+        """Fence whoever was silent for too long."""
+        self._session_timer = None
+        if self._image is None:
+            return
+        now_ms = self._host.clock.now_ms()
+        late_ms = now_ms - self._session_check_due_ms
+        if late_ms > self._sessions.timeout_ms // 4:
+            self._sessions.excuse(late_ms)
+        for broker_id in self._sessions.expired(now_ms):
+            self._sessions.end(broker_id)
+            broker = self.image.brokers.get(broker_id)
+            if broker is not None and not broker.fenced:
+                records = brokers.fence_records(self._view(), broker)
+                self._commit(Result(records, None, Cause("session expired", SELF, f"broker {broker_id}")), None)
+        self._schedule_session_check()
+
+    def _schedule_session_check(self) -> None:
+        due_ms = self._sessions.next_expiry_ms()
+        if self._session_timer is not None or due_ms is None:
+            return
+        self._session_check_due_ms = due_ms
+        delay_ms = max(due_ms - self._host.clock.now_ms(), 0)
+        self._session_timer = self._host.timers.call_later(delay_ms, self._check_sessions)
+
+    # The one way in which anything changes.
+
+    def _view(self) -> ControllerView:
+        return ControllerView(
+            self.image, self._config, self._host.random, self._cluster_id, self._raft.log_end_offset
+        )
+
+    def _require_active(self) -> None:
+        if self._image is None:
+            raise RequestFailed(ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
+
+    def _commit(self, result: Result[T], reply: Reply[T] | None) -> None:
+        """Propose and replay the records of a decision; reply when they are committed."""
+        if not result.records:
+            if reply is not None:
+                self._raft.when_committed(self._raft.log_end_offset, lambda _: reply(result.response))
+            return
+        self._image = self._replayed(result.records)
+        response = result.response
+        done = None if reply is None else (lambda _offset: reply(response))
+        first_offset = self._raft.propose(result.records, wall_ms=self._host.clock.wall_ms(), done=done)
+        if self.journal is not None:
+            self.journal(first_offset, result.cause)
+
+    def _replayed(self, records: Sequence[Versioned]) -> MetadataImage:
+        delta = MetadataDelta(self.image)
+        for record, _ in records:
+            delta.replay(record)
+        return delta.apply(
+            self._raft.log_end_offset + len(records) - 1, self._raft.epoch, self._host.clock.wall_ms()
+        )

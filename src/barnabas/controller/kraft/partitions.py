@@ -1,0 +1,178 @@
+"""What happens to partitions when brokers come and go, and what leaders ask for their ISR (KIP-497, KIP-903)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.view import ControllerView
+from barnabas.controller.partition_change import PartitionChange
+from barnabas.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
+from barnabas.metadata.versions import partition_version
+from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+
+Located = tuple[TopicImage, int, PartitionImage]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerEvent:
+    """Who leaves or joins. `added` counts as able to lead although the image still shows it fenced."""
+
+    removed: int = NO_LEADER
+    added: int = NO_LEADER
+    #: Lost what it had not flushed: leaves ISR and ELR and must not lead.
+    unclean: int = NO_LEADER
+
+
+def find(view: ControllerView, wanted: Callable[[PartitionImage], bool]) -> Iterator[Located]:
+    """All partitions that are wanted, by topic name and partition id."""
+    for topic in view.image.topics():
+        for partition_id, partition in enumerate(topic.partitions):
+            if wanted(partition):
+                yield topic, partition_id, partition
+
+
+def leads_any(view: ControllerView, broker_id: int) -> bool:
+    return any(
+        partition.leader == broker_id
+        for topic in view.image.topics_by_name.values()
+        for partition in topic.partitions
+    )
+
+
+def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions: Iterator[Located]) -> list[Versioned]:
+    """What the event means for these partitions: ISR and ELR without who went, and a leader if there can be one."""
+
+    def may_lead(broker_id: int) -> bool:
+        if broker_id in (event.removed, event.unclean):
+            return False
+        return broker_id == event.added or view.is_active(broker_id)
+
+    gone = {event.removed, event.unclean}
+    version = partition_version(view.image.metadata_version)
+    records: list[Versioned] = []
+    for topic, partition_id, partition in partitions:
+        rules = view.rules(topic.name, len(partition.replicas), may_lead)
+        change = PartitionChange(partition, rules)
+        change.target_isr = tuple(replica for replica in partition.isr if replica not in gone)
+        if event.unclean != NO_LEADER:
+            change.unclean_shutdown = (event.unclean,)
+        record = change.build(topic.topic_id, partition_id)
+        if record is not None:
+            records.append((record, version))
+    return records
+
+
+def alter_partition(
+    view: ControllerView, request: AlterPartitionRequest, version: int
+) -> Result[AlterPartitionResponse]:
+    """A leader's wish for its ISR: compare-and-set on leader epoch and partition epoch (guards G9, G10)."""
+    response = AlterPartitionResponse()
+    records: list[Versioned] = []
+    cause = Cause("AlterPartition", f"broker {request.broker_id}")
+    broker = view.image.brokers.get(request.broker_id)
+    if broker is None or broker.epoch != request.broker_epoch:
+        response.error_code = ErrorCode.STALE_BROKER_EPOCH
+        return Result([], response, cause)
+    for asked in request.topics:
+        answered = AlterPartitionResponse.TopicData(topic_id=asked.topic_id)
+        response.topics.append(answered)
+        topic = view.image.topics_by_id.get(asked.topic_id)
+        for wish in asked.partitions:
+            if topic is None:
+                answered.partitions.append(_refused(wish.partition_index, ErrorCode.UNKNOWN_TOPIC_ID))
+                continue
+            record, answer = _alter_one(view, request.broker_id, topic, wish, version)
+            answered.partitions.append(answer)
+            if record is not None:
+                records.append(record)
+    return Result(records, response, cause)
+
+
+def _refused(partition_id: int, code: ErrorCode) -> AlterPartitionResponse.PartitionData:
+    return AlterPartitionResponse.PartitionData(partition_index=partition_id, error_code=code)
+
+
+def _alter_one(
+    view: ControllerView,
+    broker_id: int,
+    topic: TopicImage,
+    wish: AlterPartitionRequest.PartitionData,
+    version: int,
+) -> tuple[Versioned | None, AlterPartitionResponse.PartitionData]:
+    partition_id = wish.partition_index
+    if not 0 <= partition_id < len(topic.partitions):
+        return None, _refused(partition_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    partition = topic.partitions[partition_id]
+    isr = _wanted_isr(wish, version)
+    code = _problem(view, broker_id, partition, wish, isr)
+    if code is not ErrorCode.NONE:
+        return None, _refused(partition_id, code)
+    change = PartitionChange(partition, view.rules(topic.name, len(partition.replicas), view.is_active))
+    change.target_isr = tuple(replica for replica, _ in isr)
+    change.target_recovery_state = wish.leader_recovery_state
+    record = change.build(topic.topic_id, partition_id)
+    if record is not None:
+        partition = partition.merge(record)
+        if record.leader not in (broker_id, NO_LEADER_CHANGE):
+            # The new ISR ended a reassignment that takes the leadership from who asked: it must look again.
+            return (record, _version(view)), _refused(partition_id, ErrorCode.NEW_LEADER_ELECTED)
+    answer = AlterPartitionResponse.PartitionData(
+        partition_index=partition_id,
+        error_code=ErrorCode.NONE,
+        leader_id=partition.leader,
+        leader_epoch=partition.leader_epoch,
+        isr=list(partition.isr),
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=partition.partition_epoch,
+    )
+    return (record, _version(view)) if record is not None else None, answer
+
+
+def _version(view: ControllerView) -> int:
+    return partition_version(view.image.metadata_version)
+
+
+def _wanted_isr(wish: AlterPartitionRequest.PartitionData, version: int) -> list[tuple[int, int]]:
+    """(broker id, broker epoch); -1 where the leader did not say which incarnation it means."""
+    if version >= 3:
+        return [(state.broker_id, state.broker_epoch) for state in wish.new_isr_with_epochs]
+    return [(broker_id, -1) for broker_id in wish.new_isr]
+
+
+def _problem(
+    view: ControllerView,
+    broker_id: int,
+    partition: PartitionImage,
+    wish: AlterPartitionRequest.PartitionData,
+    isr: Sequence[tuple[int, int]],
+) -> ErrorCode:
+    if wish.leader_epoch > partition.leader_epoch or wish.partition_epoch > partition.partition_epoch:
+        # The leader knows more than this controller: it is no longer the active one.
+        return ErrorCode.NOT_CONTROLLER
+    if wish.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if wish.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    members = [replica for replica, _ in isr]
+    if not members or len(set(members)) != len(members) or not set(members) <= set(partition.replicas):
+        return ErrorCode.INVALID_REQUEST
+    if partition.leader not in members:
+        return ErrorCode.INVALID_REQUEST
+    if wish.leader_recovery_state == RECOVERING and (
+        len(members) > 1 or partition.leader_recovery_state == RECOVERED
+    ):
+        return ErrorCode.INVALID_REQUEST
+    if not all(_is_eligible(view, replica, epoch) for replica, epoch in isr):
+        return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def _is_eligible(view: ControllerView, broker_id: int, broker_epoch: int) -> bool:
+    """A fenced or leaving broker, or another incarnation of it, must not join an ISR (KIP-841, KIP-903)."""
+    broker = view.image.brokers.get(broker_id)
+    return broker is not None and broker.is_active and broker_epoch in (-1, broker.epoch)

@@ -1,0 +1,81 @@
+"""Which brokers are alive: soft state of the active controller, begun anew by each.
+
+A session lives `timeout_ms` beyond the last heartbeat. A controller that did not run itself for a while (paused, or
+starved of CPU) cannot know who was silent: everybody gets the time back that it missed.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+_NO_OFFSET: Final = -1
+
+
+class _Session:
+    __slots__ = ("contact_ms", "metadata_offset", "shutdown_offset")
+
+    def __init__(self, contact_ms: int) -> None:
+        self.contact_ms = contact_ms
+        self.metadata_offset = _NO_OFFSET
+        self.shutdown_offset = _NO_OFFSET
+
+
+class BrokerSessions:
+    __slots__ = ("_sessions", "timeout_ms")
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+        self._sessions: dict[int, _Session] = {}
+
+    def start(self, broker_id: int, now_ms: int) -> None:
+        """A registration, or a broker that was registered before this controller became active."""
+        self._sessions[broker_id] = _Session(now_ms)
+
+    def touch(self, broker_id: int, metadata_offset: int, now_ms: int) -> None:
+        session = self._sessions.get(broker_id)
+        if session is None:
+            session = self._sessions[broker_id] = _Session(now_ms)
+        session.contact_ms = now_ms
+        session.metadata_offset = metadata_offset
+
+    def end(self, broker_id: int) -> None:
+        self._sessions.pop(broker_id, None)
+
+    def clear(self) -> None:
+        self._sessions.clear()
+
+    def is_alive(self, broker_id: int, now_ms: int) -> bool:
+        session = self._sessions.get(broker_id)
+        return session is not None and now_ms < session.contact_ms + self.timeout_ms
+
+    def expired(self, now_ms: int) -> list[int]:
+        return sorted(
+            broker_id
+            for broker_id, session in self._sessions.items()
+            if now_ms >= session.contact_ms + self.timeout_ms
+        )
+
+    def next_expiry_ms(self) -> int | None:
+        if not self._sessions:
+            return None
+        return min(session.contact_ms for session in self._sessions.values()) + self.timeout_ms
+
+    def excuse(self, missed_ms: int) -> None:
+        """The controller itself was away for `missed_ms`."""
+        for session in self._sessions.values():
+            session.contact_ms += missed_ms
+
+    def begin_shutdown(self, broker_id: int, offset: int) -> None:
+        """The broker's leaderships were moved by records up to `offset`."""
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.shutdown_offset = offset
+
+    def shutdown_offset(self, broker_id: int) -> int:
+        session = self._sessions.get(broker_id)
+        return _NO_OFFSET if session is None else session.shutdown_offset
+
+    def lowest_offset(self, broker_ids: list[int], otherwise: int) -> int:
+        """The least metadata offset that these brokers have reported; `otherwise` if there are none."""
+        offsets = [self._sessions[broker_id].metadata_offset for broker_id in broker_ids if broker_id in self._sessions]
+        return min(offsets, default=otherwise)

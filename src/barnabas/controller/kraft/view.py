@@ -1,0 +1,126 @@
+"""What controller decisions look at: the image with everything proposed so far, the node's settings, chance.
+
+Settings that the metadata overrides are resolved here as Kafka's controller resolves them:
+topic override > this node's dynamic setting > the cluster-wide one > the properties file > default.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigSource, broker_synonyms
+from barnabas.common.host import Random
+from barnabas.controller.decisions import Election, UsableBroker
+from barnabas.controller.partition_change import Rules
+from barnabas.metadata.image import BROKER_RESOURCE, MetadataImage
+from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+from barnabas.metadata.versions import V_3_7_IV2
+
+MIN_ISR: Final = "min.insync.replicas"
+UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
+
+
+class EffectiveValue(NamedTuple):
+    text: str | None
+    source: ConfigSource
+
+
+@dataclass(slots=True)
+class ControllerView:
+    image: MetadataImage
+    config: BrokerConfig
+    random: Random
+    cluster_id: str
+    #: Offset that the first record of the next decision will have: the epoch of a broker that registers now.
+    next_offset: int = 0
+
+    # Brokers.
+
+    def is_active(self, broker_id: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    def usable_brokers(self) -> list[UsableBroker]:
+        """Those that may be given replicas, by id; brokers on their way out are not."""
+        return [
+            UsableBroker(broker_id, broker.rack, broker.fenced)
+            for broker_id, broker in sorted(self.image.brokers.items())
+            if not broker.in_controlled_shutdown
+        ]
+
+    def default_directory(self, broker_id: int) -> bytes:
+        """Where a new replica on this broker lies: known at once if the broker has one directory only (KIP-858)."""
+        if self.image.metadata_version < V_3_7_IV2:
+            return MIGRATING_DIRECTORY
+        broker = self.image.brokers.get(broker_id)
+        if broker is None or len(broker.directories) != 1:
+            return UNASSIGNED_DIRECTORY
+        return broker.directories[0]
+
+    # Settings.
+
+    def topic_value(self, topic: str, key: str) -> EffectiveValue:
+        """The value of a topic key in force for this topic. `topic` need not exist."""
+        override = self.image.topic_config(topic).get(key)
+        if override is not None:
+            return EffectiveValue(override, ConfigSource.DYNAMIC_TOPIC)
+        return self.default_topic_value(key)
+
+    def default_topic_value(self, key: str) -> EffectiveValue:
+        """The value of a topic key where the topic says nothing."""
+        server_key = TOPIC_KEYS[key].server_default
+        if server_key is None:
+            return EffectiveValue(TOPIC_KEYS[key].default, ConfigSource.DEFAULT)
+        own = self.image.config_of(BROKER_RESOURCE, str(self.config.node_id))
+        everywhere = self.image.config_of(BROKER_RESOURCE, "")
+        names = broker_synonyms(server_key)
+        for source, layer in (
+            (ConfigSource.DYNAMIC_BROKER, own),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, everywhere),
+            (ConfigSource.STATIC_BROKER, self.config.originals),
+        ):
+            for name in names:
+                if name in layer:
+                    return EffectiveValue(_in_unit_of(server_key, name, layer[name]), source)
+        for name in names:
+            default = BROKER_KEYS[name].default
+            if default is not None:
+                return EffectiveValue(_in_unit_of(server_key, name, default), ConfigSource.DEFAULT)
+        return EffectiveValue(TOPIC_KEYS[key].default, ConfigSource.DEFAULT)
+
+    def min_isr(self, topic: str, replication_factor: int) -> int:
+        """The effective min ISR: never more than there are replicas (KIP-966)."""
+        value = TOPIC_KEYS[MIN_ISR].parse(self.topic_value(topic, MIN_ISR).text or "1")
+        assert isinstance(value, int), MIN_ISR
+        return min(value, replication_factor)
+
+    def unclean_election_allowed(self, topic: str) -> bool:
+        return (self.topic_value(topic, UNCLEAN_ELECTION).text or "").strip().lower() == "true"
+
+    def rules(
+        self, topic: str, replication_factor: int, may_lead: Callable[[int], bool], election: Election | None = None
+    ) -> Rules:
+        if election is None:
+            election = Election.UNCLEAN if self.unclean_election_allowed(topic) else Election.ONLINE
+        return Rules(
+            may_lead=may_lead,
+            election=election,
+            elr_enabled=self.image.elr_enabled,
+            min_isr=self.min_isr(topic, replication_factor),
+            default_directory=self.default_directory,
+        )
+
+
+_UNITS_MS: Final = {".hours": 3_600_000, ".minutes": 60_000}
+
+
+def _in_unit_of(key: str, name: str, text: str) -> str:
+    """`text` is the value of `name`; `key` means the same in milliseconds."""
+    for suffix, unit_ms in _UNITS_MS.items():
+        if name.endswith(suffix) and not key.endswith(suffix):
+            value = int(text)
+            return str(value if value < 0 else value * unit_ms)
+    return text

@@ -1,0 +1,178 @@
+"""From a partition as it is and what is wanted of it to the record that changes it, or none.
+
+One place where ISR, ELR, leader and reassignment of a partition are settled together (KIP-966, KIP-455):
+
+1. A reassignment whose added replicas are all in the target ISR is completed.
+2. With ELR on: while the target ISR is smaller than the effective min ISR, who leaves it joins the ELR (unless it was
+   lost uncleanly); at min ISR or above the ELR is cleared.
+3. An election (see `controller.decisions`).
+4. The last known leader is noted when the ISR becomes empty, and cleared when there is a leader again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from barnabas.controller.decisions import Candidates, Election, elect
+from barnabas.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, UNASSIGNED_DIRECTORY, PartitionImage
+from barnabas.protocol.messages.records_metadata import PartitionChangeRecord
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the cluster's settings say about one topic's partitions."""
+
+    may_lead: Callable[[int], bool]
+    election: Election = Election.ONLINE
+    elr_enabled: bool = False
+    min_isr: int = 1
+    #: Directory for a replica that is new on a broker.
+    default_directory: Callable[[int], bytes] = lambda broker_id: UNASSIGNED_DIRECTORY
+
+
+class PartitionChange:
+    """Set targets, then `build`. Targets start as what the partition is."""
+
+    __slots__ = (
+        "_rules",
+        "partition",
+        "target_adding",
+        "target_directories",
+        "target_elr",
+        "target_isr",
+        "target_recovery_state",
+        "target_removing",
+        "target_replicas",
+        "unclean_shutdown",
+    )
+
+    def __init__(self, partition: PartitionImage, rules: Rules) -> None:
+        self.partition = partition
+        self._rules = rules
+        self.target_isr = partition.isr
+        self.target_replicas = partition.replicas
+        self.target_removing = partition.removing_replicas
+        self.target_adding = partition.adding_replicas
+        self.target_elr = partition.elr
+        self.target_recovery_state = partition.leader_recovery_state
+        self.target_directories = dict(zip(partition.replicas, partition.directories, strict=False))
+        #: Replicas that lost unflushed records: they leave the ELR too.
+        self.unclean_shutdown: Collection[int] = ()
+
+    def build(self, topic_id: bytes, partition_id: int) -> PartitionChangeRecord | None:
+        record = PartitionChangeRecord(topic_id=topic_id, partition_id=partition_id)
+        self._complete_reassignment()
+        self._settle_elr()
+        self._elect(record)
+        self._bump_epoch_for_removed_replicas(record)
+        self._record_elr(record)
+        if (
+            record.isr is None
+            and (self.target_isr or self._rules.elr_enabled)
+            and self.target_isr != self.partition.isr
+        ):
+            record.isr = list(self.target_isr)
+        self._record_last_known_leader(record)
+        self._record_assignment(record)
+        if self.target_recovery_state != self.partition.leader_recovery_state:
+            record.leader_recovery_state = self.target_recovery_state
+        return None if _is_empty(record) else record
+
+    def _complete_reassignment(self) -> None:
+        if not self.target_adding and not self.target_removing:
+            return
+        if not set(self.target_adding) <= set(self.target_isr):
+            return
+        replicas = tuple(replica for replica in self.target_replicas if replica not in self.target_removing)
+        isr = tuple(replica for replica in self.target_isr if replica not in self.target_removing)
+        if not replicas or not isr:
+            return
+        self.target_replicas, self.target_isr = replicas, isr
+        self.target_adding = self.target_removing = ()
+
+    def _settle_elr(self) -> None:
+        if not self._rules.elr_enabled:
+            return
+        if len(self.target_isr) >= self._rules.min_isr:
+            self.target_elr = ()
+            return
+        before = set(self.target_elr) | set(self.partition.isr)
+        self.target_elr = tuple(sorted(before - set(self.target_isr) - set(self.unclean_shutdown)))
+
+    def _elect(self, record: PartitionChangeRecord) -> None:
+        partition = self.partition
+        candidates = Candidates(
+            partition.leader,
+            self.target_replicas,
+            self.target_isr,
+            self.target_elr,
+            partition.last_known_elr,
+            self._rules.elr_enabled,
+        )
+        elected = elect(candidates, self._rules.may_lead, self._rules.election)
+        if elected.leader == partition.leader:
+            return
+        if elected.leader in self.target_elr:
+            self.target_isr = (elected.leader,)
+            self.target_elr = tuple(replica for replica in self.target_elr if replica != elected.leader)
+        record.leader = elected.leader
+        if elected.unclean:
+            record.isr = [elected.leader]
+            if partition.leader_recovery_state != RECOVERING:
+                record.leader_recovery_state = RECOVERING
+                self.target_recovery_state = RECOVERING
+
+    def _bump_epoch_for_removed_replicas(self, record: PartitionChangeRecord) -> None:
+        """Naming the leader again raises its epoch: a removed replica's fetches are fenced by it."""
+        if record.leader == NO_LEADER_CHANGE and not set(self.partition.replicas) <= set(self.target_replicas):
+            record.leader = self.partition.leader
+
+    def _record_elr(self, record: PartitionChangeRecord) -> None:
+        unclean = record.isr is not None
+        if unclean or not self._rules.elr_enabled:
+            self.target_elr = ()
+        if self.target_elr != self.partition.elr:
+            record.eligible_leader_replicas = list(self.target_elr)
+
+    def _record_last_known_leader(self, record: PartitionChangeRecord) -> None:
+        if not self._rules.elr_enabled:
+            return
+        partition = self.partition
+        if record.isr is not None and not record.isr and partition.last_known_elr != (partition.leader,):
+            record.last_known_elr = [partition.leader]
+        elif partition.last_known_elr and (
+            record.leader >= 0 or (partition.leader != NO_LEADER and record.leader != NO_LEADER)
+        ):
+            record.last_known_elr = []
+
+    def _record_assignment(self, record: PartitionChangeRecord) -> None:
+        partition = self.partition
+        if self.target_replicas:
+            default = self._rules.default_directory
+            directories = tuple(
+                self.target_directories[replica] if replica in self.target_directories else default(replica)
+                for replica in self.target_replicas
+            )
+            if directories != partition.directories:
+                record.directories = list(directories)
+            if self.target_replicas != partition.replicas:
+                record.replicas = list(self.target_replicas)
+        if self.target_removing != partition.removing_replicas:
+            record.removing_replicas = list(self.target_removing)
+        if self.target_adding != partition.adding_replicas:
+            record.adding_replicas = list(self.target_adding)
+
+
+def _is_empty(record: PartitionChangeRecord) -> bool:
+    return (
+        record.isr is None
+        and record.leader == NO_LEADER_CHANGE
+        and record.replicas is None
+        and record.removing_replicas is None
+        and record.adding_replicas is None
+        and record.leader_recovery_state < 0
+        and record.directories is None
+        and record.eligible_leader_replicas is None
+        and record.last_known_elr is None
+    )
