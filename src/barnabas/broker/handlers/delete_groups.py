@@ -1,0 +1,10 @@
+"""DeleteGroups (42), versions 0-2: delete groups without members and their offsets (KIP-229)."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest
+
+
+def handle(context: RequestContext, request: DeleteGroupsRequest, services: Services) -> None:
+    services.groups.delete_groups(context, request, context.reply)

@@ -1,0 +1,77 @@
+"""FindCoordinator (10), versions 0-6: which broker coordinates a group.
+
+The one that leads the group's partition of `__consumer_offsets`; the topic is created when it is first asked for.
+KIP-699 (several keys, 4+). Transactions (key type 1) and share groups (2) have no coordinator here yet:
+COORDINATOR_NOT_AVAILABLE for the first, so that clients wait, INVALID_REQUEST for the second, as of a Kafka without share
+groups.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.topic_creation import ensure_internal_topic
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import GROUP_METADATA_TOPIC
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+_GROUP: Final = 0
+_TRANSACTION: Final = 1
+_BATCHED_SINCE: Final = 4
+_TEXTS: Final = {
+    ErrorCode.NONE: "NONE",
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
+    ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or "
+    "the message was sent to an incompatible broker. See the broker logs for more details.",
+}
+
+
+class Coordinator(NamedTuple):
+    error: ErrorCode
+    node_id: int = -1
+    host: str = ""
+    port: int = -1
+
+
+def handle(context: RequestContext, request: FindCoordinatorRequest, services: Services) -> FindCoordinatorResponse:
+    if context.api_version < _BATCHED_SINCE:
+        found = find(context.listener, request.key_type, request.key, services)
+        return FindCoordinatorResponse(
+            error_code=found.error,
+            error_message=_TEXTS[found.error],
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
+        )
+    response = FindCoordinatorResponse()
+    for key in request.coordinator_keys:
+        found = find(context.listener, request.key_type, key, services)
+        response.coordinators.append(
+            FindCoordinatorResponse.Coordinator(
+                key=key,
+                node_id=found.node_id,
+                host=found.host,
+                port=found.port,
+                error_code=found.error,
+                error_message="",
+            )
+        )
+    return response
+
+
+def find(listener: str, key_type: int, key: str, services: Services) -> Coordinator:
+    if key_type == _TRANSACTION:
+        return Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    if key_type != _GROUP:
+        return Coordinator(ErrorCode.INVALID_REQUEST)
+    image = services.metadata.image
+    if GROUP_METADATA_TOPIC not in image.topics_by_name:
+        ensure_internal_topic(services, GROUP_METADATA_TOPIC)
+        return Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    partition = image.partition(GROUP_METADATA_TOPIC, services.groups.partition_for(key))
+    broker = image.brokers.get(partition.leader) if partition is not None else None
+    endpoint = broker.endpoint(listener) if broker is not None and not broker.fenced else None
+    if broker is None or endpoint is None:
+        return Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Coordinator(ErrorCode.NONE, broker.broker_id, endpoint.host, endpoint.port)

@@ -1,0 +1,10 @@
+"""Heartbeat (12), versions 0-4: a member is there, and learns whether a rebalance is on. KIP-345 (3+)."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest
+
+
+def handle(context: RequestContext, request: HeartbeatRequest, services: Services) -> None:
+    services.groups.heartbeat(context, request, context.reply)

@@ -1,0 +1,14 @@
+"""JoinGroup (11), versions 0-9: take part in the next generation of a classic group.
+
+Answered when the join of all is complete. KIP-62 (rebalance timeout, 1+), KIP-394 (member id first, 4+), KIP-345
+(static members, 5+), KIP-559 (protocol type, 7+), KIP-800 (reason, 8+), KIP-814 (leader skips the assignment, 9).
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.join_group import JoinGroupRequest
+
+
+def handle(context: RequestContext, request: JoinGroupRequest, services: Services) -> None:
+    services.groups.join_group(context, request, context.reply)

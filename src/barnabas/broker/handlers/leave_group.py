@@ -1,0 +1,13 @@
+"""LeaveGroup (13), versions 0-5: members leave, or are taken out by an administrator.
+
+KIP-345 (several members, by instance id, 3+), KIP-800 (reason, 5).
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest
+
+
+def handle(context: RequestContext, request: LeaveGroupRequest, services: Services) -> None:
+    services.groups.leave_group(context, request, context.reply)

@@ -1,0 +1,14 @@
+"""OffsetFetch (9), versions 1-9: how far groups have come.
+
+KIP-320 (leader epoch, 5+), KIP-447 (require_stable, 7+), KIP-709 (several groups, 8+). The member id and epoch of
+version 9 concern the newer group protocol (KIP-848) only.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
+
+
+def handle(context: RequestContext, request: OffsetFetchRequest, services: Services) -> None:
+    services.groups.fetch_offsets(context, request, context.reply)

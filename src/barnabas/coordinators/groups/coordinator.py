@@ -1,0 +1,342 @@
+"""The group coordinator of one broker: finds the shard that a group belongs to and serves the group APIs.
+
+A group lives on partition `abs(hash(group id)) % partitions of __consumer_offsets`; the leader of that partition
+coordinates it. Every method answers by calling `reply` once, at once or later. What it raises is a mistake of ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.host import Host
+from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from barnabas.coordinators.gather import Gather
+from barnabas.coordinators.groups import replies
+from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.group import GroupState
+from barnabas.coordinators.groups.joining import Join
+from barnabas.coordinators.groups.membership import Leaving
+from barnabas.coordinators.groups.offset_requests import OffsetRequests
+from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.runtime import PartitionReader, PartitionWriter
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_PROTOCOL_NAMED_SINCE = 5
+_PROTOCOL_NULLABLE_SINCE = 7
+
+
+class GroupRequestContext(Protocol):
+    """What groups need to know of the surroundings of a request."""
+
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def client_host(self) -> str: ...
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode`: over UTF-16 units, in 32 bits with sign."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(units), 2):
+        value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """Where an internal topic of so many partitions keeps this key. Java's smallest integer has no absolute value;
+    Kafka takes 0 for it."""
+    value = java_string_hash(key)
+    return 0 if value == -(1 << 31) else abs(value) % partitions
+
+
+class GroupCoordinator:
+    """All shards of this broker."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: GroupConfig,
+        writer: PartitionWriter,
+        reader: PartitionReader,
+        *,
+        partition_count: Callable[[], int],
+        partition_exists: Callable[[str, int], bool],
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._writer = writer
+        self._reader = reader
+        self._partition_count = partition_count
+        self._shards: dict[int, GroupShard] = {}
+        self._active = True
+        self._offsets = OffsetRequests(self._shard, partition_exists)
+
+    # -- life
+
+    def on_partition_leader(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads a partition of `__consumer_offsets`, or goes on to in a new epoch."""
+        shard = self._shards.get(partition)
+        if shard is not None:
+            shard.leader_epoch = leader_epoch
+            return
+        topic_partition = TopicPartition(GROUP_METADATA_TOPIC, partition)
+        shard = GroupShard(self._host, self._config, self._writer, self._reader, topic_partition, leader_epoch)
+        self._shards[partition] = shard
+        shard.load()
+
+    def on_partition_resigned(self, partition: int) -> None:
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.close()
+
+    def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
+        """Topics are gone: so are the offsets committed for them."""
+        gone = frozenset((topic, index) for topic, index in partitions)
+        for shard in self._serving():
+            shard.offsets.delete_partitions(gone)
+
+    def shutdown(self) -> None:
+        self._active = False
+        for partition in tuple(self._shards):
+            self.on_partition_resigned(partition)
+
+    def partition_for(self, group_id: str) -> int:
+        return partition_for(group_id, self._partition_count())
+
+    def shard(self, partition: int) -> GroupShard | None:
+        """For metrics and tests."""
+        return self._shards.get(partition)
+
+    def _serving(self) -> list[GroupShard]:
+        shards = []
+        for shard in tuple(self._shards.values()):
+            try:
+                shard.check_serving()
+            except RequestFailed:
+                continue
+            shards.append(shard)
+        return shards
+
+    def _shard(self, group_id: str, *, may_be_empty: bool = False) -> GroupShard:
+        """The shard that serves this group. RequestFailed if it is elsewhere or not ready."""
+        if not self._active:
+            raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        if not group_id and not may_be_empty:
+            raise RequestFailed(ErrorCode.INVALID_GROUP_ID)
+        shard = self._shards.get(self.partition_for(group_id))
+        if shard is None:
+            raise RequestFailed(ErrorCode.NOT_COORDINATOR)
+        shard.check_serving()
+        return shard
+
+    # -- members
+
+    def join_group(
+        self, context: GroupRequestContext, request: JoinGroupRequest, reply: Callable[[JoinGroupResponse], None]
+    ) -> None:
+        version = context.api_version
+
+        def answer(response: JoinGroupResponse) -> None:
+            if version < _PROTOCOL_NULLABLE_SINCE and response.protocol_name is None:
+                response.protocol_name = ""
+            reply(response)
+
+        rebalance_ms = request.rebalance_timeout_ms if version >= 1 else request.session_timeout_ms
+        join = Join(
+            group_id=request.group_id,
+            member_id=request.member_id,
+            instance_id=request.group_instance_id,
+            protocol_type=request.protocol_type,
+            protocols={protocol.name: protocol.metadata for protocol in request.protocols},
+            session_timeout_ms=request.session_timeout_ms,
+            rebalance_timeout_ms=rebalance_ms,
+            client_id=context.client_id or "",
+            client_host=context.client_host,
+            api_version=version,
+            reply=answer,
+        )
+        limits = self._config
+        try:
+            shard = self._shard(request.group_id)
+            if not limits.session_timeout_min_ms <= request.session_timeout_ms <= limits.session_timeout_max_ms:
+                raise RequestFailed(ErrorCode.INVALID_SESSION_TIMEOUT)
+            shard.joining.join(join)
+        except RequestFailed as failure:
+            join.fail(failure.code)
+
+    def sync_group(
+        self, context: GroupRequestContext, request: SyncGroupRequest, reply: Callable[[SyncGroupResponse], None]
+    ) -> None:
+        try:
+            named = request.protocol_type is not None and request.protocol_name is not None
+            if context.api_version >= _PROTOCOL_NAMED_SINCE and not named:
+                raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+            self._shard(request.group_id).membership.sync(request, reply)
+        except RequestFailed as failure:
+            reply(replies.sync_failed(failure.code))
+
+    def heartbeat(
+        self, context: GroupRequestContext, request: HeartbeatRequest, reply: Callable[[HeartbeatResponse], None]
+    ) -> None:
+        try:
+            shard = self._shard(request.group_id)
+            code = shard.membership.heartbeat(
+                request.group_id, request.generation_id, request.member_id, request.group_instance_id
+            )
+        except RequestFailed as failure:
+            # While the group is loaded its members are taken to be alive: all sessions begin anew after it.
+            loading = failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            code = ErrorCode.NONE if loading else failure.code
+        reply(HeartbeatResponse(error_code=code))
+
+    def leave_group(
+        self, context: GroupRequestContext, request: LeaveGroupRequest, reply: Callable[[LeaveGroupResponse], None]
+    ) -> None:
+        """Before version 3 one member leaves, and its error is that of the request."""
+        batched = context.api_version >= 3
+        if batched:
+            leaving = [Leaving(one.member_id, one.group_instance_id, one.reason) for one in request.members]
+        else:
+            leaving = [Leaving(request.member_id, None, None)]
+        try:
+            codes = self._shard(request.group_id).membership.leave(request.group_id, leaving)
+        except RequestFailed as failure:
+            if failure.code is not ErrorCode.UNKNOWN_MEMBER_ID:
+                reply(LeaveGroupResponse(error_code=failure.code))
+                return
+            codes = [ErrorCode.UNKNOWN_MEMBER_ID for _ in leaving]
+        if not batched:
+            reply(LeaveGroupResponse(error_code=codes[0]))
+            return
+        members = [
+            LeaveGroupResponse.MemberResponse(
+                member_id=one.member_id, group_instance_id=one.instance_id, error_code=code
+            )
+            for one, code in zip(leaving, codes, strict=True)
+        ]
+        reply(LeaveGroupResponse(members=members))
+
+    # -- offsets
+
+    def commit_offsets(
+        self, context: GroupRequestContext, request: OffsetCommitRequest, reply: Callable[[OffsetCommitResponse], None]
+    ) -> None:
+        self._offsets.commit(context.api_version, request, reply)
+
+    def fetch_offsets(
+        self, context: GroupRequestContext, request: OffsetFetchRequest, reply: Callable[[OffsetFetchResponse], None]
+    ) -> None:
+        self._offsets.fetch(context.api_version, request, reply)
+
+    def delete_offsets(
+        self, context: GroupRequestContext, request: OffsetDeleteRequest, reply: Callable[[OffsetDeleteResponse], None]
+    ) -> None:
+        self._offsets.delete(request, reply)
+
+    # -- administration
+
+    def list_groups(
+        self, context: GroupRequestContext, request: ListGroupsRequest, reply: Callable[[ListGroupsResponse], None]
+    ) -> None:
+        """Filters are taken without regard to case. A shard that is not loaded yet makes the whole answer fail."""
+        states = {state.strip().lower() for state in request.states_filter}
+        types = {kind.strip().lower() for kind in request.types_filter}
+        response = ListGroupsResponse()
+        try:
+            if not self._active:
+                raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            for shard in tuple(self._shards.values()):
+                self._list_shard(shard, states, types, response.groups)
+        except RequestFailed as failure:
+            response = ListGroupsResponse(error_code=failure.code)
+        reply(response)
+
+    @staticmethod
+    def _list_shard(
+        shard: GroupShard, states: set[str], types: set[str], out: list[ListGroupsResponse.ListedGroup]
+    ) -> None:
+        try:
+            shard.check_serving()
+        except RequestFailed as failure:
+            if failure.code is ErrorCode.NOT_COORDINATOR:
+                return
+            raise
+        for group in shard.groups():
+            listed = replies.listed(group)
+            if (not states or listed.group_state.lower() in states) and (not types or listed.group_type in types):
+                out.append(listed)
+
+    def describe_groups(
+        self,
+        context: GroupRequestContext,
+        request: DescribeGroupsRequest,
+        reply: Callable[[DescribeGroupsResponse], None],
+    ) -> None:
+        reply(DescribeGroupsResponse(groups=[self._describe(one, context.api_version) for one in request.groups]))
+
+    def _describe(self, group_id: str, api_version: int) -> DescribeGroupsResponse.DescribedGroup:
+        try:
+            group = self._shard(group_id, may_be_empty=True).find(group_id)
+        except RequestFailed as failure:
+            return replies.describe_failed(group_id, failure.code)
+        if group is None:
+            return replies.describe_missing(group_id, api_version)
+        return replies.described(group)
+
+    def delete_groups(
+        self, context: GroupRequestContext, request: DeleteGroupsRequest, reply: Callable[[DeleteGroupsResponse], None]
+    ) -> None:
+        group_ids = list(dict.fromkeys(request.groups_names))
+        codes: dict[str, ErrorCode] = {}
+        by_shard: dict[TopicPartition, tuple[GroupShard, list[str]]] = {}
+        for group_id in group_ids:
+            try:
+                shard = self._deletable(group_id)
+            except RequestFailed as failure:
+                codes[group_id] = failure.code
+            else:
+                by_shard.setdefault(shard.partition, (shard, []))[1].append(group_id)
+
+        def finish(_: Sequence[ErrorCode]) -> None:
+            results = [
+                DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=codes[group_id])
+                for group_id in group_ids
+            ]
+            reply(DeleteGroupsResponse(results=results))
+
+        gather: Gather[ErrorCode] = Gather(len(by_shard), finish)
+        for index, (shard, chosen) in enumerate(by_shard.values()):
+            self._delete_in(shard, chosen, codes, gather.slot(index))
+
+    @staticmethod
+    def _delete_in(
+        shard: GroupShard, group_ids: list[str], codes: dict[str, ErrorCode], slot: Callable[[ErrorCode], None]
+    ) -> None:
+        def answered(code: ErrorCode) -> None:
+            codes.update(dict.fromkeys(group_ids, code))
+            slot(code)
+
+        shard.offsets.delete_groups(group_ids, answered)
+
+    def _deletable(self, group_id: str) -> GroupShard:
+        shard = self._shard(group_id, may_be_empty=True)
+        group = shard.find(group_id)
+        if group is None:
+            raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND)
+        if not group.is_in(GroupState.EMPTY):
+            raise RequestFailed(ErrorCode.NON_EMPTY_GROUP)
+        return shard

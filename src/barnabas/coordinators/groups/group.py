@@ -1,0 +1,378 @@
+"""A group of the classic protocol and its members: the state, and the rules that hold within it.
+
+    Empty                no members; may hold committed offsets
+    PreparingRebalance   members are awaited to join (again)
+    CompletingRebalance  all have joined; the leader's assignment is awaited
+    Stable               everybody has a place in this generation
+    Dead                 deleted, or this broker coordinates it no longer
+
+Invariants
+- A group with members has a leader, which is one of them, except while nobody has joined again yet.
+- `awaiting_joins` counts the members whose JoinGroup is parked; a parked request is answered exactly once.
+- An instance id belongs to one member.
+
+Nothing here knows of time, logs or requests: `rebalance.py` and its neighbours act on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from enum import Enum
+from typing import Final
+
+from barnabas.common.automaton import Automaton
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.deadlines import Deadline, Deadlines
+from barnabas.coordinators.groups.subscription import CONSUMER, subscribed_topics
+from barnabas.protocol.messages.join_group import JoinGroupResponse
+from barnabas.protocol.messages.sync_group import SyncGroupResponse
+
+JoinReply = Callable[[JoinGroupResponse], None]
+SyncReply = Callable[[SyncGroupResponse], None]
+
+#: What a member that has none yet sends for a member id.
+UNKNOWN_MEMBER: Final = ""
+NO_TIMESTAMP: Final = -1
+
+
+class GroupState(Enum):
+    """Named as Kafka shows them."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+TRANSITIONS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
+    GroupState.EMPTY: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.PREPARING_REBALANCE: frozenset({GroupState.COMPLETING_REBALANCE, GroupState.EMPTY, GroupState.DEAD}),
+    GroupState.COMPLETING_REBALANCE: frozenset({GroupState.STABLE, GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.STABLE: frozenset({GroupState.PREPARING_REBALANCE, GroupState.DEAD}),
+    GroupState.DEAD: frozenset(),
+}
+
+
+class Member:
+    """One member. `protocols` are those it can take part in, dearest first, with its metadata for each."""
+
+    __slots__ = (
+        "assignment",
+        "client_host",
+        "client_id",
+        "instance_id",
+        "is_new",
+        "join_reply",
+        "member_id",
+        "protocols",
+        "rebalance_timeout_ms",
+        "session",
+        "session_timeout_ms",
+        "sync_reply",
+    )
+
+    def __init__(
+        self,
+        member_id: str,
+        session: Deadline,
+        *,
+        client_id: str,
+        client_host: str,
+        instance_id: str | None = None,
+        assignment: bytes = b"",
+    ) -> None:
+        self.member_id = member_id
+        self.session = session
+        self.client_id = client_id
+        self.client_host = client_host
+        self.instance_id = instance_id
+        self.assignment = assignment
+        self.protocols: dict[str, bytes] = {}
+        self.rebalance_timeout_ms = 0
+        self.session_timeout_ms = 0
+        #: It has not been through a whole join yet: its session covers the wait in the join, too.
+        self.is_new = False
+        self.join_reply: JoinReply | None = None
+        self.sync_reply: SyncReply | None = None
+
+    @property
+    def is_static(self) -> bool:
+        return self.instance_id is not None
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a request of its is parked."""
+        return self.join_reply is not None or self.sync_reply is not None
+
+    @property
+    def keeps_alive(self) -> bool:
+        """Whether a parked request speaks for it, so that it need not send heartbeats."""
+        return not self.is_new and self.is_waiting
+
+    def supports_as(self, protocols: Mapping[str, bytes]) -> bool:
+        """Whether it would join with the same protocols, order and metadata as it did."""
+        return list(self.protocols.items()) == list(protocols.items())
+
+    def vote(self, candidates: frozenset[str]) -> str:
+        return next(name for name in self.protocols if name in candidates)
+
+    def complete_sync(self, response: SyncGroupResponse) -> bool:
+        """Answer the parked SyncGroup, if there is one."""
+        reply, self.sync_reply = self.sync_reply, None
+        if reply is None:
+            return False
+        reply(response)
+        return True
+
+
+class ClassicGroup:
+    """A group; see the module's text."""
+
+    __slots__ = (
+        "_automaton",
+        "_supported",
+        "awaiting_joins",
+        "generation",
+        "group_id",
+        "join_deadline",
+        "leader_id",
+        "members",
+        "new_member_added",
+        "pending_joins",
+        "pending_syncs",
+        "previous_state",
+        "protocol_name",
+        "protocol_type",
+        "rebalance_reason",
+        "state_timestamp_ms",
+        "static_members",
+        "subscribed",
+        "sync_deadline",
+    )
+
+    def __init__(
+        self, group_id: str, deadlines: Deadlines, state_timestamp_ms: int, initial: GroupState = GroupState.EMPTY
+    ) -> None:
+        self.group_id = group_id
+        self._automaton = Automaton(TRANSITIONS, initial)
+        self.previous_state = initial
+        self.state_timestamp_ms = state_timestamp_ms
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol_name: str | None = None
+        self.leader_id: str | None = None
+        self.members: dict[str, Member] = {}
+        self.static_members: dict[str, str] = {}
+        #: Members that were given an id and are to come back with it (KIP-394), and until when.
+        self.pending_joins: dict[str, Deadline] = {}
+        #: Members of this generation that have not asked for their assignment yet; an ordered set.
+        self.pending_syncs: dict[str, None] = {}
+        self.awaiting_joins = 0
+        self.new_member_added = False
+        #: Topics that the members consume; None when that is not known.
+        self.subscribed: frozenset[str] | None = None
+        self.rebalance_reason = ""
+        self.join_deadline = deadlines.new()
+        self.sync_deadline = deadlines.new()
+        self._supported: dict[str, int] = {}
+
+    # -- state
+
+    @property
+    def state(self) -> GroupState:
+        return self._automaton.state
+
+    def is_in(self, *states: GroupState) -> bool:
+        return self._automaton.state in states
+
+    def become(self, state: GroupState, wall_ms: int) -> None:
+        self.previous_state = self._automaton.move(state)
+        self.state_timestamp_ms = wall_ms
+
+    @property
+    def may_rebalance(self) -> bool:
+        return self._automaton.may_move(GroupState.PREPARING_REBALANCE)
+
+    @property
+    def is_consumers(self) -> bool:
+        return self.protocol_type == CONSUMER
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        """Unknown subscriptions of consumers count as subscribed: their offsets are in use for all we know."""
+        return self.is_consumers if self.subscribed is None else topic in self.subscribed
+
+    # -- members
+
+    def is_leader(self, member_id: str) -> bool:
+        return self.leader_id == member_id
+
+    def validate(self, member_id: str, instance_id: str | None) -> Member:
+        """The member. RequestFailed if it is none of this group, or was replaced under its instance id."""
+        if instance_id is not None:
+            current = self.static_members.get(instance_id)
+            if current is None:
+                raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
+            if current != member_id:
+                raise RequestFailed(ErrorCode.FENCED_INSTANCE_ID)
+        member = self.members.get(member_id)
+        if member is None:
+            raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+    def supports(self, protocol_type: str, protocols: Mapping[str, bytes]) -> bool:
+        """Whether a member with these protocols can take part."""
+        if self.is_in(GroupState.EMPTY):
+            return bool(protocol_type) and bool(protocols)
+        if self.protocol_type != protocol_type:
+            return False
+        return any(self._supported.get(name, 0) == len(self.members) for name in protocols)
+
+    def add(self, member: Member, protocol_type: str | None, reply: JoinReply | None) -> None:
+        assert member.member_id not in self.members, "a member joins once"
+        if member.instance_id is not None:
+            assert member.instance_id not in self.static_members, "an instance id belongs to one member"
+            self.static_members[member.instance_id] = member.member_id
+        if not self.members:
+            self.protocol_type = protocol_type
+        if self.leader_id is None:
+            self.leader_id = member.member_id
+        self.members[member.member_id] = member
+        self._count(member, 1)
+        self.park_join(member, reply)
+        self.forget_pending(member.member_id)
+
+    def update(self, member: Member, protocols: Mapping[str, bytes], *, rebalance_ms: int, session_ms: int) -> None:
+        """What a member brings along when it joins (again)."""
+        known = self.members.get(member.member_id) is member
+        if known:
+            self._count(member, -1)
+        member.protocols = dict(protocols)
+        member.rebalance_timeout_ms = rebalance_ms
+        member.session_timeout_ms = session_ms
+        if known:
+            self._count(member, 1)
+
+    def remove(self, member_id: str) -> None:
+        """Forget a member. Its parked requests must be answered by the caller."""
+        member = self.members.pop(member_id, None)
+        if member is not None:
+            assert not member.is_waiting, "a parked request would never be answered"
+            self._count(member, -1)
+            member.session.cancel()
+            if member.instance_id is not None:
+                del self.static_members[member.instance_id]
+        if self.leader_id == member_id:
+            self.leader_id = next(iter(self.members), None)
+        self.forget_pending(member_id)
+        self.pending_syncs.pop(member_id, None)
+
+    def replace_static(self, old: Member, new_id: str, session: Deadline) -> Member:
+        """The same instance under a new member id. The caller has answered what the old one waits for."""
+        assert old.instance_id is not None, "only static members are replaced"
+        assert not old.is_waiting, "a parked request would never be answered"
+        new = Member(
+            new_id,
+            session,
+            client_id=old.client_id,
+            client_host=old.client_host,
+            instance_id=old.instance_id,
+            assignment=old.assignment,
+        )
+        new.protocols = old.protocols
+        new.rebalance_timeout_ms = old.rebalance_timeout_ms
+        new.session_timeout_ms = old.session_timeout_ms
+        old.session.cancel()
+        del self.members[old.member_id]
+        self.members[new_id] = new
+        self.static_members[old.instance_id] = new_id
+        self.pending_syncs.pop(old.member_id, None)
+        if self.leader_id == old.member_id:
+            self.leader_id = new_id
+        return new
+
+    def forget_pending(self, member_id: str) -> None:
+        deadline = self.pending_joins.pop(member_id, None)
+        if deadline is not None:
+            deadline.cancel()
+
+    def _count(self, member: Member, step: int) -> None:
+        for name in member.protocols:
+            self._supported[name] = self._supported.get(name, 0) + step
+            if not self._supported[name]:
+                del self._supported[name]
+
+    # -- joins
+
+    def park_join(self, member: Member, reply: JoinReply | None) -> None:
+        assert member.join_reply is None, "one parked join a member"
+        member.join_reply = reply
+        if reply is not None:
+            self.awaiting_joins += 1
+
+    def complete_join(self, member: Member, response: JoinGroupResponse) -> bool:
+        """Answer the parked JoinGroup, if there is one."""
+        reply, member.join_reply = member.join_reply, None
+        if reply is None:
+            return False
+        self.awaiting_joins -= 1
+        reply(response)
+        return True
+
+    @property
+    def all_joined(self) -> bool:
+        return self.awaiting_joins == len(self.members) and not self.pending_joins
+
+    def not_rejoined(self) -> Iterator[Member]:
+        return iter([member for member in self.members.values() if member.join_reply is None])
+
+    def elect_joined_leader(self) -> bool:
+        """Make sure that the leader is one who has joined. False if nobody has."""
+        if self.leader_id is None:
+            return False
+        if self.members[self.leader_id].join_reply is None:
+            joined = next((member for member in self.members.values() if member.join_reply is not None), None)
+            if joined is None:
+                return False
+            self.leader_id = joined.member_id
+        return True
+
+    @property
+    def rebalance_timeout_ms(self) -> int:
+        """The longest that a member asks for."""
+        return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
+
+    # -- generations
+
+    def select_protocol(self) -> str:
+        """The protocol that all support and most members prefer; of equals, the one voted for first."""
+        candidates = frozenset(name for name, count in self._supported.items() if count == len(self.members))
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            name = member.vote(candidates)
+            votes[name] = votes.get(name, 0) + 1
+        return max(votes, key=votes.__getitem__)
+
+    def begin_generation(self, wall_ms: int) -> None:
+        """All who are to be in it have joined."""
+        self.generation += 1
+        self.pending_syncs.clear()
+        if self.members:
+            self.protocol_name = self.select_protocol()
+            self.learn_subscription()
+            self.become(GroupState.COMPLETING_REBALANCE, wall_ms)
+        else:
+            self.protocol_name = None
+            self.learn_subscription()
+            self.become(GroupState.EMPTY, wall_ms)
+
+    def learn_subscription(self) -> None:
+        name = self.protocol_name
+        if not self.is_consumers:
+            self.subscribed = None
+        elif not self.members:
+            self.subscribed = frozenset()
+        elif name is None:
+            self.subscribed = None
+        else:
+            self.subscribed = subscribed_topics(member.protocols[name] for member in self.members.values())

@@ -1,0 +1,251 @@
+"""The offsets that groups have committed: OffsetCommit, OffsetFetch, OffsetDelete, and their expiry.
+
+An offset is read only once it is committed to the log, so a change of leader never takes one back. Commits on their way
+are counted by key: expiry leaves such keys alone, or its tombstone would land behind the new commit and remove it.
+
+Expiry (KIP-211): of an empty group `offsets.retention.minutes` after it became empty; of a stable consumer group, what
+it no longer subscribes to, that long after the commit; of a group without members ever (simple consumers), that long
+after the commit. A group without members and offsets goes, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.groups.context import GroupContext, storing_failed
+from barnabas.coordinators.groups.group import NO_TIMESTAMP, ClassicGroup, GroupState
+from barnabas.coordinators.groups.rebalance import Rebalancer
+from barnabas.coordinators.groups.records import (
+    NO_EXPIRY,
+    CommittedOffset,
+    OffsetKey,
+    group_tombstone,
+    offset_record,
+    offset_tombstone,
+    parse_key,
+    parse_offset,
+)
+from barnabas.coordinators.runtime import KeyValue, OpenTransactions
+from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
+
+#: (topic, partition) of one group.
+Partition = tuple[str, int]
+_NOTHING: Mapping[Partition, CommittedOffset] = {}
+_GROUP_ID_NOT_FOUND_SINCE = 9
+
+
+class Offsets:
+    """The committed offsets of one shard."""
+
+    __slots__ = ("_committed", "_context", "_on_their_way", "_rebalancer", "_transactions")
+
+    def __init__(self, context: GroupContext, rebalancer: Rebalancer) -> None:
+        self._context = context
+        self._rebalancer = rebalancer
+        self._committed: dict[str, dict[Partition, CommittedOffset]] = {}
+        self._on_their_way: dict[str, dict[Partition, int]] = {}
+        #: By producer id, what its open transaction commits.
+        self._transactions: dict[int, dict[OffsetKey, CommittedOffset]] = {}
+
+    # -- reading
+
+    def of(self, group_id: str) -> Mapping[Partition, CommittedOffset]:
+        return self._committed.get(group_id, _NOTHING)
+
+    def groups(self) -> Iterable[str]:
+        return self._committed.keys()
+
+    def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
+        """Whether an open transaction may yet change it (KIP-447)."""
+        key = OffsetKey(group_id, topic, partition)
+        return any(key in written for written in self._transactions.values())
+
+    # -- committing
+
+    def validate_commit(self, request: OffsetCommitRequest, api_version: int) -> None:
+        """RequestFailed if this member, or nobody in particular, may not commit now. A member is heard of by it."""
+        group = self._context.groups.get(request.group_id)
+        generation = request.generation_id_or_member_epoch
+        if group is None:
+            if generation >= 0:
+                known = api_version >= _GROUP_ID_NOT_FOUND_SINCE
+                raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
+            return
+        if generation < 0 and group.is_in(GroupState.EMPTY):
+            return
+        if generation < 0 and not request.member_id and request.group_instance_id is None:
+            raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
+        member = group.validate(request.member_id, request.group_instance_id)
+        if generation != group.generation:
+            raise RequestFailed(ErrorCode.ILLEGAL_GENERATION)
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
+            raise RequestFailed(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._rebalancer.extend_session(group, member)
+
+    def accept(self, metadata: str | None, offset: int, leader_epoch: int, retention_ms: int) -> CommittedOffset | None:
+        """What is to be kept; None if the metadata is too large."""
+        if metadata is not None and len(metadata) > self._context.config.offset_metadata_size_max:
+            return None
+        now_ms = self._context.wall_ms()
+        expiry_ms = NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms
+        return CommittedOffset(offset, leader_epoch, metadata or "", now_ms, expiry_ms)
+
+    def commit(
+        self,
+        group_id: str,
+        accepted: Sequence[tuple[str, int, CommittedOffset]],
+        answered: Callable[[ErrorCode], None],
+    ) -> None:
+        on_their_way = self._on_their_way.setdefault(group_id, {})
+        for topic, partition, _ in accepted:
+            on_their_way[topic, partition] = on_their_way.get((topic, partition), 0) + 1
+
+        def settled(code: ErrorCode) -> None:
+            self._arrived(group_id, accepted)
+            if code is ErrorCode.NONE:
+                self._put(group_id, accepted)
+
+        records = [offset_record(group_id, topic, partition, committed) for topic, partition, committed in accepted]
+        self._context.log.append(records, lambda code: answered(storing_failed(code)), settled)
+
+    def _arrived(self, group_id: str, accepted: Sequence[tuple[str, int, CommittedOffset]]) -> None:
+        on_their_way = self._on_their_way[group_id]
+        for topic, partition, _ in accepted:
+            left = on_their_way[topic, partition] - 1
+            if left:
+                on_their_way[topic, partition] = left
+            else:
+                del on_their_way[topic, partition]
+        if not on_their_way:
+            del self._on_their_way[group_id]
+
+    def _put(self, group_id: str, accepted: Iterable[tuple[str, int, CommittedOffset]]) -> None:
+        offsets = self._committed.setdefault(group_id, {})
+        for topic, partition, committed in accepted:
+            offsets[topic, partition] = committed
+        if group_id not in self._context.groups:
+            self._context.create(group_id)
+
+    # -- deleting
+
+    def delete(self, group_id: str, partitions: Iterable[Partition], answered: Callable[[ErrorCode], None]) -> None:
+        """Those of `partitions` that have an offset."""
+        self._remove(group_id, self._known(group_id, partitions), answered)
+
+    def delete_groups(self, group_ids: Sequence[str], answered: Callable[[ErrorCode], None]) -> None:
+        """Groups with all that they committed; in one batch, so all or none."""
+        removed = [(group_id, self._all(group_id)) for group_id in group_ids]
+        records: list[KeyValue] = []
+        for group_id, partitions in removed:
+            records += [offset_tombstone(group_id, *partition) for partition in partitions]
+            records.append(group_tombstone(group_id))
+
+        def settled(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                for group_id, partitions in removed:
+                    self._drop(group_id, partitions)
+                    self._drop_group(group_id)
+
+        self._context.log.append(records, lambda code: answered(storing_failed(code)), settled)
+
+    def delete_partitions(self, gone: frozenset[Partition]) -> None:
+        """Topics were deleted: nobody can go on from there."""
+        for group_id in tuple(self._committed):
+            partitions = [partition for partition in self.of(group_id) if partition in gone]
+            self._remove(group_id, partitions, lambda _: None)
+
+    def _known(self, group_id: str, partitions: Iterable[Partition]) -> list[Partition]:
+        offsets, on_their_way = self.of(group_id), self._on_their_way.get(group_id, {})
+        return [partition for partition in partitions if partition in offsets or partition in on_their_way]
+
+    def _all(self, group_id: str) -> list[Partition]:
+        return list(dict.fromkeys((*self.of(group_id), *self._on_their_way.get(group_id, {}))))
+
+    def _remove(self, group_id: str, partitions: Sequence[Partition], answered: Callable[[ErrorCode], None]) -> None:
+        if not partitions:
+            answered(ErrorCode.NONE)
+            return
+
+        def settled(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                self._drop(group_id, partitions)
+
+        records = [offset_tombstone(group_id, *partition) for partition in partitions]
+        self._context.log.append(records, lambda code: answered(storing_failed(code)), settled)
+
+    def _drop(self, group_id: str, partitions: Iterable[Partition]) -> None:
+        offsets = self._committed.get(group_id)
+        if offsets is None:
+            return
+        for partition in partitions:
+            offsets.pop(partition, None)
+        if not offsets:
+            del self._committed[group_id]
+
+    def _drop_group(self, group_id: str) -> None:
+        """Unless somebody has come to it while its deletion was on its way."""
+        group = self._context.groups.get(group_id)
+        if group is not None and is_deserted(group) and group_id not in self._committed:
+            self._rebalancer.bury(group, ErrorCode.GROUP_ID_NOT_FOUND)
+            del self._context.groups[group_id]
+
+    # -- expiry
+
+    def expire(self, group: ClassicGroup) -> None:
+        """Write tombstones for what this group need not remember any longer."""
+        group_id = group.group_id
+        expired = self._expired(group)
+        if len(expired) == len(self.of(group_id)) and is_deserted(group) and group_id not in self._on_their_way:
+            self.delete_groups([group_id], lambda _: None)
+        elif expired:
+            self._remove(group_id, expired, lambda _: None)
+
+    def _expired(self, group: ClassicGroup) -> list[Partition]:
+        offsets = self.of(group.group_id)
+        if not offsets:
+            return []
+        if group.protocol_type is None:
+            since_ms = NO_TIMESTAMP
+        elif group.is_in(GroupState.EMPTY):
+            since_ms = group.state_timestamp_ms
+        elif group.is_in(GroupState.STABLE) and group.is_consumers and group.subscribed is not None:
+            since_ms = NO_TIMESTAMP
+        else:
+            return []
+        on_their_way = self._on_their_way.get(group.group_id, {})
+        now_ms = self._context.wall_ms()
+        return [
+            partition
+            for partition, committed in offsets.items()
+            if self._is_over(committed, since_ms, now_ms)
+            and not group.is_subscribed_to(partition[0])
+            and partition not in on_their_way
+            and not self.is_unstable(group.group_id, *partition)
+        ]
+
+    def _is_over(self, committed: CommittedOffset, since_ms: int, now_ms: int) -> bool:
+        """`since_ms` is when the group became empty, if that is what counts."""
+        if committed.expire_timestamp_ms != NO_EXPIRY:
+            return now_ms >= committed.expire_timestamp_ms
+        base_ms = committed.commit_timestamp_ms if since_ms == NO_TIMESTAMP else since_ms
+        return now_ms - base_ms >= self._context.config.offsets_retention_ms
+
+    # -- replaying
+
+    def replay_offset(self, key: OffsetKey, committed: CommittedOffset) -> None:
+        self._committed.setdefault(key.group_id, {})[key.topic, key.partition] = committed
+
+    def replay_transactions(self, transactions: OpenTransactions) -> None:
+        """Transactions that had no end in the log yet."""
+        for producer_id, records in transactions.items():
+            written = self._transactions.setdefault(producer_id, {})
+            for record in records:
+                key = parse_key(record.key)
+                if isinstance(key, OffsetKey) and record.value is not None:
+                    written[key] = parse_offset(record.value)
+
+
+def is_deserted(group: ClassicGroup) -> bool:
+    """Nobody is in it, and nobody was told to come back."""
+    return group.is_in(GroupState.EMPTY) and not group.pending_joins

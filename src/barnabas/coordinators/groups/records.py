@@ -1,0 +1,128 @@
+"""The records of `__consumer_offsets` as Kafka 4.1 writes them.
+
+    key    int16 type | body (version 0)             type 0, 1 committed offset; 2 group
+    value  int16 version | body                      offset: 4 (1 with an expiry of its own); group: 3
+
+Types 3 and above belong to the newer group protocols. A null value deletes the key.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Final, NamedTuple
+
+from barnabas.common.errors import DecodeError
+from barnabas.coordinators.runtime import KeyValue
+from barnabas.protocol.codec import decode, encode_into
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.records_group import (
+    GroupMetadataKey,
+    GroupMetadataValue,
+    OffsetCommitKey,
+    OffsetCommitValue,
+)
+
+NO_LEADER_EPOCH: Final = -1
+NO_EXPIRY: Final = -1
+
+_INT16 = struct.Struct(">h")
+_LEGACY_OFFSET_KEY: Final = 0
+_OFFSET_KEY: Final = 1
+_GROUP_KEY: Final = 2
+_OFFSET_VALUE: Final = 4
+_OFFSET_VALUE_WITH_EXPIRY: Final = 1
+_OFFSET_VALUES: Final = range(5)
+_GROUP_VALUE: Final = 3
+_GROUP_VALUES: Final = range(5)
+
+
+class CommittedOffset(NamedTuple):
+    """What a group has committed for one partition."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp_ms: int
+    expire_timestamp_ms: int = NO_EXPIRY
+
+
+class OffsetKey(NamedTuple):
+    group_id: str
+    topic: str
+    partition: int
+
+
+class GroupKey(NamedTuple):
+    group_id: str
+
+
+def _key(record_type: int, body: Message) -> bytes:
+    out = bytearray(_INT16.pack(record_type))
+    encode_into(body, 0, out)
+    return bytes(out)
+
+
+def _value(version: int, body: Message) -> bytes:
+    out = bytearray(_INT16.pack(version))
+    encode_into(body, version, out)
+    return bytes(out)
+
+
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return _key(_OFFSET_KEY, OffsetCommitKey(group=group_id, topic=topic, partition=partition))
+
+
+def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> KeyValue:
+    value = OffsetCommitValue(
+        offset=committed.offset,
+        leader_epoch=committed.leader_epoch,
+        metadata=committed.metadata,
+        commit_timestamp=committed.commit_timestamp_ms,
+        expire_timestamp=committed.expire_timestamp_ms,
+    )
+    version = _OFFSET_VALUE if committed.expire_timestamp_ms == NO_EXPIRY else _OFFSET_VALUE_WITH_EXPIRY
+    return KeyValue(_offset_key(group_id, topic, partition), _value(version, value))
+
+
+def offset_tombstone(group_id: str, topic: str, partition: int) -> KeyValue:
+    return KeyValue(_offset_key(group_id, topic, partition), None)
+
+
+def group_record(group_id: str, value: GroupMetadataValue) -> KeyValue:
+    return KeyValue(_key(_GROUP_KEY, GroupMetadataKey(group=group_id)), _value(_GROUP_VALUE, value))
+
+
+def group_tombstone(group_id: str) -> KeyValue:
+    return KeyValue(_key(_GROUP_KEY, GroupMetadataKey(group=group_id)), None)
+
+
+def parse_key(key: bytes) -> OffsetKey | GroupKey | None:
+    """None for a type that we do not keep."""
+    if len(key) < 2:
+        raise DecodeError(f"a coordinator key of {len(key)} bytes")
+    record_type: int = _INT16.unpack_from(key)[0]
+    if record_type in (_LEGACY_OFFSET_KEY, _OFFSET_KEY):
+        offset_key, _ = decode(OffsetCommitKey, 0, key, 2)
+        return OffsetKey(offset_key.group, offset_key.topic, offset_key.partition)
+    if record_type == _GROUP_KEY:
+        group_key, _ = decode(GroupMetadataKey, 0, key, 2)
+        return GroupKey(group_key.group)
+    return None
+
+
+def _version(value: bytes, known: range) -> int:
+    if len(value) < 2:
+        raise DecodeError(f"a coordinator value of {len(value)} bytes")
+    version: int = _INT16.unpack_from(value)[0]
+    if version not in known:
+        raise DecodeError(f"a coordinator value of version {version}")
+    return version
+
+
+def parse_offset(value: bytes) -> CommittedOffset:
+    body, _ = decode(OffsetCommitValue, _version(value, _OFFSET_VALUES), value, 2)
+    return CommittedOffset(body.offset, body.leader_epoch, body.metadata, body.commit_timestamp, body.expire_timestamp)
+
+
+def parse_group(value: bytes) -> GroupMetadataValue:
+    return decode(GroupMetadataValue, _version(value, _GROUP_VALUES), value, 2)[0]

@@ -1,0 +1,185 @@
+"""One partition of `__consumer_offsets` coordinated here: its groups, its offsets, and how they come and go.
+
+LOADING   leadership came; the log is replayed in slices; requests are told to come again
+ACTIVE    requests are served
+FAILED    the log could not be read: as if this broker were not the coordinator
+CLOSED    leadership has gone
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import Final
+
+from barnabas.common.automaton import Automaton
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.host import Host
+from barnabas.common.types import TopicPartition
+from barnabas.coordinators.deadlines import Deadlines
+from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.groups.group import ClassicGroup
+from barnabas.coordinators.groups.images import restore_group
+from barnabas.coordinators.groups.joining import Joining
+from barnabas.coordinators.groups.membership import Membership
+from barnabas.coordinators.groups.offsets import Offsets
+from barnabas.coordinators.groups.rebalance import Rebalancer
+from barnabas.coordinators.groups.records import OffsetKey, parse_group, parse_key, parse_offset
+from barnabas.coordinators.runtime import LogLoader, OpenTransactions, PartitionReader, PartitionWriter, ShardLog
+
+#: Groups looked at in one turn of the loop when offsets expire.
+_EXPIRY_SLICE = 256
+
+
+class ShardState(Enum):
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+_TRANSITIONS: Final = {
+    ShardState.LOADING: frozenset({ShardState.ACTIVE, ShardState.FAILED, ShardState.CLOSED}),
+    ShardState.ACTIVE: frozenset({ShardState.CLOSED}),
+    ShardState.FAILED: frozenset({ShardState.CLOSED}),
+    ShardState.CLOSED: frozenset[ShardState](),
+}
+
+
+class GroupShard:
+    """See the module's text. Also the sink that its log is replayed into."""
+
+    __slots__ = (
+        "_automaton",
+        "_config",
+        "_context",
+        "_expiry",
+        "_host",
+        "_loader",
+        "_rebalancer",
+        "joining",
+        "leader_epoch",
+        "membership",
+        "offsets",
+        "partition",
+        "skipped_records",
+    )
+
+    def __init__(
+        self,
+        host: Host,
+        config: GroupConfig,
+        writer: PartitionWriter,
+        reader: PartitionReader,
+        partition: TopicPartition,
+        leader_epoch: int,
+    ) -> None:
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self._host = host
+        self._config = config
+        self._automaton = Automaton(_TRANSITIONS, ShardState.LOADING)
+        deadlines = Deadlines(host.clock, host.timers)
+        log = ShardLog(
+            host,
+            writer,
+            partition,
+            deadlines,
+            timeout_ms=config.offsets_commit_timeout_ms,
+            codec=config.offsets_topic_codec,
+        )
+        self._context = GroupContext(host, config, log, deadlines)
+        self._rebalancer = Rebalancer(self._context)
+        self._expiry = deadlines.new()
+        self._loader = LogLoader(host, reader, partition, self)
+        self.joining = Joining(self._context, self._rebalancer)
+        self.membership = Membership(self._context, self._rebalancer)
+        self.offsets = Offsets(self._context, self._rebalancer)
+        #: Records of the newer group protocols, which are not served yet; they stay in the log.
+        self.skipped_records = 0
+
+    @property
+    def state(self) -> ShardState:
+        return self._automaton.state
+
+    @property
+    def log(self) -> ShardLog:
+        return self._context.log
+
+    def check_serving(self) -> None:
+        """RequestFailed unless requests can be served."""
+        match self.state:
+            case ShardState.ACTIVE:
+                return
+            case ShardState.LOADING:
+                raise RequestFailed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            case _:
+                raise RequestFailed(ErrorCode.NOT_COORDINATOR)
+
+    # -- groups
+
+    def groups(self) -> tuple[ClassicGroup, ...]:
+        return tuple(self._context.groups.values())
+
+    def find(self, group_id: str) -> ClassicGroup | None:
+        return self._context.groups.get(group_id)
+
+    # -- loading
+
+    def load(self) -> None:
+        self._loader.start()
+
+    def replay(self, key: bytes, value: bytes) -> None:
+        parsed = parse_key(key)
+        if parsed is None:
+            self.skipped_records += 1
+        elif isinstance(parsed, OffsetKey):
+            self.offsets.replay_offset(parsed, parse_offset(value))
+        else:
+            group_id = parsed.group_id
+            self._context.groups[group_id] = restore_group(group_id, parse_group(value), self._context.deadlines)
+
+    def on_loaded(self, transactions: OpenTransactions) -> None:
+        self.offsets.replay_transactions(transactions)
+        for group_id in self.offsets.groups():
+            if group_id not in self._context.groups:
+                self._context.create(group_id)
+        self._automaton.move(ShardState.ACTIVE)
+        for group in self.groups():
+            self._rebalancer.revive(group)
+        self._schedule_expiry()
+
+    def on_load_failed(self, error: Exception) -> None:
+        self._automaton.move(ShardState.FAILED)
+        self._host.faults.report(f"{self.partition} could not be loaded", error)
+
+    # -- leaving
+
+    def close(self) -> None:
+        """Leadership has gone: who waits is sent to the new coordinator."""
+        self._automaton.move(ShardState.CLOSED)
+        self._loader.stop()
+        self._context.log.close()
+        for group in self.groups():
+            self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+        self._context.groups.clear()
+        self._context.deadlines.close()
+
+    # -- expiry
+
+    def _schedule_expiry(self) -> None:
+        self._expiry.schedule(self._config.offsets_retention_check_interval_ms, self._begin_expiry)
+
+    def _begin_expiry(self) -> None:
+        self._expire_slice(tuple(self._context.groups), 0)
+        self._schedule_expiry()
+
+    def _expire_slice(self, group_ids: tuple[str, ...], start: int) -> None:
+        if self.state is not ShardState.ACTIVE:
+            return
+        for group_id in group_ids[start : start + _EXPIRY_SLICE]:
+            group = self._context.groups.get(group_id)
+            if group is not None:
+                self.offsets.expire(group)
+        if start + _EXPIRY_SLICE < len(group_ids):
+            self._host.timers.call_soon(lambda: self._expire_slice(group_ids, start + _EXPIRY_SLICE))

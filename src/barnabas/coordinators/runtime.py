@@ -1,0 +1,309 @@
+"""A replicated state machine on one partition of an internal topic: its ports, its writes and its loading.
+
+    handle(request) -> records + what the answer will be     ShardLog.append
+    committed                  -> apply, then answer          (all replicas in sync have it)
+    leadership comes           -> LogLoader replays the log in slices, then the shard serves
+
+Invariants
+- An effect that lasts is applied when its records are committed, never before; the answer follows it. What a reader
+  sees is therefore never taken back by a change of leader.
+- A write that takes longer than its timeout is answered with REQUEST_TIMED_OUT, and still applied if it commits later.
+- Loading replays everything up to the LEO of the moment of election, and ends only when the HW has passed it (G6), so
+  that a record which the last leader committed is never missing.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected, RequestFailed, StorageFault
+from barnabas.common.host import Host
+from barnabas.common.types import TopicPartition
+from barnabas.coordinators.deadlines import Deadlines
+from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
+
+#: One slice of loading must not hold up the loop: some thousand records, a few milliseconds.
+LOAD_SLICE_BYTES = 96 * 1024
+LOAD_SLICE_RECORDS = 256
+#: How often a loaded shard looks whether the HW has passed the end of what it loaded.
+_HW_POLL_MS = 10
+#: A transaction marker's key: version, then 0 abort or 1 commit (KIP-98).
+_MARKER_COMMIT = b"\x00\x01"
+
+
+class PartitionWriter(Protocol):
+    def append(self, partition: TopicPartition, batch: bytearray, done: Callable[[ErrorCode, int], None]) -> None:
+        """Append with acks=all. `done(code, base offset)` once, when committed or failed, maybe at once."""
+
+
+class PartitionReader(Protocol):
+    """What is in the log of a partition that this broker leads. Raises RequestFailed when it does not."""
+
+    def read(self, partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one with `offset` on, at least one, committed or not; empty at the end."""
+
+    def log_start_offset(self, partition: TopicPartition) -> int: ...
+
+    def log_end_offset(self, partition: TopicPartition) -> int: ...
+
+    def high_watermark(self, partition: TopicPartition) -> int: ...
+
+
+class KeyValue(NamedTuple):
+    """A record of a coordinator, before it has an offset. A value of None deletes the key."""
+
+    key: bytes
+    value: bytes | None
+
+
+def _ignore(code: ErrorCode) -> None:
+    pass
+
+
+class _Write:
+    """One append on its way, or (already finished) a barrier behind those on their way."""
+
+    __slots__ = ("answered", "deadline_ms", "finished", "settled")
+
+    def __init__(
+        self, settled: Callable[[ErrorCode], None], answered: Callable[[ErrorCode], None] | None, deadline_ms: int
+    ) -> None:
+        self.settled = settled
+        self.answered = answered
+        self.deadline_ms = deadline_ms
+        self.finished = False
+
+
+class ShardLog:
+    """The way from one shard to its partition's log."""
+
+    __slots__ = ("_codec", "_deadline", "_host", "_partition", "_queue", "_timeout_ms", "_writer")
+
+    def __init__(
+        self,
+        host: Host,
+        writer: PartitionWriter,
+        partition: TopicPartition,
+        deadlines: Deadlines,
+        *,
+        timeout_ms: int,
+        codec: int,
+    ) -> None:
+        self._host = host
+        self._writer = writer
+        self._partition = partition
+        self._timeout_ms = timeout_ms
+        self._codec = codec
+        self._queue: deque[_Write] = deque()
+        self._deadline = deadlines.new()
+
+    def append(
+        self,
+        records: Sequence[KeyValue],
+        answered: Callable[[ErrorCode], None],
+        settled: Callable[[ErrorCode], None] = _ignore,
+    ) -> None:
+        """Write one atomic batch. `settled(code)` once, when it is committed (NONE) or has failed; `answered(code)`
+        once, right after that or before with REQUEST_TIMED_OUT."""
+        assert records, "an empty batch says nothing"
+        wall_ms = self._host.clock.wall_ms()
+        batch = encode_batch(
+            [Record(offset=0, timestamp=wall_ms, key=r.key, value=r.value, headers=[]) for r in records],
+            codec=self._codec,
+            base_sequence=0,  # as Apache Kafka's coordinators write them, without a producer id
+        )
+        write = _Write(settled, answered, self._host.clock.now_ms() + self._timeout_ms)
+        self._queue.append(write)
+        self._writer.append(self._partition, batch, lambda code, _: self._done(write, code))
+        if not write.finished and not self._deadline.is_scheduled:
+            self._deadline.schedule(self._timeout_ms, self._on_timeout)
+
+    def when_settled(self, callback: Callable[[], None]) -> None:
+        """Call back once all that is on its way now is committed or failed; at once if nothing is."""
+        if not self._queue:
+            callback()
+            return
+        barrier = _Write(_ignore, lambda _: callback(), 0)
+        barrier.finished = True
+        self._queue.append(barrier)
+
+    def close(self) -> None:
+        """Leadership has gone: nobody waits here any longer for what is on its way, though it may yet be committed."""
+        for write in tuple(self._queue):
+            self._answer(write, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def _done(self, write: _Write, code: ErrorCode) -> None:
+        assert not write.finished, "an append ends once"
+        write.finished = True
+        write.settled(code)
+        self._answer(write, code)
+        queue = self._queue
+        while queue and queue[0].finished:
+            self._answer(queue.popleft(), ErrorCode.NONE)
+
+    @staticmethod
+    def _answer(write: _Write, code: ErrorCode) -> None:
+        answered, write.answered = write.answered, None
+        if answered is not None:
+            answered(code)
+
+    def _on_timeout(self) -> None:
+        now_ms = self._host.clock.now_ms()
+        for write in tuple(self._queue):
+            if write.finished:
+                continue
+            if write.deadline_ms > now_ms:
+                self._deadline.schedule(write.deadline_ms - now_ms, self._on_timeout)
+                break
+            self._answer(write, ErrorCode.REQUEST_TIMED_OUT)
+
+
+#: By producer id, the records of transactions that were open at the end of the log.
+OpenTransactions = dict[int, list[KeyValue]]
+
+
+class LoadSink(Protocol):
+    """Who takes in what a log says."""
+
+    def replay(self, key: bytes, value: bytes) -> None:
+        """The last value of a key. DecodeError: it is none of ours."""
+
+    def on_loaded(self, transactions: OpenTransactions) -> None: ...
+
+    def on_load_failed(self, error: Exception) -> None: ...
+
+
+class LogLoader:
+    """Reads a partition from start to end in slices, each in its own turn of the loop.
+
+    The log may hold many values of a key, of which the last one counts; so keys and values stay bytes until all is
+    read, and only those that count are decoded.
+    """
+
+    __slots__ = (
+        "_host",
+        "_latest",
+        "_partition",
+        "_position",
+        "_reader",
+        "_sink",
+        "_stopped",
+        "_target",
+        "_transactions",
+    )
+
+    def __init__(self, host: Host, reader: PartitionReader, partition: TopicPartition, sink: LoadSink) -> None:
+        self._host = host
+        self._reader = reader
+        self._partition = partition
+        self._sink = sink
+        self._position = 0
+        self._target = 0
+        self._latest: dict[bytes, bytes | None] = {}
+        self._transactions: OpenTransactions = {}
+        self._stopped = False
+
+    def start(self) -> None:
+        try:
+            self._target = self._reader.log_end_offset(self._partition)
+            self._begin()
+        except (RequestFailed, StorageFault) as error:
+            self._fail(error)
+            return
+        self._host.timers.call_soon(self._read_slice)
+
+    def stop(self) -> None:
+        """Leadership is gone: nothing more happens."""
+        self._stopped = True
+
+    def _begin(self) -> None:
+        self._latest.clear()
+        self._transactions.clear()
+        self._position = self._reader.log_start_offset(self._partition)
+
+    def _fail(self, error: Exception) -> None:
+        self._stopped = True
+        self._sink.on_load_failed(error)
+
+    def _read_slice(self) -> None:
+        if self._stopped:
+            return
+        if self._position >= self._target:
+            self._replay_slice(list(self._latest.items()), 0)
+            return
+        try:
+            data = self._reader.read(self._partition, self._position, LOAD_SLICE_BYTES)
+            self._take(data)
+        except RequestFailed as failure:
+            if failure.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
+                self._fail(failure)
+                return
+            self._begin()  # the log start moved on under us
+        except (DecodeError, RecordsRejected, StorageFault) as error:
+            self._fail(error)
+            return
+        self._host.timers.call_soon(self._read_slice)
+
+    def _take(self, data: bytes) -> None:
+        view = memoryview(data)
+        before = self._position
+        for place, header in iter_headers(view):
+            if header.next_offset <= self._position:
+                continue
+            batch = view[place : place + header.size_bytes]
+            if header.is_control:
+                self._take_marker(header.producer_id, decode_batch(batch))
+            else:
+                self._take_records(header.producer_id if header.is_transactional else None, decode_batch(batch))
+            self._position = header.next_offset
+        if self._position == before:
+            self._position = self._target  # compaction may have emptied the end of the log
+
+    def _take_records(self, producer_id: int | None, records: Sequence[Record]) -> None:
+        for record in records:
+            if record.offset < self._position or record.key is None:
+                continue
+            key = bytes(record.key)
+            value = None if record.value is None else bytes(record.value)
+            if producer_id is None:
+                self._latest[key] = value
+            else:
+                self._transactions.setdefault(producer_id, []).append(KeyValue(key, value))
+
+    def _take_marker(self, producer_id: int, records: Sequence[Record]) -> None:
+        written = self._transactions.pop(producer_id, [])
+        for record in records:
+            if record.key is not None and bytes(record.key)[2:4] == _MARKER_COMMIT:
+                self._latest.update(written)
+
+    def _replay_slice(self, items: list[tuple[bytes, bytes | None]], start: int) -> None:
+        if self._stopped:
+            return
+        try:
+            for key, value in items[start : start + LOAD_SLICE_RECORDS]:
+                if value is not None:
+                    self._sink.replay(key, value)
+        except DecodeError as error:
+            self._fail(error)
+            return
+        if start + LOAD_SLICE_RECORDS < len(items):
+            self._host.timers.call_soon(lambda: self._replay_slice(items, start + LOAD_SLICE_RECORDS))
+        else:
+            self._latest.clear()
+            self._await_high_watermark()
+
+    def _await_high_watermark(self) -> None:
+        if self._stopped:
+            return
+        try:
+            reached = self._reader.high_watermark(self._partition) >= self._target
+        except (RequestFailed, StorageFault) as error:
+            self._fail(error)
+            return
+        if reached:
+            self._stopped = True
+            self._sink.on_loaded(self._transactions)
+        else:
+            self._host.timers.call_later(_HW_POLL_MS, self._await_high_watermark)
