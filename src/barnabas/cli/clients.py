@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import socket
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -24,15 +24,15 @@ _silent.propagate = False
 
 
 def admin_client(bootstrap: str, properties: Iterable[str] | None = None) -> AdminClient:
-    return AdminClient(_config(bootstrap, properties, {}), logger=_silent)
+    return _configured(lambda: AdminClient(_config(bootstrap, properties, {}), logger=_silent))
 
 
 def producer(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[str, Any]) -> Producer:
-    return Producer(_config(bootstrap, properties, defaults), logger=_silent)
+    return _configured(lambda: Producer(_config(bootstrap, properties, defaults), logger=_silent))
 
 
 def consumer(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[str, Any]) -> Consumer:
-    return Consumer(_config(bootstrap, properties, defaults), logger=_silent)
+    return _configured(lambda: Consumer(_config(bootstrap, properties, defaults), logger=_silent))
 
 
 def result(future: Future[T], what: str) -> T:
@@ -82,12 +82,18 @@ def _address(text: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
+def _configured(make: Callable[[], T]) -> T:
+    try:
+        return make()
+    except KafkaException as error:
+        raise failure(error, "wrong client configuration") from error
+
+
 def _config(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
     check_reachable(bootstrap)
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "client.id": "barnabas",
-        "broker.address.family": "v4" if "localhost" in bootstrap else "any",
         **defaults,
     }
     config.update(key_values(properties or [], "--property"))

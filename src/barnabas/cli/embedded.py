@@ -5,7 +5,7 @@
     DIR/broker-1/broker.log            stdout and stderr of the process
     DIR/broker-1/data/                 its log directory
 
-Needs the standard library only, so that test suites can use it (`barnabas.testing`) without the tools' extra.
+Needs the standard library only, so that test suites can use it without the extra that the tools need.
 Each broker is a session of its own: a Ctrl-C in the terminal reaches only the command, which then stops it in order.
 A pid alone does not name a process for long; its start time goes with it, and nothing else is ever signalled.
 """

@@ -13,7 +13,7 @@ Bootstrap = Annotated[
     str,
     typer.Option("--bootstrap", "-b", envvar="BARNABAS_BOOTSTRAP", metavar="HOST:PORT,...", help="Brokers to ask."),
 ]
-DEFAULT_BOOTSTRAP = "localhost:9092"
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 ClientProperty = Annotated[
     list[str] | None,

@@ -6,6 +6,7 @@ Results go to stdout; progress, notes and errors to stderr, so that stdout can a
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -16,6 +17,8 @@ from rich.table import Table
 from rich.text import Text
 
 from barnabas.cli.failures import Failure
+
+_NUMBER = re.compile(r"-?\d[\d,.]*( [A-Za-z]+(/s)?)?")
 
 stdout = Console(highlight=False, soft_wrap=True)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
@@ -29,9 +32,10 @@ def show_json(value: Any) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Numbers are set to the right. A column without a name is one of row labels."""
-    cells = [[_cell(value) for value in row] for row in rows]
-    numeric = [bool(cells) and all(_is_number(row[index]) for row in cells) for index in range(len(columns))]
+    """Numbers, with a unit or without, are set to the right."""
+    values = [list(row) for row in rows]
+    cells = [[_cell(value) for value in row] for row in values]
+    numeric = [bool(values) and all(_is_number(row[index]) for row in values) for index in range(len(columns))]
     if stdout.is_terminal:
         _show_boxed(columns, cells, numeric, title)
     else:
@@ -92,8 +96,8 @@ def _cell(value: object) -> str:
     return str(value)
 
 
-def _is_number(cell: str) -> bool:
-    return cell == "-" or cell.replace(",", "").replace(".", "", 1).lstrip("-").isdigit()
+def _is_number(value: object) -> bool:
+    return value is None or (isinstance(value, int | float | str) and _NUMBER.fullmatch(str(value)) is not None)
 
 
 def _show_boxed(columns: Sequence[str], cells: list[list[str]], numeric: list[bool], title: str | None) -> None:

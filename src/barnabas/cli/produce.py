@@ -54,6 +54,9 @@ def produce(
     timestamp: Annotated[str | None, typer.Option(help="Milliseconds, 2017-01-31T12:00, or 10m (ago).")] = None,
     null: Annotated[str | None, typer.Option(help="A key or value with this text is null.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Lines are JSON, as `consume --json` prints them.")] = False,
+    by_key: Annotated[
+        bool, typer.Option("--by-key", help="Choose partitions by key, whatever the JSON lines say.")
+    ] = False,
     compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
     acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -78,7 +81,7 @@ def produce(
         with contextlib.suppress(KeyboardInterrupt):
             for number, line in enumerate(read, 1):
                 try:
-                    record = _complete(parse(line), defaults)
+                    record = _complete(parse(line), defaults, by_key)
                 except ValueError as error:
                     client.flush()
                     raise Failure(f"line {number}: {error}") from error
@@ -97,13 +100,13 @@ def _settings(compression: str, acks: str, delivery: Delivery) -> dict[str, Any]
     }
 
 
-def _complete(record: lines.OutgoingRecord, defaults: lines.OutgoingRecord) -> lines.OutgoingRecord:
+def _complete(record: lines.OutgoingRecord, defaults: lines.OutgoingRecord, by_key: bool) -> lines.OutgoingRecord:
     """What the line says wins over what the command line says; headers add up."""
     return replace(
         record,
         key=defaults.key if record.key is None else record.key,
         headers=defaults.headers + record.headers,
-        partition=defaults.partition if record.partition is None else record.partition,
+        partition=defaults.partition if by_key or record.partition is None else record.partition,
         timestamp_ms=defaults.timestamp_ms if record.timestamp_ms is None else record.timestamp_ms,
     )
 
@@ -163,7 +166,7 @@ def _watched(stream: Iterable[str], size_bytes: int | None, progress: Progress) 
 def _report(topic: str, delivery: Delivery, left: int, elapsed_s: float) -> None:
     if delivery.failed or left:
         raise Failure(
-            f"{delivery.failed + left} records were not delivered to {topic}, {delivery.records} were"
+            f"not delivered to {topic}: {delivery.failed + left}; delivered: {delivery.records}"
             + (f" ({left} without an answer in time)" if left else "")
         )
     output.say_done(

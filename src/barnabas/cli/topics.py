@@ -179,11 +179,16 @@ def _describe(admin: AdminClient, names: list[str]) -> list[TopicDescription]:
 def _summary(topic: TopicDescription) -> dict[str, Any]:
     return {
         "topic": topic.name,
-        "topic_id": str(topic.topic_id),
+        "topic_id": _topic_id(topic),
         "internal": topic.is_internal,
         "partitions": len(topic.partitions),
         "replication_factor": min((len(partition.replicas) for partition in topic.partitions), default=0),
     }
+
+
+def _topic_id(topic: TopicDescription) -> str:
+    """As Kafka's own tools print it: base64 for URLs."""
+    return str(topic.topic_id).replace("+", "-").replace("/", "_")
 
 
 def _set_configs(admin: AdminClient, name: str) -> dict[str, str]:

@@ -1,0 +1,49 @@
+"""The rooms know only the rooms below them, and the core has no clock, chance or I/O of its own (pyproject.toml)."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "src" / "barnabas"
+
+
+def contracts() -> list[dict[str, object]]:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        found: list[dict[str, object]] = tomllib.load(file)["tool"]["importlinter"]["contracts"]
+    return found
+
+
+def test_imports_keep_the_contracts() -> None:
+    script = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "2 kept, 0 broken" in done.stdout
+
+
+def test_every_room_has_its_layer() -> None:
+    layers = next(item["layers"] for item in contracts() if item["type"] == "layers")
+    assert isinstance(layers, list)
+    named = {name.strip() for layer in layers for name in layer.split("|")}
+    rooms = {f"barnabas.{path.name}" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert named == rooms
+
+
+def test_every_core_room_is_forbidden_the_outside() -> None:
+    forbidden = next(item for item in contracts() if item["type"] == "forbidden")
+    outside = {"barnabas.server", "barnabas.simulation", "barnabas.cli", "barnabas.testing"}
+    rooms = {f"barnabas.{path.name}" for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    assert set(forbidden["source_modules"]) == rooms - outside  # type: ignore[call-overload]
+    assert "ignore_imports" not in forbidden
+
+
+def test_production_does_not_import_simulation_or_tests() -> None:
+    for path in PACKAGE.rglob("*.py"):
+        room = path.relative_to(PACKAGE).parts[0]
+        if room not in ("simulation", "testing"):
+            text = path.read_text(encoding="utf-8")
+            assert "barnabas.simulation" not in text, path
+            assert "barnabas.testing" not in text, path

@@ -1,0 +1,101 @@
+"""The house rules hold, and the checker that says so does find what breaks them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tools import tidy
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADER = '"""Docstring."""\n\nfrom __future__ import annotations\n\n'
+CORE = "src/barnabas/storage/example.py"
+SERVER = "src/barnabas/server/example.py"
+
+
+def texts(name: str, code: str) -> list[str]:
+    return [finding.text for finding in tidy.check_python(name, HEADER + code)]
+
+
+def test_the_house_is_tidy() -> None:
+    assert [str(finding) for finding in tidy.check(ROOT)] == []
+
+
+def test_the_checker_sees_the_whole_house() -> None:
+    seen = {path.relative_to(ROOT).as_posix() for path in tidy.python_files(ROOT)}
+    assert {"src/barnabas/common/host.py", "tools/tidy.py", "tests/structure/test_tidy.py"} <= seen
+    assert {"README.md", "docs/architecture.md"} <= {
+        path.relative_to(ROOT).as_posix() for path in tidy.markdown_files(ROOT)
+    }
+
+
+def test_sizes_are_counted_to_the_line() -> None:
+    fits = "def f() -> None:\n" + "    pass\n" * (tidy.FUNCTION_LINES_MAX - 1)
+    assert texts(SERVER, fits) == []
+    assert texts(SERVER, fits + "    pass\n") == [
+        f"f: {tidy.FUNCTION_LINES_MAX + 1} lines, {tidy.FUNCTION_LINES_MAX} are allowed"
+    ]
+    used = len(HEADER.splitlines())
+    assert texts(SERVER, "x = 1\n" * (tidy.FILE_LINES_MAX - used)) == []
+    assert len(texts(SERVER, "x = 1\n" * (tidy.FILE_LINES_MAX - used + 1))) == 1
+
+
+def test_large_classes_and_constructors_are_found() -> None:
+    methods = "".join(f"    def m{number}(self) -> None: ...\n" for number in range(tidy.CLASS_METHODS_MAX + 1))
+    assert texts(SERVER, "class A:\n" + methods) == ["A: 26 methods, 25 are allowed"]
+    assert texts(SERVER, "class A:\n" + methods.replace("    def m0", "    @property\n    def m0")) == []
+    parameters = ", ".join(f"p{number}: int" for number in range(tidy.CONSTRUCTOR_PARAMETERS_MAX + 1))
+    assert texts(SERVER, f"class A:\n    def __init__(self, *, {parameters}) -> None: ...\n") == [
+        "A: 9 constructor parameters, 8 are allowed"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("code", "part"),
+    [
+        ("async def f() -> None: ...\n", "never waits"),
+        ("f = open('x')\n", "host.disk"),
+        ("now = datetime.now()\n", "host.clock.wall_ms"),
+        ("key = uuid.uuid4()\n", "host.random.uuid"),
+        ("def f() -> None:\n    from barnabas.common import types\n", "inside f"),
+        ("def f() -> None:\n    import barnabas.common.types\n", "inside f"),
+    ],
+)
+def test_the_core_uses_its_ports(code: str, part: str) -> None:
+    assert [part in text for text in texts(CORE, code)] == [True]
+    assert texts(SERVER, code) == []
+
+
+def test_broad_excepts_stand_only_at_the_edge() -> None:
+    for handler in ("except Exception:", "except (ValueError, Exception):", "except:"):
+        code = f"try:\n    f()\n{handler}\n    pass\n"
+        assert texts(CORE, code) == ["a broad except: name what you can handle"]
+        assert texts(SERVER, code) == []
+
+
+def test_headers_are_wanted() -> None:
+    assert [finding.text for finding in tidy.check_python(SERVER, "x: int = 1\n")] == [
+        "no module docstring: say what it owns",
+        "no `from __future__ import annotations`",
+    ]
+    assert list(tidy.check_python(SERVER, "")) == []
+    assert list(tidy.check_python(SERVER, '"""Only a docstring."""\n')) == []
+
+
+def test_leftover_notes_are_found() -> None:
+    assert texts(SERVER, "x = 1  # TO" + "DO later\n") == ["a leftover note: do it, or file an issue"]
+
+
+def test_documents_are_linked_to_what_exists(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# Other\n\n## A heading, with `code`\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# Title\n\n[ok](other.md#a-heading-with-code) [ok](https://example.org) ![no](gone.svg)\n"
+        "[no](other.md#nowhere) [ok](#title)\n\n```\n# not a title\n[no link](nowhere.md)\n```\n"
+    )
+    assert [(finding.line, finding.text) for finding in tidy.check_markdown(tmp_path, page)] == [
+        (3, "link to gone.svg: no such file"),
+        (4, "link to other.md#nowhere: no such heading"),
+    ]
+    page.write_text("# One\n\n# Two\n")
+    assert [finding.line for finding in tidy.check_markdown(tmp_path, page)] == [3]
