@@ -336,6 +336,8 @@ class BrokerConfig:
                 values[name] = key.parse(text)
         for layer, source in ((cluster_default, "cluster-wide default"), (per_broker, "per-broker setting")):
             for name, text in layer.items():
+                if base_key(name) is None:
+                    continue  # rates of throttles, and what a later release may know: kept, without effect here
                 try:
                     values[name] = dynamic_key(name, per_broker=layer is per_broker).parse(text)
                 except ConfigError as error:

@@ -83,13 +83,14 @@ class LogConfig:
 
     @staticmethod
     def resolve(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings of a topic with these `overrides` on this broker. ConfigError if one is wrong."""
+        """The settings of a topic with these `overrides` on this broker. ConfigError if one is wrong.
+
+        A key that this release does not know is passed over: the metadata may come from a later one.
+        """
         values: dict[str, Any] = dict(broker.log_defaults())
         for name, text in overrides.items():
-            key = TOPIC_KEYS.get(name)
-            if key is None:
-                raise ConfigError(f"Unknown topic config name: {name}")
-            values[_FIELDS[name]] = key.parse(text)
+            if (key := TOPIC_KEYS.get(name)) is not None:
+                values[_FIELDS[name]] = key.parse(text)
         internal_segment_bytes = values.get("internal_segment_bytes")
         if internal_segment_bytes is not None:
             values["segment_bytes"] = internal_segment_bytes

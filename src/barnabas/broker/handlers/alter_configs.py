@@ -1,0 +1,37 @@
+"""AlterConfigs (33), versions 0-2: the older form, which replaces all settings of a resource by those named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.broker import config_changes
+from barnabas.broker.config_changes import SET, Change, ResourceChanges
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+
+_Row = AlterConfigsResponse.AlterConfigsResourceResponse
+
+
+def handle(context: RequestContext, request: AlterConfigsRequest, services: Services) -> None:
+    resources = [
+        ResourceChanges(
+            resource.resource_type,
+            resource.resource_name,
+            [Change(entry.name, SET, entry.value) for entry in resource.configs],
+        )
+        for resource in request.resources
+    ]
+
+    def answer(results: Sequence[config_changes.Outcome]) -> None:
+        rows = [
+            _Row(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.name,
+            )
+            for resource, (code, message) in zip(resources, results, strict=True)
+        ]
+        context.reply(AlterConfigsResponse(responses=rows))
+
+    config_changes.alter(services, resources, context.principal, request.validate_only, answer, replace=True)

@@ -1,0 +1,43 @@
+"""IncrementalAlterConfigs (44), versions 0-1: set, delete, append and subtract single keys (KIP-339).
+
+Resources are judged one by one; those that this broker lets through go to the controller together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.broker import config_changes
+from barnabas.broker.config_changes import Change, ResourceChanges
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+_Row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
+
+
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest, services: Services) -> None:
+    resources = [
+        ResourceChanges(
+            resource.resource_type,
+            resource.resource_name,
+            [Change(entry.name, entry.config_operation, entry.value) for entry in resource.configs],
+        )
+        for resource in request.resources
+    ]
+
+    def answer(results: Sequence[config_changes.Outcome]) -> None:
+        rows = [
+            _Row(
+                error_code=code,
+                error_message=message,
+                resource_type=resource.resource_type,
+                resource_name=resource.name,
+            )
+            for resource, (code, message) in zip(resources, results, strict=True)
+        ]
+        context.reply(IncrementalAlterConfigsResponse(responses=rows))
+
+    config_changes.alter(services, resources, context.principal, request.validate_only, answer)
