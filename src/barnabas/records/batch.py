@@ -1,0 +1,289 @@
+"""Record batches: find them in a run of bytes, read them, write them, put the leader's marks on them.
+
+A batch travels from the socket to the disk and back as the bytes that its producer made; what is done to it on the way
+(`assign_offsets`, `set_log_append_time`) is done in place. Only those who need the records themselves (coordinators,
+the metadata log, tools, compaction) call `decode_batch` and `encode_batch`.
+
+`iter_headers` walks over complete batches of any magic and stops at an incomplete one at the end, as every reader of a
+log must: a fetch answer or a torn file may end anywhere. Bytes that cannot be a batch raise RecordsRejected.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+from crc32c import crc32c
+
+from barnabas.common.host import Buffer
+from barnabas.records import compression
+from barnabas.records.header import (
+    ATTRIBUTES_OFFSET,
+    CONTROL_FLAG,
+    CRC_OFFSET,
+    CREATE_TIME,
+    HEADER,
+    HEADER_BYTES,
+    LEADER_EPOCH_OFFSET,
+    LEGACY_MIN_BYTES,
+    LOG_APPEND_TIME,
+    LOG_OVERHEAD,
+    MAGIC_OFFSET,
+    MAGIC_V2,
+    MAX_TIMESTAMP_OFFSET,
+    NO_LEADER_EPOCH,
+    NO_PRODUCER_EPOCH,
+    NO_PRODUCER_ID,
+    NO_SEQUENCE,
+    PREFIX,
+    PREFIX_BYTES,
+    TIMESTAMP_TYPE_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchHeader,
+    corrupt,
+)
+from barnabas.records.legacy import decode_legacy, legacy_crc_matches, read_legacy_header
+from barnabas.records.record import Header, Record, read_records, write_record
+
+__all__ = [
+    "HEADER_BYTES",
+    "LOG_OVERHEAD",
+    "BatchHeader",
+    "ControlType",
+    "EndTxnMarker",
+    "Header",
+    "Record",
+    "RecordLike",
+    "assign_offsets",
+    "control_key",
+    "control_type",
+    "decode_batch",
+    "encode_batch",
+    "encode_end_txn_marker",
+    "has_valid_crc",
+    "iter_headers",
+    "read_end_txn_marker",
+    "read_header",
+    "set_log_append_time",
+    "set_max_timestamp",
+]
+
+_LONG = struct.Struct(">q")
+_INT = struct.Struct(">i")
+_UINT = struct.Struct(">I")
+_SHORT = struct.Struct(">h")
+_CONTROL_KEY = struct.Struct(">hh")
+_END_TXN_VALUE = struct.Struct(">hi")
+
+_MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD
+
+
+class RecordLike(Protocol):
+    """What `encode_batch` needs of a record; its offset is counted anew unless asked for."""
+
+    @property
+    def timestamp(self) -> int: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Sequence[Header]: ...
+
+
+def read_header(view: Buffer, position: int = 0) -> BatchHeader:
+    """The header of the batch that begins at `position`. RecordsRejected(CORRUPT_MESSAGE) if there is none."""
+    if len(view) - position >= HEADER_BYTES:
+        fields = HEADER.unpack_from(view, position)
+        if fields[3] == MAGIC_V2:
+            if fields[1] < _MIN_BATCH_LENGTH:
+                raise corrupt(f"a batch of {fields[1] + LOG_OVERHEAD} bytes is shorter than its header")
+            return BatchHeader._make(fields)
+    elif len(view) - position < PREFIX_BYTES:
+        raise corrupt(f"{len(view) - position} bytes are no batch")
+    magic = view[position + MAGIC_OFFSET]
+    if magic > MAGIC_V2:
+        raise corrupt(f"a batch of magic {magic}")
+    if magic == MAGIC_V2:
+        raise corrupt(f"a batch of {len(view) - position} bytes is shorter than its header")
+    return read_legacy_header(view, position)
+
+
+def iter_headers(view: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
+    """(position, header) of every complete batch. RecordsRejected(CORRUPT_MESSAGE) where bytes cannot be one."""
+    end = len(view)
+    while end - position >= PREFIX_BYTES:
+        _, length = PREFIX.unpack_from(view, position)
+        if length + LOG_OVERHEAD < LEGACY_MIN_BYTES:
+            raise corrupt(f"a batch of {length} bytes at byte {position}")
+        if length + LOG_OVERHEAD > end - position:
+            return
+        yield position, read_header(view, position)
+        position += length + LOG_OVERHEAD
+
+
+def has_valid_crc(view: Buffer, position: int, header: BatchHeader) -> bool:
+    """Whether the batch at `position`, which must be there whole, has the bytes that its checksum was made of."""
+    end = position + header.size_bytes
+    if header.magic != MAGIC_V2:
+        return legacy_crc_matches(view, position, header.size_bytes)
+    return crc32c(memoryview(view)[position + ATTRIBUTES_OFFSET : end]) == header.crc
+
+
+def decode_batch(view: Buffer, position: int = 0) -> list[Record]:
+    """All records of the batch at `position`, of any magic and codec. RecordsRejected if it is broken; the checksum is
+    not looked at."""
+    header = read_header(view, position)
+    if header.magic != MAGIC_V2:
+        return decode_legacy(view, position)
+    end = position + header.size_bytes
+    if end > len(view):
+        raise corrupt(f"a batch of {header.size_bytes} bytes where {len(view) - position} are left")
+    return decode_body(header, view[position + HEADER_BYTES : end])
+
+
+def decode_body(header: BatchHeader, body: Buffer) -> list[Record]:
+    """The records of a magic 2 batch, from what follows its header."""
+    data = compression.decompress(compression.codec_of(header.attributes), body)
+    fixed = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
+    return read_records(data, header.record_count, header.base_offset, header.base_timestamp, fixed)
+
+
+def encode_batch(
+    records: Sequence[RecordLike],
+    *,
+    base_offset: int = 0,
+    codec: int = 0,
+    level: int | None = None,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    timestamp_type: int = CREATE_TIME,
+    max_timestamp: int | None = None,
+) -> bytearray:
+    """One magic 2 batch. Offsets count up from `base_offset`; `max_timestamp` is given where it is not the largest of
+    the records' own (LogAppendTime)."""
+    assert records, "a batch has at least one record"
+    base_timestamp = records[0].timestamp
+    largest = base_timestamp
+    body = bytearray()
+    for delta, record in enumerate(records):
+        timestamp = record.timestamp
+        if timestamp > largest:
+            largest = timestamp
+        write_record(body, record, delta, timestamp - base_timestamp)
+    packed: Buffer = compression.compress(codec, body, level) if codec else body
+    attributes = (
+        codec
+        | (TIMESTAMP_TYPE_FLAG if timestamp_type == LOG_APPEND_TIME else 0)
+        | (TRANSACTIONAL_FLAG if transactional else 0)
+        | (CONTROL_FLAG if control else 0)
+    )
+    out = bytearray(HEADER_BYTES)
+    HEADER.pack_into(
+        out,
+        0,
+        base_offset,
+        len(packed) + _MIN_BATCH_LENGTH,
+        leader_epoch,
+        MAGIC_V2,
+        0,
+        attributes,
+        len(records) - 1,
+        base_timestamp,
+        largest if max_timestamp is None else max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(records),
+    )
+    out += packed
+    _renew_crc(out, 0, len(out))
+    return out
+
+
+def assign_offsets(batch: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
+    """Write the two fields that the leader gives and the checksum leaves out."""
+    _LONG.pack_into(batch, position, base_offset)
+    _INT.pack_into(batch, position + LEADER_EPOCH_OFFSET, leader_epoch)
+
+
+def set_max_timestamp(batch: bytearray | memoryview, position: int, max_timestamp: int, timestamp_type: int) -> None:
+    """Change timestamp type and largest timestamp of the whole batch at `position`, and its checksum with them."""
+    (length,) = _INT.unpack_from(batch, position + 8)
+    (attributes,) = _SHORT.unpack_from(batch, position + ATTRIBUTES_OFFSET)
+    attributes = (attributes & ~TIMESTAMP_TYPE_FLAG) | (TIMESTAMP_TYPE_FLAG if timestamp_type else 0)
+    _SHORT.pack_into(batch, position + ATTRIBUTES_OFFSET, attributes)
+    _LONG.pack_into(batch, position + MAX_TIMESTAMP_OFFSET, max_timestamp)
+    _renew_crc(batch, position, position + length + LOG_OVERHEAD)
+
+
+def set_log_append_time(batch: bytearray | memoryview, position: int, wall_ms: int) -> None:
+    set_max_timestamp(batch, position, wall_ms, LOG_APPEND_TIME)
+
+
+def _renew_crc(batch: bytearray | memoryview, position: int, end: int) -> None:
+    _UINT.pack_into(batch, position + CRC_OFFSET, crc32c(memoryview(batch)[position + ATTRIBUTES_OFFSET : end]))
+
+
+class ControlType(IntEnum):
+    """What a control record says (the second half of its key)."""
+
+    ABORT = 0
+    COMMIT = 1
+    LEADER_CHANGE = 2
+    SNAPSHOT_HEADER = 3
+    SNAPSHOT_FOOTER = 4
+    KRAFT_VERSION = 5
+    KRAFT_VOTERS = 6
+
+
+def control_key(kind: int) -> bytes:
+    """Key of a control record: version 0 and the type."""
+    return _CONTROL_KEY.pack(0, kind)
+
+
+def control_type(record: Record) -> int | None:
+    """The type of a control record; None if its key is no control key. It may be one that we do not know."""
+    if record.key is None or len(record.key) < _CONTROL_KEY.size:
+        return None
+    version, kind = _CONTROL_KEY.unpack_from(record.key)
+    return int(kind) if version >= 0 else None
+
+
+class EndTxnMarker(NamedTuple):
+    """The end of a transaction in one partition (KIP-98)."""
+
+    commit: bool
+    coordinator_epoch: int
+
+
+def read_end_txn_marker(record: Record) -> EndTxnMarker | None:
+    """The marker that a control record is, or None if it is another kind of control record."""
+    kind = control_type(record)
+    if kind not in (ControlType.ABORT, ControlType.COMMIT):
+        return None
+    if record.value is None or len(record.value) < _END_TXN_VALUE.size:
+        return None
+    _, epoch = _END_TXN_VALUE.unpack_from(record.value)
+    return EndTxnMarker(kind == ControlType.COMMIT, epoch)
+
+
+def encode_end_txn_marker(
+    *, commit: bool, coordinator_epoch: int, timestamp: int, producer_id: int, producer_epoch: int
+) -> bytearray:
+    """The control batch that ends a producer's transaction."""
+    record = Record(
+        0,
+        timestamp,
+        control_key(ControlType.COMMIT if commit else ControlType.ABORT),
+        _END_TXN_VALUE.pack(0, coordinator_epoch),
+    )
+    return encode_batch(
+        [record], producer_id=producer_id, producer_epoch=producer_epoch, transactional=True, control=True
+    )

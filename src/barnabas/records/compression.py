@@ -1,0 +1,214 @@
+"""The codecs of record batches, both ways, with bounded output.
+
+    0 none   1 gzip   2 snappy   3 lz4   4 zstd
+
+Snappy is written in the xerial framing of the Java clients (16-byte header, blocks of 32 KiB, each with its length);
+plain snappy is read too. LZ4 is written as frames of independent 64 KiB blocks: Kafka's own reader refuses linked ones.
+The compression packages are loaded when the first compressed batch is really opened, which most brokers never do.
+
+Broken input is `RecordsRejected(CORRUPT_MESSAGE)`; a stream that unpacks beyond the limit is refused before its output
+is held in memory.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from enum import IntEnum
+from functools import cache
+from importlib import import_module
+from typing import Any
+
+from barnabas.common.errors import ErrorCode, RecordsRejected
+from barnabas.common.host import Buffer
+from barnabas.records.header import corrupt
+
+
+class Codec(IntEnum):
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+#: Names as in `compression.type`.
+CODEC_NAMES = {codec.name.lower(): codec for codec in Codec}
+
+#: What one batch may unpack to.
+DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
+
+_XERIAL_MAGIC = b"\x82SNAPPY\x00"
+_XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
+_XERIAL_BLOCK_BYTES = 32 * 1024
+_INT = struct.Struct(">i")
+#: No snappy element makes more than 64 bytes of output from 2 of input.
+_SNAPPY_RATIO_MAX = 64
+#: Kafka's default level of LZ4 stands for the fast compressor; any other level is one of the slow ones.
+_LZ4_FAST_LEVEL = 9
+_LZ4_SLOW_LEVELS = (3, 12)
+
+
+@cache
+def _package(name: str) -> Any:
+    return import_module(name)
+
+
+def codec_of(attributes: int) -> Codec:
+    """The codec in the low three bits of a batch's or message's attributes."""
+    try:
+        return Codec(attributes & 0x07)
+    except ValueError:
+        raise RecordsRejected(
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {attributes & 0x07}"
+        ) from None
+
+
+def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
+    """`data` in the form of `codec`. `level` as in `compression.<codec>.level`; None is its default."""
+    result: bytes
+    match codec:
+        case Codec.NONE:
+            return bytes(data)
+        case Codec.GZIP:
+            packer = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, 31)
+            return packer.compress(data) + packer.flush()
+        case Codec.SNAPPY:
+            return _compress_snappy(data)
+        case Codec.LZ4:
+            result = _package("lz4.frame").compress(
+                bytes(data), compression_level=_lz4_level(level), block_linked=False, store_size=False
+            )
+            return result
+        case Codec.ZSTD:
+            return bytes(_package("cramjam").zstd.compress(bytes(data), level=3 if level is None else level))
+        case _:
+            raise ValueError(f"no codec {codec}")
+
+
+def _lz4_level(level: int | None) -> int:
+    if level is None or level == _LZ4_FAST_LEVEL:
+        return 0
+    low, high = _LZ4_SLOW_LEVELS
+    return min(max(level, low), high)
+
+
+def _compress_snappy(data: Buffer) -> bytes:
+    pack = _package("cramjam").snappy.compress_raw
+    view = memoryview(data)
+    out = bytearray(_XERIAL_HEADER)
+    for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
+        block = bytes(pack(bytes(view[start : start + _XERIAL_BLOCK_BYTES])))
+        out += _INT.pack(len(block))
+        out += block
+    return bytes(out)
+
+
+def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
+    """What was compressed. RecordsRejected if it is broken or more than `limit` bytes."""
+    if codec == Codec.NONE:
+        return bytes(data)
+    try:
+        unpack = _DECOMPRESSORS[codec]
+    except KeyError:
+        raise RecordsRejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {codec}") from None
+    return unpack(bytes(data), limit)
+
+
+def _too_large(limit: int) -> RecordsRejected:
+    return RecordsRejected(ErrorCode.MESSAGE_TOO_LARGE, f"a batch unpacks to more than {limit} bytes")
+
+
+def _decompress_gzip(data: bytes, limit: int) -> bytes:
+    out = bytearray()
+    while data:
+        unpacker = zlib.decompressobj(31)
+        try:
+            out += unpacker.decompress(data, limit + 1 - len(out))
+        except zlib.error as error:
+            raise corrupt(f"gzip: {error}") from None
+        if len(out) > limit:
+            raise _too_large(limit)
+        if not unpacker.eof:
+            raise corrupt("gzip: the stream ends too early")
+        # Members may follow one another; anything else behind the last one is padding, as Java's reader takes it.
+        data = unpacker.unused_data if unpacker.unused_data[:2] == b"\x1f\x8b" else b""
+    return bytes(out)
+
+
+def _decompress_snappy(data: bytes, limit: int) -> bytes:
+    if not data.startswith(_XERIAL_MAGIC):
+        return _snappy_block(data, limit)
+    out = bytearray()
+    position = len(_XERIAL_HEADER)
+    while position < len(data):
+        if data.startswith(_XERIAL_MAGIC, position):  # streams may be concatenated
+            position += len(_XERIAL_HEADER)
+            continue
+        if position + 4 > len(data):
+            raise corrupt("snappy: a block length is cut off")
+        (size,) = _INT.unpack_from(data, position)
+        position += 4
+        if size < 0 or position + size > len(data):
+            raise corrupt(f"snappy: a block of {size} bytes where {len(data) - position} are left")
+        out += _snappy_block(data[position : position + size], limit - len(out))
+        position += size
+    return bytes(out)
+
+
+def _snappy_block(block: bytes, limit: int) -> bytes:
+    cramjam = _package("cramjam")
+    try:
+        size = cramjam.snappy.decompress_raw_len(block)
+        if size > limit:
+            raise _too_large(limit)
+        if size > _SNAPPY_RATIO_MAX * len(block):
+            raise corrupt(f"snappy: a block of {len(block)} bytes claims to hold {size}")
+        return bytes(cramjam.snappy.decompress_raw(block))
+    except cramjam.DecompressionError as error:
+        raise corrupt(f"snappy: {error}") from None
+
+
+def _decompress_lz4(data: bytes, limit: int) -> bytes:
+    unpacker = _package("lz4.frame").LZ4FrameDecompressor()
+    try:
+        out: bytes = unpacker.decompress(data, max_length=limit + 1)
+        while not unpacker.eof and not unpacker.needs_input and len(out) <= limit:
+            more = unpacker.decompress(b"", max_length=limit + 1 - len(out))
+            if not more:
+                break
+            out += more
+    except (RuntimeError, EOFError, ValueError) as error:
+        raise corrupt(f"lz4: {error}") from None
+    if len(out) > limit:
+        raise _too_large(limit)
+    if not unpacker.eof:
+        raise corrupt("lz4: the frame ends too early")
+    return out
+
+
+def _decompress_zstd(data: bytes, limit: int) -> bytes:
+    """Into a buffer of a likely size, then larger ones: the frame need not tell how much it holds."""
+    cramjam = _package("cramjam")
+    size = min(limit, max(64 * 1024, 8 * len(data)))
+    while True:
+        out = bytearray(size)
+        try:
+            used = cramjam.zstd.decompress_into(data, out)
+        except cramjam.DecompressionError as error:
+            if "whole buffer" not in str(error):
+                raise corrupt(f"zstd: {error}") from None
+            if size >= limit:
+                raise _too_large(limit) from None
+            size = min(limit, size * 8)
+            continue
+        return bytes(memoryview(out)[:used])
+
+
+_DECOMPRESSORS: dict[int, Callable[[bytes, int], bytes]] = {
+    Codec.GZIP: _decompress_gzip,
+    Codec.SNAPPY: _decompress_snappy,
+    Codec.LZ4: _decompress_lz4,
+    Codec.ZSTD: _decompress_zstd,
+}
