@@ -1,7 +1,7 @@
 """Encode and decode any declared message in any of its versions; bodies only, headers are in `header`.
 
-The first use of a (class, version) writes a Python function for exactly that layout (`decoding`, `encoding`), compiles it
-and keeps it: no field is looked up by name, no version is compared while a message passes.
+The first use of a (class, version) writes a Python function for exactly that layout (`decoding`, `encoding`), compiles
+it and keeps it: no field is looked up by name, no version is compared while a message passes.
 
     decode   bytes from outside. Whatever they are, the outcome is a message or DecodeError; a count is believed only as
              far as the bytes that are left could hold it, so memory stays in proportion to the input

@@ -1,7 +1,8 @@
 """Writes the function that decodes one version of one message.
 
-In the written text `b` is the data, `e` its end, `p` the position, `o...` a struct, `n...` a length or count, `q` the end
-of a value. Nothing is read without a bound: `struct` and indexing refuse to pass the end, slices are compared with `e` first.
+In the written text `b` is the data, `e` its end, `p` the position, `o...` a struct, `n...` a length or count, `q` the
+end of a value. Nothing is read without a bound: `struct` and indexing refuse to pass the end, slices are compared with
+`e` first.
 """
 
 from __future__ import annotations
@@ -203,7 +204,7 @@ class _DecoderWriter:
         source.indent()
         count, unknown = self._uvarint(), source.name("u")
         add(f"if {count} * 2 > e - p: raise fault('tagged fields', p)")
-        add(f"{unknown} = []")
+        add(f"{unknown} = {{}}")
         add(f"for _ in range({count}):")
         source.indent()
         tag, size, end = self._uvarint(), self._uvarint(), source.name("q")
@@ -218,8 +219,9 @@ class _DecoderWriter:
             add(f"if p != {end}: raise fault({field.name!r}, p)")
             source.dedent()
         add("else:")
-        add(f" {unknown}.append(({tag}, bytes(b[p:{end}])))")
+        add(f" if {tag} in {unknown}: raise fault('tagged fields', p)")
+        add(f" {unknown}[{tag}] = bytes(b[p:{end}])")
         add(f" p = {end}")
         source.dedent()
-        add(f"{o}.unknown_tags = tuple({unknown})")
+        add(f"{o}.unknown_tags = tuple({unknown}.items())")
         source.dedent()

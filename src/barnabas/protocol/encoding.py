@@ -1,8 +1,7 @@
 """Writes the function that encodes one version of one message.
 
-In the written text `out` is the bytearray appended to, `o` the message, `v...` a value, `n...` a length, `t...` tagged
-fields.
-Values that do not fit make `struct`, `encode` or `len` fail; one place turns that into EncodeError.
+In the written text `out` is the bytearray appended to, `o...` a struct, `v...` a value, `n...` a length, `t...` tagged
+fields. Values that do not fit make `struct`, `encode` or `len` fail; one place turns that into EncodeError.
 """
 
 from __future__ import annotations

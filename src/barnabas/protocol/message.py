@@ -1,7 +1,7 @@
 """What a declared message is made of: `Field` facts, and the base classes of all generated messages.
 
 `Struct` is any group of fields; `Message` is a struct that stands alone on the wire or on disk. The generated classes
-hold plain values in slots; how they look in each version is told by FIELDS alone, from which `codec` makes its functions.
+hold plain values in slots. How they look in each version is told by FIELDS alone; `codec` makes its functions from it.
 
 Python values by schema type:
 
@@ -10,7 +10,7 @@ Python values by schema type:
     float64                  float        uuid      16 raw bytes   records any bytes-like; a view after decoding
 
 None is the null of a nullable field. A tagged struct that is not nullable is None too while it is absent, that is,
-while all its fields have their defaults: most tagged structs are absent in most messages, and those should cost nothing.
+while all its fields have their defaults: most of them are absent in most messages, and then they should cost nothing.
 """
 
 from __future__ import annotations

@@ -210,13 +210,15 @@ def read_tagged_fields(data: Buffer, offset: int) -> tuple[tuple[tuple[int, byte
         return (), offset
     if count > (len(data) - offset) // 2:
         raise DecodeError(f"{count} tagged fields announced, {len(data) - offset} bytes are left", offset)
-    fields = []
+    fields: dict[int, bytes] = {}
     for _ in range(count):
         tag, offset = read_unsigned_varint(data, offset)
         size, offset = read_unsigned_varint(data, offset)
         value, offset = _slice(data, offset, size)
-        fields.append((tag, bytes(value)))
-    return tuple(fields), offset
+        if tag in fields:
+            raise DecodeError(f"tag {tag} is there twice", offset)
+        fields[tag] = bytes(value)
+    return tuple(fields.items()), offset
 
 
 def skip_tagged_fields(data: Buffer, offset: int) -> int:
