@@ -1,0 +1,13 @@
+"""CreateTopics (19), versions 2-7: decided by the controller, answered when the topics are committed.
+
+Not there: create.topic.policy.class.name, controller mutation quotas.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+
+
+def handle(context: RequestContext, request: CreateTopicsRequest, services: Services) -> None:
+    services.controller.create_topics(request, context.reply, actor=context.principal)

@@ -1,0 +1,99 @@
+"""DescribeTopicPartitions (75), version 0: topics page by page, with their eligible leader replicas (KIP-966).
+
+Topics come in the order of their names. At most `max.request.partition.size.limit` partitions are described; where it
+went on, the cursor says.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.topic_views import TOPIC_OPERATIONS, leader_of, offline_replicas
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import INTERNAL_TOPICS
+from barnabas.controller.kraft.topics import topic_name_problem
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.topics import PartitionImage
+from barnabas.protocol.messages.describe_topic_partitions import (
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+)
+
+_Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
+
+
+def handle(
+    context: RequestContext, request: DescribeTopicPartitionsRequest, services: Services
+) -> DescribeTopicPartitionsResponse:
+    image = services.metadata.image
+    cursor = request.cursor
+    everything = not request.topics
+    names = set(image.topics_by_name) if everything else {topic.name for topic in request.topics}
+    if cursor is not None:
+        names = {name for name in names if name >= cursor.topic_name}
+        if cursor.partition_index < 0 or (not everything and cursor.topic_name not in names):
+            return _refuse(request)
+    limit = min(services.config.int_of("max.request.partition.size.limit"), request.response_partition_limit)
+    left = max(limit, 1)
+    response = DescribeTopicPartitionsResponse()
+    for name in sorted(names):
+        first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
+        if left == 0:
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
+            break
+        topic = image.topics_by_name.get(name)
+        if topic is None:
+            if not everything:
+                response.topics.append(_missing(name))
+            continue
+        partitions = topic.partitions[first : first + left]
+        response.topics.append(
+            _Topic(
+                error_code=ErrorCode.NONE,
+                name=name,
+                topic_id=topic.topic_id,
+                is_internal=name in INTERNAL_TOPICS,
+                partitions=[
+                    _describe(image, first + index, partition, context.listener)
+                    for index, partition in enumerate(partitions)
+                ],
+                topic_authorized_operations=TOPIC_OPERATIONS,
+            )
+        )
+        left -= len(partitions)
+        following = first + len(partitions)
+        if following < len(topic.partitions):
+            response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=following)
+            break
+    return response
+
+
+def _describe(image: MetadataImage, index: int, partition: PartitionImage, listener: str) -> _Partition:
+    leader, _ = leader_of(image, partition, listener)
+    return _Partition(
+        error_code=ErrorCode.NONE,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        eligible_leader_replicas=list(partition.elr),
+        last_known_elr=list(partition.last_known_elr),
+        offline_replicas=offline_replicas(image, partition, listener),
+    )
+
+
+def _missing(name: str) -> _Topic:
+    valid = topic_name_problem(name) is None
+    return _Topic(
+        error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if valid else ErrorCode.INVALID_TOPIC_EXCEPTION,
+        name=name,
+        is_internal=name in INTERNAL_TOPICS,
+        topic_authorized_operations=TOPIC_OPERATIONS,
+    )
+
+
+def _refuse(request: DescribeTopicPartitionsRequest) -> DescribeTopicPartitionsResponse:
+    return DescribeTopicPartitionsResponse(
+        topics=[_Topic(error_code=ErrorCode.INVALID_REQUEST, name=topic.name) for topic in request.topics]
+    )

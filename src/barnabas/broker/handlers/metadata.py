@@ -1,0 +1,151 @@
+"""Metadata (3), versions 0-13: brokers, topics and leaders, as seen by clients of the listener that was asked.
+
+Topics by name, by id (KIP-516, from version 12), or all. A missing topic is asked for if both client and broker allow
+auto creation, and answered UNKNOWN_TOPIC_OR_PARTITION this time. The controller named is any alive broker, which passes
+admin requests on (KIP-631). Version 0 leaves out what is not reachable and says so per partition. No authorizer yet:
+every operation is allowed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.topic_creation import auto_create
+from barnabas.broker.topic_views import (
+    CLUSTER_OPERATIONS,
+    TOPIC_OPERATIONS,
+    endpoint_of,
+    leader_of,
+    offline_replicas,
+    reachable,
+)
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import INTERNAL_TOPICS, ZERO_UUID
+from barnabas.controller.kraft.topics import topic_name_problem
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+_TOPIC_IDS_SINCE = 12
+_LISTENER_ERROR_SINCE = 6
+
+
+def handle(context: RequestContext, request: MetadataRequest, services: Services) -> MetadataResponse:
+    version = context.api_version
+    image = services.metadata.image
+    brokers = _brokers(image, context.listener)
+    response = MetadataResponse(
+        brokers=brokers,
+        cluster_id=services.cluster_id,
+        controller_id=_some_broker(services, brokers),
+        topics=_topics(context, request, services, image),
+    )
+    if request.include_topic_authorized_operations:
+        for topic in response.topics:
+            topic.topic_authorized_operations = TOPIC_OPERATIONS
+    if request.include_cluster_authorized_operations and version <= 10:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return response
+
+
+def _brokers(image: MetadataImage, listener: str) -> list[MetadataResponse.MetadataResponseBroker]:
+    brokers = []
+    for broker in image.alive_brokers():
+        endpoint = broker.endpoint(listener)
+        if endpoint is not None:
+            brokers.append(
+                MetadataResponse.MetadataResponseBroker(
+                    node_id=broker.broker_id, host=endpoint.host, port=endpoint.port, rack=broker.rack
+                )
+            )
+    return brokers
+
+
+def _some_broker(services: Services, brokers: Sequence[MetadataResponse.MetadataResponseBroker]) -> int:
+    return brokers[services.host.random.below(len(brokers))].node_id if brokers else NO_LEADER
+
+
+def _topics(
+    context: RequestContext, request: MetadataRequest, services: Services, image: MetadataImage
+) -> list[MetadataResponse.MetadataResponseTopic]:
+    version = context.api_version
+    asked = request.topics
+    if asked is None or (version == 0 and not asked):
+        return [_describe(image, topic, context) for topic in image.topics()]
+    if version < _TOPIC_IDS_SINCE and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
+        return [_error(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
+    ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID))
+    if ids:
+        found = [(topic_id, image.topics_by_id.get(topic_id)) for topic_id in ids]
+        unknown = [_error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) for topic_id, topic in found if topic is None]
+        return unknown + [_describe(image, topic, context) for _, topic in found if topic is not None]
+    names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
+    present = [_describe(image, topic, context) for name in names if (topic := image.topics_by_name.get(name))]
+    missing = [name for name in names if name not in image.topics_by_name]
+    create = request.allow_auto_topic_creation and services.config.bool_of("auto.create.topics.enable")
+    answers = auto_create(services, missing, context.principal) if create else _unknown(missing)
+    return present + [_error(code, name, ZERO_UUID) for name, code in answers.items()]
+
+
+def _unknown(names: Iterable[str]) -> dict[str, ErrorCode]:
+    return {
+        name: (
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            if topic_name_problem(name) is None
+            else ErrorCode.INVALID_TOPIC_EXCEPTION
+        )
+        for name in names
+    }
+
+
+def _error(code: ErrorCode, name: str | None, topic_id: bytes) -> MetadataResponse.MetadataResponseTopic:
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS
+    )
+
+
+def _describe(image: MetadataImage, topic: TopicImage, context: RequestContext) -> MetadataResponse.MetadataResponseTopic:
+    describe = _partition_reachable_only if context.api_version == 0 else _partition
+    return MetadataResponse.MetadataResponseTopic(
+        error_code=ErrorCode.NONE,
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=topic.name in INTERNAL_TOPICS,
+        partitions=[
+            describe(image, index, partition, context) for index, partition in enumerate(topic.partitions)
+        ],
+    )
+
+
+def _partition(
+    image: MetadataImage, index: int, partition: PartitionImage, context: RequestContext
+) -> MetadataResponse.MetadataResponsePartition:
+    leader, code = leader_of(image, partition, context.listener)
+    if code is ErrorCode.LISTENER_NOT_FOUND and context.api_version < _LISTENER_ERROR_SINCE:
+        code = ErrorCode.LEADER_NOT_AVAILABLE
+    return MetadataResponse.MetadataResponsePartition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=list(partition.replicas),
+        isr_nodes=list(partition.isr),
+        offline_replicas=offline_replicas(image, partition, context.listener),
+    )
+
+
+def _partition_reachable_only(
+    image: MetadataImage, index: int, partition: PartitionImage, context: RequestContext
+) -> MetadataResponse.MetadataResponsePartition:
+    replicas = reachable(image, partition.replicas, context.listener)
+    isr = reachable(image, partition.isr, context.listener)
+    if endpoint_of(image, partition.leader, context.listener) is None:
+        leader, code = NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE
+    elif len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+        leader, code = partition.leader, ErrorCode.REPLICA_NOT_AVAILABLE
+    else:
+        leader, code = partition.leader, ErrorCode.NONE
+    return MetadataResponse.MetadataResponsePartition(
+        error_code=code, partition_index=index, leader_id=leader, replica_nodes=replicas, isr_nodes=isr
+    )

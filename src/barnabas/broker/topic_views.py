@@ -1,0 +1,54 @@
+"""How clients of one listener see the brokers and partitions: shared by Metadata and DescribeTopicPartitions."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.common.errors import ErrorCode
+from barnabas.metadata.cluster import BrokerImage, Endpoint
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.topics import NO_LEADER, PartitionImage
+
+#: Bit sets of ACL operations that a topic, and the cluster, know: what is answered while nothing is forbidden.
+TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
+CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
+
+
+def endpoint_of(image: MetadataImage, broker_id: int, listener: str) -> Endpoint | None:
+    broker = image.brokers.get(broker_id)
+    return None if broker is None else broker.endpoint(listener)
+
+
+def leader_of(image: MetadataImage, partition: PartitionImage, listener: str) -> tuple[int, ErrorCode]:
+    """The leader as a client of this listener can reach it, or -1 and why it cannot."""
+    if endpoint_of(image, partition.leader, listener) is not None:
+        return partition.leader, ErrorCode.NONE
+    missing = partition.leader not in image.brokers
+    return NO_LEADER, ErrorCode.LEADER_NOT_AVAILABLE if missing else ErrorCode.LISTENER_NOT_FOUND
+
+
+def offline_replicas(image: MetadataImage, partition: PartitionImage, listener: str) -> list[int]:
+    """Replicas on brokers that are gone, fenced or without this listener, or in a directory that failed."""
+    return [
+        replica
+        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+        if not _serves(image.brokers.get(replica), directory, listener)
+    ]
+
+
+def _serves(broker: BrokerImage | None, directory: bytes, listener: str) -> bool:
+    if broker is None or broker.fenced or broker.endpoint(listener) is None:
+        return False
+    return broker.has_online_directory(directory)
+
+
+def reachable(image: MetadataImage, replicas: tuple[int, ...], listener: str) -> list[int]:
+    """Those on brokers that are alive and have this listener: all that Metadata 0 shows."""
+    brokers = image.brokers
+    return [
+        replica
+        for replica in replicas
+        if (broker := brokers.get(replica)) is not None
+        and not broker.fenced
+        and broker.endpoint(listener) is not None
+    ]

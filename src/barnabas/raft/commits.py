@@ -1,0 +1,33 @@
+"""What the quorum hands to those who follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+from barnabas.protocol.message import Message
+from barnabas.raft.snapshots import Snapshot, SnapshotId
+
+
+class CommittedBatch(NamedTuple):
+    """A committed batch of the metadata log. `records` is empty for the quorum's own control batches."""
+
+    base_offset: int
+    last_offset: int
+    epoch: int
+    timestamp_ms: int
+    size_bytes: int
+    records: Sequence[Message]
+
+
+class Listener(Protocol):
+    """Who follows the committed metadata log."""
+
+    def on_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
+        """The content up to `snapshot_id.end_offset`, in place of everything before."""
+
+    def on_commit(self, batch: CommittedBatch) -> None:
+        """Every batch once, in order."""
+
+    def on_caught_up(self) -> None:
+        """Everything that is committed as far as this node knows has been handed over."""

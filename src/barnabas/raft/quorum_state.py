@@ -1,0 +1,86 @@
+"""The `quorum-state` file: what a voter must not forget, or it could vote twice or follow an epoch that is over.
+
+    data_version 0   static voters        data_version 1   voters in the log (kraft.version 1)
+    clusterId ""                          -
+    leaderId, leaderEpoch                 leaderId, leaderEpoch
+    votedId                               votedId, votedDirectoryId
+    appliedOffset 0, currentVoters        -
+
+JSON on one line, in this order of keys, as Kafka writes it. It is on disk before the vote or the epoch that it tells of
+is acted upon (guard G16).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from barnabas.common.errors import FatalFault
+from barnabas.common.host import Disk
+from barnabas.common.types import ZERO_UUID, uuid_from_text, uuid_to_text
+from barnabas.storage.checkpoints import write_atomically
+
+FILE_NAME = "quorum-state"
+NONE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ElectionState:
+    """`leader_id` and `voted_id` are -1 where there is none."""
+
+    epoch: int
+    leader_id: int = NONE
+    voted_id: int = NONE
+    voted_directory_id: bytes = ZERO_UUID
+
+
+class QuorumStateFile:
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._path = f"{directory}/{FILE_NAME}"
+
+    def read(self) -> ElectionState | None:
+        """None if there is none: a node that never took part."""
+        if not self._disk.exists(self._path):
+            return None
+        return decode_state(self._disk.read(self._path), self._path)
+
+    def write(self, state: ElectionState, *, kraft_version: int, voter_ids: list[int]) -> None:
+        """Durable when this returns."""
+        write_atomically(self._disk, self._path, encode_state(state, kraft_version=kraft_version, voter_ids=voter_ids))
+
+
+def encode_state(state: ElectionState, *, kraft_version: int, voter_ids: list[int]) -> bytes:
+    fields: dict[str, Any]
+    if kraft_version == 0:
+        fields = {
+            "clusterId": "",
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": state.voted_id,
+            "appliedOffset": 0,
+            "currentVoters": [{"voterId": voter_id} for voter_id in voter_ids],
+            "data_version": 0,
+        }
+    else:
+        fields = {
+            "leaderId": state.leader_id,
+            "leaderEpoch": state.epoch,
+            "votedId": state.voted_id,
+            "votedDirectoryId": uuid_to_text(state.voted_directory_id),
+            "data_version": 1,
+        }
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode_state(data: bytes, path: str) -> ElectionState:
+    try:
+        fields = json.loads(data)
+        version = int(fields["data_version"])
+        if version not in (0, 1):
+            raise ValueError(f"data_version {version}")
+        directory = uuid_from_text(fields["votedDirectoryId"]) if version == 1 else ZERO_UUID
+        return ElectionState(int(fields["leaderEpoch"]), int(fields["leaderId"]), int(fields["votedId"]), directory)
+    except (ValueError, KeyError, TypeError) as error:
+        raise FatalFault(f"{path} cannot be read ({error}); without it this node might vote twice") from error

@@ -1,0 +1,174 @@
+"""Snapshots of the metadata log (KIP-630) as files: `END_OFFSET-EPOCH.checkpoint` beside the log's segments.
+
+    control batch   SnapshotHeader, and with kraft.version 1 KRaftVersion and KRaftVoters
+    data batches    framed metadata records that make the image from nothing
+    control batch   SnapshotFooter: without it the file is not whole
+
+Offsets inside a snapshot count from 0 and mean nothing; END_OFFSET is the first offset of the log that it does not
+cover. `bootstrap.checkpoint` in each log directory is the same without a place in the log: what a cluster begins with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from barnabas.common.errors import DecodeError
+from barnabas.common.host import Buffer, Disk
+from barnabas.metadata.frame import decode_record, encode_record
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.records_raft import (
+    KRaftVersionRecord,
+    SnapshotFooterRecord,
+    SnapshotHeaderRecord,
+    VotersRecord,
+)
+from barnabas.raft.control import decode_control, encode_control
+from barnabas.raft.voters import VoterSet, voters_from_record
+from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
+from barnabas.storage.checkpoints import write_atomically
+
+BOOTSTRAP_NAME: Final = "bootstrap.checkpoint"
+_SUFFIX: Final = ".checkpoint"
+_NAME: Final = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
+#: Records are written in batches of about this size, so that a reader needs no more memory than this.
+_BATCH_BYTES: Final = 1 << 20
+
+
+class SnapshotId(NamedTuple):
+    """Ordered by what it covers."""
+
+    end_offset: int
+    epoch: int
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.end_offset:020d}-{self.epoch:010d}{_SUFFIX}"
+
+
+def parse_name(name: str) -> SnapshotId | None:
+    match = _NAME.match(name)
+    return None if match is None else SnapshotId(int(match[1]), int(match[2]))
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """What a snapshot file holds."""
+
+    last_contained_log_timestamp_ms: int = 0
+    kraft_version: int = 0
+    voters: VoterSet | None = None
+    records: list[tuple[Message, int]] = field(default_factory=list)
+
+
+def encode_snapshot(
+    records: Iterable[tuple[Message, int]],
+    *,
+    epoch: int,
+    wall_ms: int,
+    last_contained_log_timestamp_ms: int,
+    kraft_version: int,
+    voters: VoterSet | None,
+) -> bytearray:
+    """`voters` None: as in `bootstrap.checkpoint` and in a static quorum, which name none."""
+    head: list[Message] = [
+        SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp_ms)
+    ]
+    if voters is not None and kraft_version > 0:
+        head += [KRaftVersionRecord(version=0, kraft_version=kraft_version), voters.to_record()]
+    out = encode_control_batch(head, base_offset=0, epoch=epoch, wall_ms=wall_ms)
+    offset = len(head)
+    for values in _chunks(records):
+        batch = [Record(offset + i, wall_ms, None, value) for i, value in enumerate(values)]
+        out += encode_batch(batch, base_offset=offset, leader_epoch=epoch)
+        offset += len(batch)
+    out += encode_control_batch([SnapshotFooterRecord(version=0)], base_offset=offset, epoch=epoch, wall_ms=wall_ms)
+    return out
+
+
+def _chunks(records: Iterable[tuple[Message, int]]) -> Iterator[list[bytes]]:
+    values: list[bytes] = []
+    size = 0
+    for record, version in records:
+        value = encode_record(record, version)
+        values.append(value)
+        size += len(value)
+        if size >= _BATCH_BYTES:
+            yield values
+            values, size = [], 0
+    if values:
+        yield values
+
+
+def encode_control_batch(messages: Iterable[Message], *, base_offset: int, epoch: int, wall_ms: int) -> bytearray:
+    records = []
+    for index, message in enumerate(messages):
+        key, value = encode_control(message)
+        records.append(Record(base_offset + index, wall_ms, key, value))
+    return encode_batch(records, base_offset=base_offset, leader_epoch=epoch, control=True)
+
+
+def decode_snapshot(data: Buffer) -> Snapshot:
+    """DecodeError if it is no whole snapshot."""
+    snapshot = Snapshot()
+    view = memoryview(data)
+    finished = False
+    for position, header in iter_headers(view):
+        if finished:
+            raise DecodeError("bytes after the snapshot's footer", position)
+        batch = view[position : position + header.size_bytes]
+        for record in decode_batch(batch):
+            if not header.is_control:
+                assert record.value is not None, "a metadata record has a value"
+                snapshot.records.append(decode_record(record.value))
+                continue
+            message = decode_control(record.key, record.value)
+            if isinstance(message, SnapshotHeaderRecord):
+                snapshot.last_contained_log_timestamp_ms = message.last_contained_log_timestamp
+            elif isinstance(message, KRaftVersionRecord):
+                snapshot.kraft_version = message.kraft_version
+            elif isinstance(message, VotersRecord):
+                snapshot.voters = voters_from_record(message)
+            elif isinstance(message, SnapshotFooterRecord):
+                finished = True
+    if not finished:
+        raise DecodeError("the snapshot has no footer: it was not finished", len(view))
+    return snapshot
+
+
+class SnapshotFiles:
+    """The snapshots in one directory."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._disk = disk
+        self._directory = directory
+
+    def list(self) -> list[SnapshotId]:
+        """Ascending."""
+        ids = (parse_name(name) for name in self._disk.list_dir(self._directory))
+        return sorted(snapshot_id for snapshot_id in ids if snapshot_id is not None)
+
+    def latest(self) -> SnapshotId | None:
+        ids = self.list()
+        return ids[-1] if ids else None
+
+    def path(self, snapshot_id: SnapshotId) -> str:
+        return f"{self._directory}/{snapshot_id.file_name}"
+
+    def read(self, snapshot_id: SnapshotId) -> Snapshot:
+        return decode_snapshot(self._disk.read(self.path(snapshot_id)))
+
+    def write(self, snapshot_id: SnapshotId, data: Buffer) -> None:
+        """Durable, and under its name only when it is whole."""
+        write_atomically(self._disk, self.path(snapshot_id), data)
+
+    def size(self, snapshot_id: SnapshotId) -> int:
+        return self._disk.size(self.path(snapshot_id))
+
+    def modified_ms(self, snapshot_id: SnapshotId) -> int:
+        return self._disk.modified_ms(self.path(snapshot_id))
+
+    def delete(self, snapshot_id: SnapshotId) -> None:
+        self._disk.remove(self.path(snapshot_id))

@@ -1,0 +1,102 @@
+"""Who votes in the metadata quorum (KIP-595 static, KIP-853 dynamic).
+
+A voter is a node id *and* a directory id: a node that lost its disk is another voter. In a static quorum
+(`controller.quorum.voters`) directory ids are not known and zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from barnabas.common.types import ZERO_UUID
+from barnabas.protocol.messages.records_raft import LeaderChangeMessage, VotersRecord
+
+
+class VoterKey(NamedTuple):
+    node_id: int
+    directory_id: bytes = ZERO_UUID
+
+
+class VoterEndpoint(NamedTuple):
+    name: str
+    host: str
+    port: int
+
+
+class Voter(NamedTuple):
+    key: VoterKey
+    endpoints: tuple[VoterEndpoint, ...]
+    min_kraft_version: int = 0
+    max_kraft_version: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class VoterSet:
+    """By node id, ascending."""
+
+    voters: tuple[Voter, ...] = ()
+
+    def __iter__(self) -> Iterator[Voter]:
+        return iter(self.voters)
+
+    def __len__(self) -> int:
+        return len(self.voters)
+
+    def find(self, key: VoterKey) -> Voter | None:
+        """A voter that is known without its directory stands for any directory of that node."""
+        for voter in self.voters:
+            if voter.key.node_id == key.node_id and voter.key.directory_id in (ZERO_UUID, key.directory_id):
+                return voter
+        return None
+
+    def is_only(self, key: VoterKey) -> bool:
+        return len(self.voters) == 1 and self.find(key) is not None
+
+    @property
+    def majority(self) -> int:
+        return len(self.voters) // 2 + 1
+
+    def to_record(self) -> VotersRecord:
+        return VotersRecord(
+            version=0,
+            voters=[
+                VotersRecord.Voter(
+                    voter_id=voter.key.node_id,
+                    voter_directory_id=voter.key.directory_id,
+                    endpoints=[
+                        VotersRecord.Endpoint(name=endpoint.name, host=endpoint.host, port=endpoint.port)
+                        for endpoint in voter.endpoints
+                    ],
+                    kraft_version_feature=VotersRecord.KRaftVersionFeature(
+                        min_supported_version=voter.min_kraft_version, max_supported_version=voter.max_kraft_version
+                    ),
+                )
+                for voter in self.voters
+            ],
+        )
+
+    def leader_change(self, leader_id: int, granting: tuple[VoterKey, ...]) -> LeaderChangeMessage:
+        return LeaderChangeMessage(
+            version=0,
+            leader_id=leader_id,
+            voters=[LeaderChangeMessage.Voter(voter_id=voter.key.node_id) for voter in self.voters],
+            granting_voters=[LeaderChangeMessage.Voter(voter_id=key.node_id) for key in granting],
+        )
+
+
+def voters_from_record(record: VotersRecord) -> VoterSet:
+    return VoterSet(
+        tuple(
+            sorted(
+                Voter(
+                    VoterKey(voter.voter_id, voter.voter_directory_id),
+                    tuple(VoterEndpoint(e.name, e.host, e.port) for e in voter.endpoints),
+                    voter.kraft_version_feature.min_supported_version,
+                    voter.kraft_version_feature.max_supported_version,
+                )
+                for voter in record.voters
+            )
+        )
+    )
