@@ -1,0 +1,158 @@
+"""Seven Kafka clients behind one small interface: create a topic, produce records, consume records.
+
+confluent-kafka, aiokafka and kafka-python run in this process. kcat is called once per group of records that it can
+write in one go. The Java client, franz-go and kafkajs are separate programs that read a JSON object a line from stdin
+and answer with one a line; byte strings travel in base 64:
+
+    {"op": "create",  "bootstrap": b, "topic": t, "partitions": n}                         -> {}
+    {"op": "produce", "bootstrap": b, "topic": t, "codec": c, "records": [record...]}      -> {"offsets": [...]}
+    {"op": "consume", "bootstrap": b, "topic": t, "partition": p, "count": n,
+                      "offset": o or "timestamp": ms}                                      -> {"records": [record...]}
+    {"op": "tool", "class": name, "args": [...], "stdin": text}   (Java only)   -> {"code": n, "out": text, "err": text}
+
+An answer with "error" is a failure.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+@dataclass(frozen=True)
+class Record:
+    key: bytes | None
+    value: bytes | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+    timestamp: int | None = None
+    partition: int = 0
+    offset: int = field(default=-1, compare=False)
+
+
+@dataclass(frozen=True)
+class Traits:
+    """What a client can write; everything else it must be able to read."""
+
+    binary: bool = True
+    timestamps: bool = True
+    null_headers: bool = True
+    repeated_headers: bool = True
+    neither_key_nor_value: bool = True
+
+
+class ClientFailure(AssertionError):
+    """A client reported an error."""
+
+
+class Client(Protocol):
+    name: str
+    traits: Traits
+
+    def create_topic(self, topic: str, partitions: int) -> None: ...
+
+    def produce(self, topic: str, codec: str, records: Sequence[Record]) -> list[int]:
+        """Produces and waits for all acknowledgements; the offsets, in the order of the records."""
+
+    def consume(
+        self, topic: str, partition: int, count: int, *, offset: int = 0, timestamp: int | None = None
+    ) -> list[Record]:
+        """The next `count` records from the offset, or from the first record that is not older than the timestamp."""
+
+
+Clients = Callable[[str], Client]
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    code: int
+    out: str
+    err: str
+
+    @property
+    def text(self) -> str:
+        return self.out + self.err
+
+
+class ProcessClient:
+    """A client in another program, spoken to in JSON lines."""
+
+    def __init__(self, name: str, command: Sequence[str], bootstrap: str, traits: Traits) -> None:
+        self.name = name
+        self.traits = traits
+        self._bootstrap = bootstrap
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def create_topic(self, topic: str, partitions: int) -> None:
+        self._ask(op="create", topic=topic, partitions=partitions)
+
+    def produce(self, topic: str, codec: str, records: Sequence[Record]) -> list[int]:
+        answer = self._ask(op="produce", topic=topic, codec=codec, records=[_to_json(each) for each in records])
+        return list(answer["offsets"])
+
+    def consume(
+        self, topic: str, partition: int, count: int, *, offset: int = 0, timestamp: int | None = None
+    ) -> list[Record]:
+        start = {"offset": offset} if timestamp is None else {"timestamp": timestamp}
+        answer = self._ask(op="consume", topic=topic, partition=partition, count=count, **start)
+        return [_from_json(each) for each in answer["records"]][:count]
+
+    def tool(self, main: str, *args: str, stdin: str = "") -> ToolResult:
+        answer = self._ask(op="tool", args=args, stdin=stdin, **{"class": main})
+        return ToolResult(answer["code"], answer["out"], answer["err"])
+
+    def _ask(self, **command: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"bootstrap": self._bootstrap, **command}) + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise ClientFailure(f"{self.name} ended with code {self._process.wait()} at {command['op']}")
+        answer: dict[str, Any] = json.loads(line)
+        if answer.get("error"):
+            raise ClientFailure(f"{self.name} {command['op']}: {answer['error']}")
+        return answer
+
+
+def _to_json(record: Record) -> dict[str, Any]:
+    return {
+        "partition": record.partition,
+        "timestamp": record.timestamp,
+        "key": _text(record.key),
+        "value": _text(record.value),
+        "headers": [[name, _text(value)] for name, value in record.headers],
+    }
+
+
+def _from_json(node: dict[str, Any]) -> Record:
+    return Record(
+        partition=node["partition"],
+        offset=node["offset"],
+        timestamp=node["timestamp"],
+        key=_bytes(node["key"]),
+        value=_bytes(node["value"]),
+        headers=tuple((name, _bytes(value)) for name, value in node["headers"] or ()),
+    )
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text)

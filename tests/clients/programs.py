@@ -1,0 +1,79 @@
+"""Builds the client programs that are not Python, once per version of their sources, in the cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import kafka_jars
+from clients.drivers import ProcessClient, Traits
+
+HERE = Path(__file__).resolve().parent
+
+
+def java(bootstrap: str) -> ProcessClient:
+    _require("javac", "java")
+
+    def build(source: Path, target: Path) -> None:
+        _run(["javac", "-cp", kafka_jars.classpath(), "-d", str(target), str(source / "Driver.java")])
+
+    folder = _built("java", build, extra=kafka_jars.jars().name)
+    jvm = (*kafka_jars.LIGHT_JVM, "-Xmx512m")
+    command = kafka_jars.java_command("Driver", jvm=jvm, extra_classpath=str(folder))
+    return ProcessClient("java", command, bootstrap, Traits())
+
+
+def franz_go(bootstrap: str) -> ProcessClient:
+    _require("go")
+
+    def build(source: Path, target: Path) -> None:
+        _run(["go", "build", "-o", str(target / "driver"), "."], cwd=source)
+
+    return ProcessClient("franz-go", [str(_built("go", build) / "driver")], bootstrap, Traits())
+
+
+def kafkajs(bootstrap: str) -> ProcessClient:
+    _require("node", "npm")
+
+    def build(source: Path, target: Path) -> None:
+        for name in ("package.json", "package-lock.json", "driver.js"):
+            shutil.copy(source / name, target)
+        _run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=target)
+
+    # kafkajs keeps headers in an object, which has each name once, and refuses null in it.
+    traits = Traits(null_headers=False, repeated_headers=False)
+    environment = {"KAFKAJS_NO_PARTITIONER_WARNING": "1"}
+    command = ["env", *(f"{key}={value}" for key, value in environment.items()), "node"]
+    return ProcessClient("kafkajs", [*command, str(_built("node", build) / "driver.js")], bootstrap, traits)
+
+
+def _built(name: str, build: Callable[[Path, Path], None], *, extra: str = "") -> Path:
+    source = HERE / name
+    digest = hashlib.sha256(extra.encode())
+    for path in sorted(source.iterdir()):
+        if path.is_file():
+            digest.update(path.name.encode() + path.read_bytes())
+    folder = kafka_jars.cache_dir() / f"client-{name}-{digest.hexdigest()[:12]}"
+    with kafka_jars.cache_lock(f"client-{name}"):
+        if not folder.is_dir():
+            partial = Path(tempfile.mkdtemp(prefix=f"client-{name}-", dir=kafka_jars.cache_dir()))
+            build(source, partial)
+            os.rename(partial, folder)
+    return folder
+
+
+def _require(*programs: str) -> None:
+    missing = [program for program in programs if shutil.which(program) is None]
+    if missing:
+        raise RuntimeError(f"{', '.join(missing)} not found: run tools/install_system_deps.sh")
+
+
+def _run(command: Sequence[str], cwd: Path | None = None) -> None:
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    if done.returncode != 0:
+        raise RuntimeError(f"{' '.join(command)} failed:\n{done.stdout}{done.stderr}")

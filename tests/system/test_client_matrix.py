@@ -1,0 +1,119 @@
+"""Seven unmodified Kafka clients against one server: what each writes, each reads back equal."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from clients.drivers import CODECS, Client, Clients, Record, Traits
+from clients.servers import PARTITIONS, Server
+from clients.wire import codecs_on_the_wire
+
+NAMES = ("confluent-kafka", "aiokafka", "kafka-python", "kcat", "java", "franz-go", "kafkajs")
+START_MS = 1_700_000_000_000
+STEP_MS = 1_000
+
+
+def records_for(traits: Traits, seed: str) -> list[Record]:
+    """Records with every combination a client can write: keys, nulls, headers, sizes beyond a compression block."""
+    chance = random.Random(seed)
+    headers: list[tuple[tuple[str, bytes | None], ...]] = [(), (("trace", b"abc"), ("kind", b"\xc3\xa9t\xc3\xa9"))]
+    if traits.null_headers:
+        headers.append((("present", b"1"), ("absent", None)))
+    if traits.repeated_headers:
+        headers.append((("twice", b"1"), ("twice", b"2")))
+    shapes: list[tuple[bytes | None, bytes | None]] = [
+        (b"key", b"value"),
+        (None, b"no key"),
+        (b"tombstone", None),
+        (b"long", b"the same words again and again, " * 6_000),
+        (b"noise", chance.randbytes(50_000).hex().encode()),
+        ("schlüssel".encode(), "wörter 数".encode()),
+    ]
+    if traits.binary:
+        shapes += [(b"", b""), (bytes(range(256)), chance.randbytes(70_000))]
+    if traits.neither_key_nor_value:
+        shapes.append((None, None))
+    made = [Record(key, value, each) for each in headers for key, value in shapes]
+    made = [replace(record, partition=index % 2) for index, record in enumerate(made)]
+    if traits.timestamps:
+        made = [replace(record, timestamp=START_MS + index * STEP_MS) for index, record in enumerate(made)]
+    return made
+
+
+def expect_equal(found: Sequence[Record], written: Sequence[Record], *, first_offset: int = 0) -> None:
+    """The records, in order, without gaps; a time stamp is compared where the client chose it."""
+    stamped = [replace(got, timestamp=None) if want.timestamp is None else got for got, want in zip(found, written)]  # noqa: B905
+    assert stamped == list(written)
+    assert [each.offset for each in found] == list(range(first_offset, first_offset + len(found)))
+
+
+def partitions_of(records: Sequence[Record]) -> dict[int, list[Record]]:
+    return {number: [each for each in records if each.partition == number] for number in (0, 1)}
+
+
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("name", NAMES)
+def test_client_reads_back_what_it_wrote(
+    name: str, codec: str, clients: Clients, server: Server, new_topic_name: Callable[[str], str]
+) -> None:
+    client = clients(name)
+    topic = new_topic_name(f"own-{name}-{codec}")
+    written = records_for(client.traits, f"{name} {codec}")
+    client.create_topic(topic, PARTITIONS)
+
+    offsets = client.produce(topic, codec, written)
+
+    # A client sends a batch as it is when compression does not make it smaller.
+    assert codec in codecs_on_the_wire(server.port, topic, 0) | codecs_on_the_wire(server.port, topic, 1)
+    for partition, expected in partitions_of(written).items():
+        expect_equal(client.consume(topic, partition, len(expected)), expected)
+        if offsets:
+            own = [offset for offset, record in zip(offsets, written, strict=True) if record.partition == partition]
+            assert own == list(range(len(expected)))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_client_seeks_by_offset_and_by_time(name: str, clients: Clients, new_topic_name: Callable[[str], str]) -> None:
+    client = clients(name)
+    topic = new_topic_name(f"seek-{name}")
+    client.create_topic(topic, PARTITIONS)
+    written = [Record(f"k{n}".encode(), f"v{n}".encode(), (), START_MS + n * STEP_MS) for n in range(20)]
+    # Batches of several records, so that the right one is not always the first of its batch.
+    for start in range(0, 20, 5):
+        writer = client if client.traits.timestamps else clients("confluent-kafka")
+        writer.produce(topic, "gzip" if start == 5 else "none", written[start : start + 5])
+
+    expect_equal(client.consume(topic, 0, 6, offset=7), written[7:13], first_offset=7)
+    expect_equal(client.consume(topic, 0, 3, timestamp=START_MS + 12 * STEP_MS), written[12:15], first_offset=12)
+    expect_equal(client.consume(topic, 0, 3, timestamp=START_MS + 7 * STEP_MS - 1), written[7:10], first_offset=7)
+
+
+@pytest.mark.parametrize("writer_name", NAMES)
+def test_every_client_reads_what_one_wrote(
+    writer_name: str, clients: Clients, new_topic_name: Callable[[str], str]
+) -> None:
+    writer = clients(writer_name)
+    topic = new_topic_name(f"cross-{writer_name}")
+    writer.create_topic(topic, PARTITIONS)
+    # kcat's JSON cannot show bytes that are not text; the binary records are in the clients' own tests.
+    traits = replace(writer.traits, binary=False, repeated_headers=False)
+    written: list[Record] = []
+    for codec in CODECS:
+        batch = [replace(each, partition=0) for each in records_for(traits, f"{writer_name} {codec}")]
+        writer.produce(topic, codec, batch)
+        written += batch
+
+    failures = {name: failure for name in NAMES if (failure := misread(clients(name), topic, written))}
+    assert failures == {}
+
+
+def misread(reader: Client, topic: str, written: Sequence[Record]) -> str:
+    try:
+        expect_equal(reader.consume(topic, 0, len(written)), written)
+    except AssertionError as failure:
+        return str(failure)[:2_000]
+    return ""
