@@ -14,8 +14,9 @@ from barnabas.broker import loggers
 from barnabas.broker.config_describe import parse_broker_id
 from barnabas.broker.context import Services
 from barnabas.common.config import BrokerConfig, dynamic_key
-from barnabas.common.config_keys import BROKER_KEYS, ConfigType, ResourceType, base_key
+from barnabas.common.config_keys import BROKER_KEYS, ConfigType, ResourceType, base_key, parse_text
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
+from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.metadata.image import MetadataImage
 
 SET: Final = 0
@@ -24,6 +25,14 @@ APPEND: Final = 2
 SUBTRACT: Final = 3
 
 _OPERATIONS: Final = {APPEND: "append", SUBTRACT: "subtract"}
+#: Rates that stand beside the broker's keys; they exist only dynamically (KIP-73, KIP-113).
+_THROTTLE_RATES: Final = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
 _THREAD_COUNTS: Final = (
     "background.threads",
     "num.io.threads",
@@ -107,6 +116,10 @@ def check(config: BrokerConfig, image: MetadataImage, resource: ResourceChanges,
     if resource.resource_type == ResourceType.BROKER_LOGGER and not replace:
         _check_loggers(config, resource)
         return False
+    if resource.resource_type == ResourceType.TOPIC and resource.name:
+        problem = topic_name_problem(resource.name)
+        if problem is not None:
+            raise RequestFailed(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if resource.resource_type == ResourceType.BROKER:
         _check_broker(config, image, resource, replace=replace)
     elif resource.resource_type not in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLIENT_METRICS):
@@ -165,6 +178,7 @@ def _check_broker(config: BrokerConfig, image: MetadataImage, resource: Resource
             cluster_default = after
         proposed = config.with_dynamic(per_broker, cluster_default)
         _check_thread_counts(config, proposed)
+        _check_live_change(config, proposed)
     except ConfigError as error:
         raise RequestFailed(ErrorCode.INVALID_REQUEST, str(error)) from None
 
@@ -210,6 +224,8 @@ def _check_broker_keys(values: Mapping[str, str], *, per_broker: bool) -> None:
     for name, text in values.items():
         if name in BROKER_KEYS:
             BROKER_KEYS[name].parse(text)
+        elif name in _THROTTLE_RATES:
+            parse_text(name, ConfigType.LONG, text)
     if not per_broker:
         for name in values:
             if base_key(name) is not None:
@@ -230,7 +246,21 @@ def _check_thread_counts(current: BrokerConfig, proposed: BrokerConfig) -> None:
         elif then > now * 2:
             why = f"value should not be greater than double the current value {now}"
         if why is not None:
-            raise ConfigError(
-                "Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation "
-                f"failed for {name}={then}, {why} for configuration Invalid dynamic configuration"
-            )
+            raise _refused(f"Dynamic thread count update validation failed for {name}={then}, {why}")
+
+
+def _check_live_change(current: BrokerConfig, proposed: BrokerConfig) -> None:
+    """What may be in a properties file but not be changed to while the node runs."""
+    for name in ("max.connections", "max.connection.creation.rate"):
+        if proposed.int_of(name) <= 0:
+            raise _refused(f"Invalid {name} {proposed.int_of(name)}")
+    for name in ("listeners", "listener.security.protocol.map"):
+        if proposed.list_of(name) != current.list_of(name):
+            raise ConfigError(f"{name} cannot be changed while the node runs")
+
+
+def _refused(text: str) -> ConfigError:
+    return ConfigError(
+        f"Invalid value org.apache.kafka.common.config.ConfigException: {text} "
+        "for configuration Invalid dynamic configuration"
+    )

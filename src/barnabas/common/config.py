@@ -271,7 +271,7 @@ class BrokerConfig:
     def _protocols(self) -> dict[str, str]:
         key = "listener.security.protocol.map"
         protocols = parse_protocol_map(key, self.list_of(key))
-        if key not in self._static:
+        if key not in self._static and key not in self._per_broker:
             # With the default map a controller's listener need not be listed: it is plain.
             names = (name.upper() for name in self.list_of("controller.listener.names"))
             protocols.update({name: "PLAINTEXT" for name in names if name not in protocols})
@@ -324,6 +324,7 @@ class BrokerConfig:
         problems = copy.update_dynamic(per_broker, cluster_default)
         if problems:
             raise ConfigError(problems[0])
+        copy._listeners = copy._parse_listeners()
         _check(copy)
         return copy
 
@@ -482,9 +483,21 @@ def _check_numbers(config: BrokerConfig) -> None:
     for lower, upper in _NOT_ABOVE:
         if config.int_of(lower) > config.int_of(upper):
             raise ConfigError(f"{lower} ({config.int_of(lower)}) must not be above {upper} ({config.int_of(upper)})")
-    for name in ("log.retention.ms", "log.retention.minutes", "log.retention.hours"):
-        if config.int_or_none(name) == 0:
-            raise invalid(name, 0, "it must be unlimited (-1) or at least 1")
+    _require(config.log_retention_ms != 0, "log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
+    _require(config.log_roll_ms >= 1, "log.roll.ms must be greater than or equal to 1")
+    _require(config.log_roll_jitter_ms >= 0, "log.roll.jitter.ms must be greater than or equal to 0")
+    _require(
+        config.int_of("log.cleaner.dedupe.buffer.size") >= config.int_of("log.cleaner.threads") << 20,
+        "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+    )
+    for item in config.list_of("max.connections.per.ip.overrides"):
+        host, colon, count = item.rpartition(":")
+        if not colon or not host or not count.isdecimal():
+            raise invalid("max.connections.per.ip.overrides", item, "each item is written host:number")
+    _require(
+        config.int_of("max.connections.per.ip") > 0 or bool(config.str_of("max.connections.per.ip.overrides")),
+        "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",
+    )
     for name in ("offsets.topic.compression.codec",):
         if not 0 <= config.int_of(name) <= 4:
             raise invalid(name, config.int_of(name), "0 (none), 1 (gzip), 2 (snappy), 3 (lz4) and 4 (zstd) are allowed")
@@ -493,3 +506,8 @@ def _check_numbers(config: BrokerConfig) -> None:
             "broker.session.timeout.ms must be at least twice broker.heartbeat.interval.ms "
             f"({config.int_of('broker.session.timeout.ms')} and {config.int_of('broker.heartbeat.interval.ms')})"
         )
+
+
+def _require(holds: bool, text: str) -> None:
+    if not holds:
+        raise ConfigError(f"requirement failed: {text}")

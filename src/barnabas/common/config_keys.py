@@ -238,9 +238,11 @@ def _check_throttled_replicas(name: str, value: Value) -> None:
     for item in value:
         partition, colon, broker = item.partition(":")
         if not (colon and partition.isdecimal() and broker.isdecimal()):
-            raise ConfigError(
+            raise invalid(
+                name,
+                f"[{', '.join(value)}]",
                 f"{name} must be the literal '*' or a list of replicas in the following format: "
-                "[partitionId]:[brokerId],[partitionId]:[brokerId],..."
+                "[partitionId]:[brokerId],[partitionId]:[brokerId],...",
             )
 
 
@@ -248,7 +250,12 @@ def _check_auto_offset_reset(name: str, value: Value) -> None:
     text = str(value)
     if text in ("latest", "earliest") or (text.startswith("by_duration:P") and len(text) > len("by_duration:P")):
         return
-    raise invalid(name, value, "Value must be earliest, latest or by_duration:PnDTnHnMn.nS")
+    raise invalid(
+        name,
+        value,
+        f"Invalid value `{text}` for configuration {name}. The value must be either 'earliest', 'latest' or of the "
+        "format 'by_duration:<PnDTnHnMn.nS>'.",
+    )
 
 
 # The tables.

@@ -120,6 +120,11 @@ def validate_topic_overrides(overrides: Mapping[str, str]) -> None:
         assert isinstance(value, int)
         return value
 
+    if values.get("remote.storage.enable"):
+        raise ConfigError(
+            "Tiered Storage functionality is disabled in the broker. "
+            "Topic cannot be configured with remote log storage."
+        )
     if number("min.compaction.lag.ms") > number("max.compaction.lag.ms"):
         raise ConfigError(
             f"conflict topic config setting min.compaction.lag.ms ({show(number('min.compaction.lag.ms'))}) > "

@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Final, NamedTuple
 
+from barnabas.common.config import BrokerConfig
 from barnabas.common.config_keys import BROKER_KEYS, CLIENT_METRICS_KEYS, GROUP_KEYS, TOPIC_KEYS, ConfigKey, ConfigType
+from barnabas.common.config_rules import check_client_metrics, check_group
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
 from barnabas.common.log_config import validate_topic_overrides
 from barnabas.controller.kraft.result import Cause, Result, Versioned
@@ -25,17 +27,21 @@ from barnabas.metadata.image import (
 from barnabas.protocol.messages.records_metadata import ClearElrRecord, ConfigRecord
 
 
-class ConfigChange(NamedTuple):
+class _Change(NamedTuple):
+    key: str
+    operation: int
+    value: str | None
+
+
+class ConfigChange(_Change):
     """One key of one resource; operations as IncrementalAlterConfigs numbers them."""
+
+    __slots__ = ()
 
     SET: ClassVar[int] = 0
     DELETE: ClassVar[int] = 1
     APPEND: ClassVar[int] = 2
     SUBTRACT: ClassVar[int] = 3
-
-    key: str
-    operation: int
-    value: str | None
 
 
 #: (resource type, resource name, changes)
@@ -90,7 +96,7 @@ def alter_resource(
             after[change.key] = value
         record = ConfigRecord(resource_type=resource_type, resource_name=name, name=change.key, value=value)
         records.append((record, 0))
-    _check_values(resource_type, name, after)
+    _check_values(view.config, resource_type, name, after)
     if not is_new:
         _check_exists(view, resource_type, name)
     if view.image.elr_enabled and any(change.key == MIN_ISR for change in changes):
@@ -157,7 +163,7 @@ def _check_exists(view: ControllerView, resource_type: int, name: str) -> None:
             raise RequestFailed(ErrorCode.BROKER_ID_NOT_REGISTERED, f"No node with id {node_id} found.")
 
 
-def _check_values(resource_type: int, name: str, values: Mapping[str, str]) -> None:
+def _check_values(config: BrokerConfig, resource_type: int, name: str, values: Mapping[str, str]) -> None:
     """RequestFailed if no such resource can be, or it must not have these values together."""
     if resource_type == BROKER_RESOURCE:
         _check_broker_name(name)
@@ -172,11 +178,10 @@ def _check_values(resource_type: int, name: str, values: Mapping[str, str]) -> N
         if resource_type == TOPIC_RESOURCE:
             validate_topic_overrides(values)
             return
-        keys = _keys_of(resource_type)
-        for key, text in values.items():
-            if key not in keys:
-                raise ConfigError(f"Unknown {kind} config name: {key}")
-            keys[key].parse(text)
+        if resource_type == GROUP_RESOURCE:
+            check_group(values, config)
+        else:
+            check_client_metrics(values)
     except ConfigError as error:
         raise RequestFailed(ErrorCode.INVALID_CONFIG, str(error)) from None
 
