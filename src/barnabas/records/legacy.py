@@ -1,8 +1,8 @@
 """Message formats 0 and 1, read only: logs that were begun before Kafka 0.11 still hold them.
 
-    offset 8 | size 4 | crc 4 (CRC-32 of all that follows) | magic 1 | attributes 1 | [timestamp 8, magic 1] | key | value
+    offset 8 | size 4 | crc 4 | magic 1 | attributes 1 | [timestamp 8, magic 1 only] | key | value
 
-Compressed messages are a set inside the value of a wrapper, whose offset is that of its last message: with magic 0 the
+The checksum is the CRC-32 of all that follows it. Compressed messages are a set inside the value of a wrapper, whose offset is that of its last message: with magic 0 the
 inner offsets are absolute, with magic 1 they count from 0. Early Java clients wrote LZ4 frames with a wrong header
 checksum (they hashed the frame's magic too); it is put right before the frame is opened.
 """
@@ -70,7 +70,8 @@ class _Entry:
 
     @property
     def codec(self) -> int:
-        return self.attributes & 0x07
+        codec: int = self.attributes & 0x07
+        return codec
 
     @property
     def is_log_append_time(self) -> bool:
@@ -122,7 +123,7 @@ def decode_legacy(data: Buffer, position: int) -> list[Record]:
 
 
 def legacy_crc_matches(data: Buffer, position: int, size_bytes: int) -> bool:
-    (stored,) = struct.unpack_from(">I", data, position + LOG_OVERHEAD)
+    stored: int = struct.unpack_from(">I", data, position + LOG_OVERHEAD)[0]
     return zlib.crc32(memoryview(data)[position + MAGIC_OFFSET : position + size_bytes]) == stored
 
 

@@ -1,0 +1,503 @@
+"""What one log knows of its idempotent and transactional producers (KIP-98), and its `.snapshot` files.
+
+Of each producer: its epoch, its last five batches (a batch that comes again is answered with its first offset, guard
+G20), and where its open transaction began. An append goes
+
+    check(header)      before anything is written: None, or the batch that this one repeats; RecordsRejected otherwise
+    update(header)     after it is written, with its offsets
+    apply_marker(...)  for the control batch that ends a transaction
+
+A follower, or a log being recovered, calls only the last two. The first unstable offset is the smallest first offset of
+transactions that are open, or ended above the high watermark; no read_committed consumer sees beyond it.
+
+    snapshot   version 2 (1) | crc 4, CRC-32C of the rest | count 4 | per producer: producerId 8, epoch 2,
+               lastSequence 4, lastOffset 8, offsetDelta 4, timestamp 8, coordinatorEpoch 4, txnFirstOffset 8 (-1: none)
+
+`N.snapshot` is the state before offset N. It holds one batch per producer, so that after a restart only the last batch
+of each is recognised again, as with Apache Kafka.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right, insort
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from barnabas.common.errors import ErrorCode, RecordsRejected
+from barnabas.common.host import Disk
+from barnabas.common.types import TopicPartition
+from barnabas.records.batch import BatchHeader, EndTxnMarker
+from barnabas.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from barnabas.storage.checkpoints import SNAPSHOT_SUFFIX, CheckpointError, file_name, offset_of
+
+#: So many batches of each producer can be recognised when they come again; clients have no more than this in flight.
+BATCHES_KEPT = 5
+NO_COORDINATOR_EPOCH = -1
+#: A transaction is late when it is open this long beyond the longest timeout that a producer may ask for.
+LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
+DEFAULT_EXPIRATION_MS = 86_400_000
+
+_SNAPSHOT_VERSION = 1
+_SNAPSHOT_HEAD = struct.Struct(">hIi")
+_SNAPSHOT_ENTRY = struct.Struct(">qhiqiqiq")
+_CRC_END = 6
+_MAX_SEQUENCE = 0x7FFFFFFF
+
+
+class AppendedBatch(NamedTuple):
+    """A batch that is in the log."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+    @property
+    def first_sequence(self) -> int:
+        if self.last_sequence == NO_SEQUENCE:
+            return NO_SEQUENCE
+        return (self.last_sequence - self.offset_delta) & _MAX_SEQUENCE
+
+
+class ProducerEntry:
+    """One producer. `last_sequence` is that of the newest batch in `epoch`, -1 before the first."""
+
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_sequence",
+        "last_timestamp",
+        "producer_id",
+        "txn_first_offset",
+    )
+
+    def __init__(
+        self,
+        producer_id: int,
+        epoch: int = NO_PRODUCER_EPOCH,
+        *,
+        coordinator_epoch: int = NO_COORDINATOR_EPOCH,
+        last_timestamp: int = NO_TIMESTAMP,
+        txn_first_offset: int | None = None,
+        batch: AppendedBatch | None = None,
+    ) -> None:
+        self.producer_id = producer_id
+        self.epoch = epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.txn_first_offset = txn_first_offset
+        self.batches: list[AppendedBatch] = [] if batch is None else [batch]
+        self.last_sequence = NO_SEQUENCE if batch is None else batch.last_sequence
+
+    def move_to_epoch(self, epoch: int) -> None:
+        """Sequences begin anew with every epoch; what came before cannot be repeated in this one (guard G21)."""
+        if epoch != self.epoch:
+            self.epoch = epoch
+            self.batches.clear()
+            self.last_sequence = NO_SEQUENCE
+
+    def add(self, batch: AppendedBatch) -> None:
+        if len(self.batches) == BATCHES_KEPT:
+            del self.batches[0]
+        self.batches.append(batch)
+        self.last_sequence = batch.last_sequence
+        self.last_timestamp = batch.timestamp
+
+    def repeated(self, header: BatchHeader) -> AppendedBatch | None:
+        """The batch already in the log that this one is once more."""
+        if header.producer_epoch != self.epoch:
+            return None
+        first, last = header.base_sequence, header.last_sequence
+        for batch in self.batches:
+            if batch.last_sequence == last and batch.first_sequence == first:
+                return batch
+        return None
+
+    def is_expired(self, wall_ms: int, expiration_ms: int) -> bool:
+        return self.txn_first_offset is None and wall_ms - self.last_timestamp >= expiration_ms
+
+
+class CompletedTxn(NamedTuple):
+    """A transaction whose marker is in the log. `last_stable_offset` is where readers may go once it is replicated."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    is_aborted: bool
+    last_stable_offset: int
+
+
+def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
+    body = bytearray()
+    count = 0
+    for entry in entries:
+        batch = entry.batches[-1] if entry.batches else None
+        body += _SNAPSHOT_ENTRY.pack(
+            entry.producer_id,
+            entry.epoch,
+            entry.last_sequence,
+            -1 if batch is None else batch.last_offset,
+            0 if batch is None else batch.offset_delta,
+            entry.last_timestamp,
+            entry.coordinator_epoch,
+            -1 if entry.txn_first_offset is None else entry.txn_first_offset,
+        )
+        count += 1
+    out = bytearray(_SNAPSHOT_HEAD.pack(_SNAPSHOT_VERSION, 0, count))
+    out += body
+    struct.pack_into(">I", out, _CRC_END - 4, crc32c(memoryview(out)[_CRC_END:]))
+    return bytes(out)
+
+
+def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
+    """CheckpointError if it is not what was written."""
+    if len(data) < _SNAPSHOT_HEAD.size:
+        raise CheckpointError(path, f"a producer snapshot of {len(data)} bytes")
+    version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
+    if version != _SNAPSHOT_VERSION:
+        raise CheckpointError(path, f"version {version}, {_SNAPSHOT_VERSION} is known")
+    if crc32c(memoryview(data)[_CRC_END:]) != crc:
+        raise CheckpointError(path, "the checksum does not match")
+    if count < 0 or len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:
+        raise CheckpointError(path, f"{count} producers in {len(data)} bytes")
+    entries = []
+    for fields in _SNAPSHOT_ENTRY.iter_unpack(memoryview(data)[_SNAPSHOT_HEAD.size :]):
+        producer_id, epoch, sequence, offset, delta, timestamp, coordinator_epoch, txn_first_offset = fields
+        entries.append(
+            ProducerEntry(
+                producer_id,
+                epoch,
+                coordinator_epoch=coordinator_epoch,
+                last_timestamp=timestamp,
+                txn_first_offset=txn_first_offset if txn_first_offset >= 0 else None,
+                batch=AppendedBatch(sequence, offset, delta, timestamp) if offset >= 0 else None,
+            )
+        )
+    return entries
+
+
+class SnapshotFiles:
+    """The `.snapshot` files of one log, known by their offsets. `directory` is changed when the log's is renamed."""
+
+    __slots__ = ("_disk", "_offsets", "directory")
+
+    def __init__(self, disk: Disk, directory: str, names: Iterable[str] | None = None) -> None:
+        self._disk = disk
+        self.directory = directory
+        found = disk.list_dir(directory) if names is None else names
+        offsets = [offset_of(name) for name in found if name.endswith(SNAPSHOT_SUFFIX)]
+        self._offsets = sorted(offset for offset in offsets if offset is not None)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(tuple(self._offsets))
+
+    def path(self, offset: int) -> str:
+        return f"{self.directory}/{file_name(offset, SNAPSHOT_SUFFIX)}"
+
+    @property
+    def latest(self) -> int | None:
+        return self._offsets[-1] if self._offsets else None
+
+    @property
+    def oldest(self) -> int | None:
+        return self._offsets[0] if self._offsets else None
+
+    def read(self, offset: int) -> list[ProducerEntry]:
+        path = self.path(offset)
+        return decode_snapshot(path, self._disk.read(path))
+
+    def write(self, offset: int, entries: Iterable[ProducerEntry], *, sync: bool) -> None:
+        self._disk.write(self.path(offset), encode_snapshot(entries), sync=sync)
+        if offset not in self._offsets:
+            insort(self._offsets, offset)
+
+    def delete(self, offset: int) -> None:
+        if offset in self._offsets:
+            self._offsets.remove(offset)
+            path = self.path(offset)
+            if self._disk.exists(path):
+                self._disk.remove(path)
+
+    def forget(self, offset: int) -> None:
+        """Somebody else renames or removes the file, together with its segment."""
+        if offset in self._offsets:
+            self._offsets.remove(offset)
+
+
+class ProducerStateManager:
+    """All producers of one log.
+
+    `map_end_offset` is the offset before which everything is in the state. Transactions are kept in the order of their
+    first offsets, which is the order in which they begin.
+    """
+
+    __slots__ = (
+        "_ended",
+        "_open",
+        "_producers",
+        "_snapshot_offset",
+        "expiration_ms",
+        "map_end_offset",
+        "snapshots",
+        "topic_partition",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        *,
+        expiration_ms: int = DEFAULT_EXPIRATION_MS,
+        names: Iterable[str] | None = None,
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.expiration_ms = expiration_ms
+        self.snapshots = SnapshotFiles(disk, directory, names)
+        self.map_end_offset = 0
+        self._snapshot_offset = 0
+        self._producers: dict[int, ProducerEntry] = {}
+        #: First offset of each open transaction -> its producer.
+        self._open: dict[int, int] = {}
+        #: First offset of each transaction that has ended above the high watermark -> offset of its marker.
+        self._ended: dict[int, int] = {}
+
+    @property
+    def producers(self) -> Mapping[int, ProducerEntry]:
+        return self._producers
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._producers and not self._ended
+
+    # Appending
+
+    def check(self, header: BatchHeader, *, from_client: bool = True) -> AppendedBatch | None:
+        """Whether this producer may append this data batch now. The batch it repeats, or None for a new one."""
+        entry = self._producers.get(header.producer_id)
+        if (
+            entry is not None
+            and header.producer_epoch == entry.epoch
+            and header.base_sequence == entry.last_sequence + 1
+            and entry.txn_first_offset is None
+        ):
+            return None
+        return self._check_unusual(header, entry, from_client)
+
+    def _check_unusual(
+        self, header: BatchHeader, entry: ProducerEntry | None, from_client: bool
+    ) -> AppendedBatch | None:
+        if entry is None:
+            return None  # never seen, or its records are gone: any sequence may be the first
+        if from_client:
+            repeated = entry.repeated(header)
+            if repeated is not None:
+                return repeated
+        if header.producer_epoch < entry.epoch:
+            raise self._stale_epoch(header, entry)
+        if from_client:
+            self._check_sequence(header, entry)
+        if entry.txn_first_offset is not None and not header.is_transactional:
+            raise RecordsRejected(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {header.producer_id} in {self.topic_partition}: "
+                f"its transaction is open since offset {entry.txn_first_offset}",
+            )
+        return None
+
+    def _stale_epoch(self, header: BatchHeader, entry: ProducerEntry) -> RecordsRejected:
+        return RecordsRejected(
+            ErrorCode.INVALID_PRODUCER_EPOCH,
+            f"Epoch of producer {header.producer_id} in {self.topic_partition} is {header.producer_epoch}, "
+            f"which is smaller than the last seen epoch {entry.epoch}",
+        )
+
+    def _check_sequence(self, header: BatchHeader, entry: ProducerEntry) -> None:
+        sequence = header.base_sequence
+        if entry.epoch == NO_PRODUCER_EPOCH:
+            return
+        if header.producer_epoch != entry.epoch:
+            if sequence != 0:
+                raise RecordsRejected(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Invalid sequence number for new epoch {header.producer_epoch} of producer {header.producer_id} "
+                    f"in {self.topic_partition}: {sequence} (incoming seq. number), {entry.epoch} (current epoch)",
+                )
+            return
+        last = entry.last_sequence
+        if sequence != last + 1 and not (sequence == 0 and last == _MAX_SEQUENCE):
+            raise RecordsRejected(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Out of order sequence number for producer {header.producer_id} in {self.topic_partition}: "
+                f"{sequence} (incoming seq. number), {last} (current end sequence number)",
+            )
+
+    def update(self, header: BatchHeader) -> None:
+        """A data batch of a producer is in the log, with these offsets."""
+        producer_id = header.producer_id
+        assert producer_id >= 0, "a batch without a producer"
+        assert not header.is_control, "a control batch goes to apply_marker"
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            entry = self._producers[producer_id] = ProducerEntry(producer_id, header.producer_epoch)
+        elif header.producer_epoch != entry.epoch:
+            entry.move_to_epoch(header.producer_epoch)
+        entry.add(
+            AppendedBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
+        )
+        if entry.txn_first_offset is None and header.is_transactional:
+            entry.txn_first_offset = header.base_offset
+            self._open[header.base_offset] = producer_id
+
+    # Transactions
+
+    def check_marker(self, header: BatchHeader, marker: EndTxnMarker) -> None:
+        """Whether a coordinator may write this marker now: neither it nor the producer's epoch is out of date."""
+        entry = self._producers.get(header.producer_id)
+        if entry is None:
+            return
+        if header.producer_epoch < entry.epoch:
+            raise self._stale_epoch(header, entry)
+        if marker.coordinator_epoch < entry.coordinator_epoch:
+            raise RecordsRejected(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producer {header.producer_id} in {self.topic_partition}: "
+                f"{marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
+            )
+
+    def apply_marker(self, header: BatchHeader, marker: EndTxnMarker, timestamp: int) -> CompletedTxn | None:
+        """The marker is in the log at `header.base_offset`. The transaction that it ended, or None if none was open.
+
+        An aborted one goes into the transaction index before any reader may pass its last stable offset."""
+        producer_id = header.producer_id
+        entry = self._producers.get(producer_id)
+        if entry is None:
+            entry = self._producers[producer_id] = ProducerEntry(producer_id)
+        first_offset = entry.txn_first_offset
+        entry.move_to_epoch(header.producer_epoch)
+        entry.coordinator_epoch = marker.coordinator_epoch
+        entry.last_timestamp = timestamp
+        entry.txn_first_offset = None
+        if first_offset is None:
+            return None
+        self._open.pop(first_offset)
+        self._ended[first_offset] = header.base_offset
+        stable = next(iter(self._open), header.base_offset + 1)
+        return CompletedTxn(producer_id, first_offset, header.base_offset, not marker.commit, stable)
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        """Where the oldest open transaction begins."""
+        return next(iter(self._open), None)
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        """Where the oldest transaction begins that is open or not yet ended below the high watermark."""
+        if not self._open and not self._ended:
+            return None
+        return min([*self._ended, *([next(iter(self._open))] if self._open else [])])
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        """Transactions that ended below it are over for every reader."""
+        if self._ended:
+            self._ended = {first: last for first, last in self._ended.items() if last >= high_watermark}
+
+    def has_late_transaction(self, wall_ms: int, timeout_max_ms: int) -> bool:
+        """Whether the oldest open transaction should long have been ended by its coordinator."""
+        if not self._open:
+            return False
+        last_timestamp = self._producers[next(iter(self._open.values()))].last_timestamp
+        return 0 < last_timestamp < wall_ms - timeout_max_ms - LATE_TRANSACTION_BUFFER_MS
+
+    def expire(self, wall_ms: int) -> int:
+        """Forget producers that were idle for `expiration_ms`, unless in a transaction. How many there were."""
+        expired = [key for key, entry in self._producers.items() if entry.is_expired(wall_ms, self.expiration_ms)]
+        for key in expired:
+            del self._producers[key]
+        return len(expired)
+
+    # Snapshots and truncation
+
+    def reload(self, log_start_offset: int, log_end_offset: int, wall_ms: int) -> None:
+        """Go to the newest good snapshot that fits into the log. What the log has from `map_end_offset` on is still to
+        be replayed. Snapshots out of its range are deleted, damaged ones too."""
+        for offset in self.snapshots:
+            if offset > log_end_offset or offset <= log_start_offset:
+                self.snapshots.delete(offset)
+        if log_end_offset == self.map_end_offset:
+            self.on_log_start(log_start_offset)
+            return
+        self._clear()
+        self.map_end_offset = self._snapshot_offset = log_start_offset
+        while (latest := self.snapshots.latest) is not None:
+            try:
+                entries = self.snapshots.read(latest)
+            except CheckpointError:
+                self.snapshots.delete(latest)
+                continue
+            self._take_over(entries, wall_ms)
+            self.map_end_offset = self._snapshot_offset = latest
+            return
+
+    def _take_over(self, entries: Iterable[ProducerEntry], wall_ms: int) -> None:
+        self._producers = {
+            entry.producer_id: entry for entry in entries if not entry.is_expired(wall_ms, self.expiration_ms)
+        }
+        opened = [
+            (e.txn_first_offset, e.producer_id) for e in self._producers.values() if e.txn_first_offset is not None
+        ]
+        self._open = dict(sorted(opened))
+
+    def _clear(self) -> None:
+        self._producers = {}
+        self._open = {}
+        self._ended = {}
+
+    def take_snapshot(self, *, sync: bool = True) -> int | None:
+        """Write the state before `map_end_offset`, unless the newest snapshot says the same. The offset, if written."""
+        if self.map_end_offset <= self._snapshot_offset:
+            return None
+        self.snapshots.write(self.map_end_offset, self._producers.values(), sync=sync)
+        self._snapshot_offset = self.map_end_offset
+        return self.map_end_offset
+
+    def on_log_start(self, log_start_offset: int) -> None:
+        """The log starts later now. Producers stay known, their transactions that ended before are over."""
+        self.on_high_watermark(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        latest = self.snapshots.latest
+        self._snapshot_offset = log_start_offset if latest is None else latest
+
+    def start_anew(self, offset: int) -> None:
+        """The log is empty and begins at `offset`."""
+        self._clear()
+        for snapshot in self.snapshots:
+            self.snapshots.delete(snapshot)
+        self.map_end_offset = offset
+        self._snapshot_offset = 0
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        for snapshot in self.snapshots:
+            if snapshot < offset:
+                self.snapshots.delete(snapshot)
+
+    def remove_stray_snapshots(self, segment_offsets: Collection[int]) -> None:
+        """Keep the snapshots that stand at the beginning of a segment, and one above them all, from a clean stop."""
+        bases = sorted(segment_offsets)
+        stray = [offset for offset in self.snapshots if not _contains(bases, offset)]
+        keep_last = bool(stray) and (not bases or stray[-1] >= bases[-1])
+        for offset in stray[:-1] if keep_last else stray:
+            self.snapshots.delete(offset)
+
+
+def _contains(ordered: list[int], value: int) -> bool:
+    place = bisect_right(ordered, value)
+    return place > 0 and ordered[place - 1] == value
