@@ -22,15 +22,14 @@ from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected, Requ
 from barnabas.common.host import Host
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
-from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
+from barnabas.records.batch import ControlType, control_type, decode_batch, encode_batch, iter_headers
+from barnabas.records.record import Record
 
 #: One slice of loading must not hold up the loop: some thousand records, a few milliseconds.
 LOAD_SLICE_BYTES = 96 * 1024
 LOAD_SLICE_RECORDS = 256
 #: How often a loaded shard looks whether the HW has passed the end of what it loaded.
 _HW_POLL_MS = 10
-#: A transaction marker's key: version, then 0 abort or 1 commit (KIP-98).
-_MARKER_COMMIT = b"\x00\x01"
 
 
 class PartitionWriter(Protocol):
@@ -265,17 +264,15 @@ class LogLoader:
         for record in records:
             if record.offset < self._position or record.key is None:
                 continue
-            key = bytes(record.key)
-            value = None if record.value is None else bytes(record.value)
             if producer_id is None:
-                self._latest[key] = value
+                self._latest[record.key] = record.value
             else:
-                self._transactions.setdefault(producer_id, []).append(KeyValue(key, value))
+                self._transactions.setdefault(producer_id, []).append(KeyValue(record.key, record.value))
 
     def _take_marker(self, producer_id: int, records: Sequence[Record]) -> None:
         written = self._transactions.pop(producer_id, [])
         for record in records:
-            if record.key is not None and bytes(record.key)[2:4] == _MARKER_COMMIT:
+            if control_type(record) == ControlType.COMMIT:
                 self._latest.update(written)
 
     def _replay_slice(self, items: list[tuple[bytes, bytes | None]], start: int) -> None:

@@ -2,8 +2,8 @@
 
 The one that leads the group's partition of `__consumer_offsets`; the topic is created when it is first asked for.
 KIP-699 (several keys, 4+). Transactions (key type 1) and share groups (2) have no coordinator here yet:
-COORDINATOR_NOT_AVAILABLE for the first, so that clients wait, INVALID_REQUEST for the second, as of a Kafka without share
-groups.
+COORDINATOR_NOT_AVAILABLE for the first, so that clients wait, INVALID_REQUEST for the second, as of a Kafka without
+share groups.
 """
 
 from __future__ import annotations

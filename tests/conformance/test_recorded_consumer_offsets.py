@@ -1,0 +1,204 @@
+"""`__consumer_offsets` as Apache Kafka 4.1.0 wrote it: we load what its own tool reads, and write the same bytes."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests.support.group_world import GroupWorld, MemoryPartitions
+
+from barnabas.common.types import TopicPartition
+from barnabas.coordinators.deadlines import Deadlines
+from barnabas.coordinators.groups.images import generation_record, new_group_record, restore_group
+from barnabas.coordinators.groups.records import (
+    GroupKey,
+    OffsetKey,
+    group_record,
+    group_tombstone,
+    offset_record,
+    offset_tombstone,
+    parse_group,
+    parse_key,
+    parse_offset,
+)
+from barnabas.records.batch import decode_batch, encode_batch, iter_headers
+from barnabas.simulation.host import VirtualTime
+
+DATA = Path(__file__).parent.parent / "data" / "consumer_offsets"
+NAMES = ["groups", "clients"]
+PARTITION = TopicPartition("__consumer_offsets", 0)
+
+
+class Dumped(NamedTuple):
+    """The state at the end of a dump."""
+
+    groups: dict[str, dict[str, Any]]
+    offsets: dict[str, dict[tuple[str, int], dict[str, Any]]]
+
+
+def read_dump(text: str) -> Dumped:
+    """Play Kafka's dump through: transactional records count at their commit marker."""
+    dumped = Dumped({}, {})
+    producer, transactional = "", False
+    waiting: dict[str, list[tuple[dict[str, Any], dict[str, Any] | None]]] = {}
+    for line in text.splitlines():
+        if line.startswith("$ ") and "--offsets-decoder" not in line:
+            break
+        if line.startswith("baseOffset:"):
+            found = re.search(r"producerId: (-?\d+) .*isTransactional: (\w+)", line)
+            assert found is not None
+            producer, transactional = found[1], found[2] == "true"
+        elif " endTxnMarker: " in line:
+            for record in waiting.pop(producer, []):
+                if "endTxnMarker: COMMIT" in line:
+                    take(dumped, *record)
+        elif line.startswith("| offset:"):
+            found = re.search(r" key: (\{.*\}) payload: (.*)$", line)
+            assert found is not None, line
+            value = None if found[2] == "<DELETE>" else json.loads(found[2])["data"]
+            record = (json.loads(found[1]), value)
+            if transactional:
+                waiting.setdefault(producer, []).append(record)
+            else:
+                take(dumped, *record)
+    return dumped
+
+
+def take(dumped: Dumped, key: dict[str, Any], value: dict[str, Any] | None) -> None:
+    data = key["data"]
+    if key["type"] == "1":
+        offsets = dumped.offsets.setdefault(data["group"], {})
+        if value is None:
+            offsets.pop((data["topic"], data["partition"]), None)
+        else:
+            offsets[data["topic"], data["partition"]] = value
+    elif key["type"] == "2":
+        if value is None:
+            dumped.groups.pop(data["group"], None)
+        else:
+            dumped.groups[data["group"]] = value
+
+
+def load(name: str) -> GroupWorld:
+    log = MemoryPartitions()
+    log.install(PARTITION, (DATA / f"{name}.log").read_bytes())
+    return GroupWorld(log=log)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_recorded_log_loads_to_what_kafka_reads_in_it(name: str) -> None:
+    dumped = read_dump((DATA / f"{name}.dump.txt").read_text())
+    world = load(name)
+    for group_id, expected in dumped.groups.items():
+        group = world.group(group_id)
+        assert (group.protocol_type or "", group.generation, group.protocol_name, group.leader_id) == (
+            expected["protocolType"],
+            expected["generation"],
+            expected["protocol"],
+            expected["leader"],
+        )
+        assert group.state_timestamp_ms == expected["currentStateTimestamp"]
+        assert group.state.value == ("Stable" if expected["members"] else "Empty")
+        assert [
+            (m.member_id, m.instance_id, m.client_id, m.client_host, m.rebalance_timeout_ms, m.session_timeout_ms)
+            for m in group.members.values()
+        ] == [
+            (
+                m["memberId"],
+                m["groupInstanceId"],
+                m["clientId"],
+                m["clientHost"],
+                m["rebalanceTimeout"],
+                m["sessionTimeout"],
+            )
+            for m in expected["members"]
+        ]
+        topics = {topic for member in expected["members"] for topic in member["subscription"]["topics"]}
+        if group.protocol_type == "consumer":
+            assert group.subscribed == topics
+    for group_id, offsets in dumped.offsets.items():
+        assert {
+            partition: (kept.offset, kept.leader_epoch, kept.metadata, kept.commit_timestamp_ms)
+            for partition, kept in world.offsets(group_id).items()
+        } == {
+            partition: (value["offset"], value["leaderEpoch"], value["metadata"], value["commitTimestamp"])
+            for partition, value in offsets.items()
+        }
+    listed = {group.group_id for group in world.list().response.groups}
+    assert listed == set(dumped.groups) | {group_id for group_id, offsets in dumped.offsets.items() if offsets}
+
+
+def test_the_recording_has_what_the_test_above_is_for() -> None:
+    groups = read_dump((DATA / "groups.dump.txt").read_text())
+    assert groups.groups["java-classic"]["members"]
+    assert groups.offsets["deleted-group"] == {}
+    assert groups.offsets["admin-group"]
+    assert "tx-group" not in groups.offsets, "its transactions were aborted"
+    clients = read_dump((DATA / "clients.dump.txt").read_text())
+    assert clients.offsets["tx-group"], "its transactions were committed"
+    assert {"golden-classic", "aio-group", "kp"} <= set(clients.groups)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_our_records_are_those_of_kafka_byte_for_byte(name: str) -> None:
+    view = memoryview((DATA / f"{name}.log").read_bytes())
+    time = VirtualTime()
+    deadlines = Deadlines(time, time)
+    seen = {OffsetKey: 0, GroupKey: 0}
+    for place, header in iter_headers(view):
+        if header.is_control:
+            continue
+        for record in decode_batch(view[place : place + header.size_bytes]):
+            assert record.key is not None
+            key = parse_key(record.key)
+            recorded = (record.key, record.value)
+            if isinstance(key, OffsetKey):
+                seen[OffsetKey] += 1
+                if record.value is None:
+                    assert offset_tombstone(*key) == recorded
+                else:
+                    assert offset_record(*key, parse_offset(record.value)) == recorded
+            elif isinstance(key, GroupKey):
+                seen[GroupKey] += 1
+                if record.value is None:
+                    assert group_tombstone(key.group_id) == recorded
+                    continue
+                value = parse_group(record.value)
+                assert group_record(key.group_id, value) == recorded
+                group = restore_group(key.group_id, value, deadlines)
+                assignment = {member.member_id: member.assignment for member in group.members.values()}
+                assert generation_record(group, assignment) == recorded
+                if not value.generation:
+                    assert new_group_record(group) == recorded
+    assert min(seen.values()) >= 3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_our_batches_are_those_of_kafka_byte_for_byte(name: str) -> None:
+    view = memoryview((DATA / f"{name}.log").read_bytes())
+    compared = 0
+    for place, header in iter_headers(view):
+        if header.producer_id != -1 or header.is_control:
+            continue
+        recorded = view[place : place + header.size_bytes]
+        ours = encode_batch(
+            decode_batch(recorded),
+            base_offset=header.base_offset,
+            leader_epoch=header.partition_leader_epoch,
+            base_sequence=0,
+        )
+        assert bytes(ours) == bytes(recorded)
+        compared += 1
+    assert compared > 10
+
+
+def test_a_loaded_log_is_gone_on_with() -> None:
+    world = load("groups")
+    [member] = world.group("java-classic").members
+    world.commit("java-classic", {("orders", 0): 61}, generation=1, member_id=member, instance_id="static-1")
+    again = world.restart()
+    assert again.offsets("java-classic")["orders", 0].offset == 61
+    assert set(again.group("java-classic").members) == {member}

@@ -1,0 +1,455 @@
+"""A group coordinator on virtual time over a log in memory, and clients that speak to it in request messages.
+
+Every answer is encoded in the version of its request, so that a field which a version cannot carry fails the test.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.coordinator import GroupCoordinator
+from barnabas.coordinators.groups.group import ClassicGroup
+from barnabas.coordinators.groups.records import CommittedOffset
+from barnabas.protocol import codec
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
+from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse
+from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
+from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.records.batch import decode_batch, iter_headers
+from barnabas.records.record import Record
+from barnabas.simulation.host import MemoryHost
+
+R = TypeVar("R", bound=Message)
+TOPICS = {"orders": 6, "bills": 3}
+
+
+class MemoryPartitions:
+    """Partitions as one growing byte string each. Appends are committed at once, held back, or refused."""
+
+    def __init__(self) -> None:
+        self.logs: dict[TopicPartition, bytearray] = {}
+        self.next_offset: dict[TopicPartition, int] = {}
+        self.committed: dict[TopicPartition, int] = {}
+        self.log_start: dict[TopicPartition, int] = {}
+        self.holding = False
+        self.refuse_with: ErrorCode | None = None
+        self.reads = 0
+        self._held: deque[tuple[TopicPartition, int, Callable[[ErrorCode, int], None]]] = deque()
+
+    def append(self, partition: TopicPartition, batch: bytearray, done: Callable[[ErrorCode, int], None]) -> None:
+        if self.refuse_with is not None:
+            done(self.refuse_with, -1)
+            return
+        base_offset = self.next_offset.get(partition, 0)
+        struct.pack_into(">q", batch, 0, base_offset)
+        self.logs.setdefault(partition, bytearray()).extend(batch)
+        last_offset_delta: int = struct.unpack_from(">i", batch, 23)[0]
+        self.next_offset[partition] = base_offset + last_offset_delta + 1
+        self._held.append((partition, self.next_offset[partition], lambda code, _: done(code, base_offset)))
+        if not self.holding:
+            self.commit()
+
+    def commit(self, count: int | None = None) -> None:
+        """The HW passes the first `count` appends that are held back, or all."""
+        left = len(self._held) if count is None else count
+        while self._held and left:
+            left -= 1
+            partition, end, done = self._held.popleft()
+            self.committed[partition] = end
+            done(ErrorCode.NONE, 0)
+
+    def fail_held(self, code: ErrorCode) -> None:
+        """What is held back ends like this, though it stays in the log, as with a lost leadership."""
+        while self._held:
+            self._held.popleft()[2](code, -1)
+
+    def install(self, partition: TopicPartition, log: bytes) -> None:
+        """A log as it was found on disk."""
+        self.logs[partition] = bytearray(log)
+        for _, header in iter_headers(memoryview(log)):
+            self.next_offset[partition] = self.committed[partition] = header.next_offset
+
+    def read(self, partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
+        self.reads += 1
+        view = memoryview(bytes(self.logs.get(partition, b"")))
+        out = bytearray()
+        for place, header in iter_headers(view):
+            if header.last_offset < offset:
+                continue
+            if out and len(out) + header.size_bytes > max_bytes:
+                break
+            out += view[place : place + header.size_bytes]
+        if not out and offset < self.log_start_offset(partition):
+            raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
+        return bytes(out)
+
+    def log_start_offset(self, partition: TopicPartition) -> int:
+        return self.log_start.get(partition, 0)
+
+    def log_end_offset(self, partition: TopicPartition) -> int:
+        return self.next_offset.get(partition, 0)
+
+    def high_watermark(self, partition: TopicPartition) -> int:
+        return self.committed.get(partition, 0)
+
+    def records(self, partition: TopicPartition) -> list[Record]:
+        view = memoryview(bytes(self.logs.get(partition, b"")))
+        return [
+            record
+            for place, header in iter_headers(view)
+            for record in decode_batch(view[place : place + header.size_bytes])
+        ]
+
+
+class Answer(Generic[R]):
+    """What came back, if it did."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._response: R | None = None
+
+    def __call__(self, response: R) -> None:
+        assert self._response is None, "answered twice"
+        codec.encode(response, self._version)
+        self._response = response
+
+    @property
+    def is_parked(self) -> bool:
+        return self._response is None
+
+    @property
+    def response(self) -> R:
+        assert self._response is not None, "not answered yet"
+        return self._response
+
+    @property
+    def error(self) -> ErrorCode:
+        response: Any = self.response
+        return ErrorCode(response.error_code)
+
+
+@dataclass(frozen=True)
+class Context:
+    api_version: int
+    client_id: str | None = "client"
+    client_host: str = "/127.0.0.1"
+
+
+def subscription(*topics: str) -> bytes:
+    """Consumer protocol metadata, version 0."""
+    out = struct.pack(">hi", 0, len(topics))
+    for topic in topics:
+        out += struct.pack(">h", len(topic)) + topic.encode()
+    return out + struct.pack(">i", -1)
+
+
+RANGE: Mapping[str, bytes] = {"range": subscription("orders")}
+
+
+class GroupWorld:
+    """The coordinator, its log, and the requests of clients."""
+
+    def __init__(
+        self,
+        config: GroupConfig | None = None,
+        *,
+        partitions: int = 1,
+        log: MemoryPartitions | None = None,
+        host: MemoryHost | None = None,
+        lead: bool = True,
+    ) -> None:
+        self.host = host or MemoryHost(seed=7)
+        self.log = log or MemoryPartitions()
+        self.config = config or GroupConfig()
+        self.topics = dict(TOPICS)
+        self.coordinator = GroupCoordinator(
+            self.host,
+            self.config,
+            self.log,
+            self.log,
+            partition_count=lambda: partitions,
+            partition_exists=lambda topic, index: 0 <= index < self.topics.get(topic, 0),
+        )
+        if lead:
+            for partition in range(partitions):
+                self.coordinator.on_partition_leader(partition, 0)
+            self.pass_ms(0)
+
+    def pass_ms(self, duration_ms: int) -> None:
+        self.host.time.run_for(duration_ms)
+
+    def restart(self) -> GroupWorld:
+        """Another broker takes over with the same log, at the same time."""
+        self.coordinator.shutdown()
+        return GroupWorld(self.config, log=self.log, host=self.host)
+
+    # -- looking inside
+
+    def partition(self, index: int = 0) -> TopicPartition:
+        return TopicPartition(GROUP_METADATA_TOPIC, index)
+
+    def group(self, group_id: str) -> ClassicGroup:
+        found = self.find(group_id)
+        assert found is not None, f"no group {group_id}"
+        return found
+
+    def find(self, group_id: str) -> ClassicGroup | None:
+        shard = self.coordinator.shard(self.coordinator.partition_for(group_id))
+        assert shard is not None
+        return shard.find(group_id)
+
+    def offsets(self, group_id: str) -> Mapping[tuple[str, int], CommittedOffset]:
+        shard = self.coordinator.shard(self.coordinator.partition_for(group_id))
+        assert shard is not None
+        return shard.offsets.of(group_id)
+
+    # -- members
+
+    def join(
+        self,
+        group_id: str = "g",
+        member_id: str = "",
+        *,
+        instance_id: str | None = None,
+        protocols: Mapping[str, bytes] = RANGE,
+        protocol_type: str = "consumer",
+        session_ms: int = 10_000,
+        rebalance_ms: int = 60_000,
+        version: int = 9,
+        client_id: str | None = "client",
+    ) -> Answer[JoinGroupResponse]:
+        request = JoinGroupRequest(
+            group_id=group_id,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type,
+            protocols=[
+                JoinGroupRequest.JoinGroupRequestProtocol(name=name, metadata=metadata)
+                for name, metadata in protocols.items()
+            ],
+            session_timeout_ms=session_ms,
+            rebalance_timeout_ms=rebalance_ms if version >= 1 else -1,
+        )
+        answer: Answer[JoinGroupResponse] = Answer(version)
+        self.coordinator.join_group(Context(version, client_id), request, answer)
+        return answer
+
+    def enter(self, group_id: str = "g", **more: Any) -> Answer[JoinGroupResponse]:
+        """Join as a new dynamic member: take the id that is given and come back with it."""
+        first = self.join(group_id, **more)
+        assert first.error is ErrorCode.MEMBER_ID_REQUIRED
+        return self.join(group_id, first.response.member_id, **more)
+
+    def sync(
+        self,
+        group_id: str,
+        generation: int,
+        member_id: str,
+        assignments: Mapping[str, bytes] | None = None,
+        *,
+        instance_id: str | None = None,
+        protocol_type: str | None = "consumer",
+        protocol_name: str | None = "range",
+        version: int = 5,
+    ) -> Answer[SyncGroupResponse]:
+        request = SyncGroupRequest(
+            group_id=group_id,
+            generation_id=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            protocol_type=protocol_type if version >= 5 else None,
+            protocol_name=protocol_name if version >= 5 else None,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=name, assignment=assignment)
+                for name, assignment in (assignments or {}).items()
+            ],
+        )
+        answer: Answer[SyncGroupResponse] = Answer(version)
+        self.coordinator.sync_group(Context(version), request, answer)
+        return answer
+
+    def heartbeat(
+        self, group_id: str, generation: int, member_id: str, *, instance_id: str | None = None, version: int = 4
+    ) -> ErrorCode:
+        request = HeartbeatRequest(
+            group_id=group_id, generation_id=generation, member_id=member_id, group_instance_id=instance_id
+        )
+        answer: Answer[HeartbeatResponse] = Answer(version)
+        self.coordinator.heartbeat(Context(version), request, answer)
+        return answer.error
+
+    def leave(
+        self, group_id: str, *members: tuple[str, str | None], version: int = 5
+    ) -> tuple[ErrorCode, list[ErrorCode]]:
+        """The error of all, and that of each."""
+        if version >= 3:
+            request = LeaveGroupRequest(
+                group_id=group_id,
+                members=[
+                    LeaveGroupRequest.MemberIdentity(member_id=member_id, group_instance_id=instance_id)
+                    for member_id, instance_id in members
+                ],
+            )
+        else:
+            request = LeaveGroupRequest(group_id=group_id, member_id=members[0][0])
+        answer: Answer[LeaveGroupResponse] = Answer(version)
+        self.coordinator.leave_group(Context(version), request, answer)
+        return answer.error, [ErrorCode(member.error_code) for member in answer.response.members]
+
+    def stable(self, group_id: str = "g", count: int = 1, **more: Any) -> list[str]:
+        """A stable group of so many dynamic members; the first is the leader."""
+        joins = [self.enter(group_id, **more) for _ in range(count)]
+        self.pass_ms(2 * self.config.initial_rebalance_delay_ms)
+        members = [join.response.member_id for join in joins]
+        assert {join.error for join in joins} == {ErrorCode.NONE}
+        self.sync_all(group_id, joins[0].response.generation_id, members)
+        return members
+
+    def sync_all(self, group_id: str, generation: int, members: Sequence[str]) -> None:
+        """Everybody asks, the leader last; each is assigned its own id."""
+        leader = self.group(group_id).leader_id
+        name = self.group(group_id).protocol_name
+        syncs = [self.sync(group_id, generation, member, protocol_name=name) for member in members if member != leader]
+        assert leader is not None
+        given = {member: f"part of {member}".encode() for member in members}
+        syncs.append(self.sync(group_id, generation, leader, given, protocol_name=name))
+        assert {sync.error for sync in syncs} == {ErrorCode.NONE}
+
+    # -- offsets
+
+    def commit(
+        self,
+        group_id: str,
+        offsets: Mapping[tuple[str, int], int],
+        *,
+        generation: int = -1,
+        member_id: str = "",
+        instance_id: str | None = None,
+        metadata: str | None = "",
+        leader_epoch: int = -1,
+        retention_ms: int = -1,
+        version: int = 9,
+    ) -> Answer[OffsetCommitResponse]:
+        request = OffsetCommitRequest(
+            group_id=group_id,
+            generation_id_or_member_epoch=generation,
+            member_id=member_id,
+            group_instance_id=instance_id,
+            retention_time_ms=retention_ms,
+            topics=[
+                OffsetCommitRequest.OffsetCommitRequestTopic(
+                    name=topic,
+                    partitions=[
+                        OffsetCommitRequest.OffsetCommitRequestPartition(
+                            partition_index=partition,
+                            committed_offset=offset,
+                            committed_leader_epoch=leader_epoch,
+                            committed_metadata=metadata,
+                        )
+                    ],
+                )
+                for (topic, partition), offset in offsets.items()
+            ],
+        )
+        answer: Answer[OffsetCommitResponse] = Answer(version)
+        self.coordinator.commit_offsets(Context(version), request, answer)
+        return answer
+
+    def fetch(
+        self,
+        group_ids: str | Sequence[str],
+        topics: Mapping[str, Sequence[int]] | None = None,
+        *,
+        require_stable: bool = False,
+        version: int = 9,
+    ) -> Answer[OffsetFetchResponse]:
+        """All offsets if no topics are named."""
+        request = OffsetFetchRequest(require_stable=require_stable)
+        names = [group_ids] if isinstance(group_ids, str) else list(group_ids)
+        if version >= 8:
+            asked = None
+            if topics is not None:
+                asked = [
+                    OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=list(indexes))
+                    for name, indexes in topics.items()
+                ]
+            request.groups = [OffsetFetchRequest.OffsetFetchRequestGroup(group_id=name, topics=asked) for name in names]
+        else:
+            request.group_id = names[0]
+            request.topics = None
+            if topics is not None:
+                request.topics = [
+                    OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=list(indexes))
+                    for name, indexes in topics.items()
+                ]
+        answer: Answer[OffsetFetchResponse] = Answer(version)
+        self.coordinator.fetch_offsets(Context(version), request, answer)
+        return answer
+
+    def delete_offsets(self, group_id: str, partitions: Sequence[tuple[str, int]]) -> Answer[OffsetDeleteResponse]:
+        request = OffsetDeleteRequest(
+            group_id=group_id,
+            topics=[
+                OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                    name=topic,
+                    partitions=[OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index)],
+                )
+                for topic, index in partitions
+            ],
+        )
+        answer: Answer[OffsetDeleteResponse] = Answer(0)
+        self.coordinator.delete_offsets(Context(0), request, answer)
+        return answer
+
+    # -- administration
+
+    def list(
+        self, states: Sequence[str] = (), types: Sequence[str] = (), *, version: int = 5
+    ) -> Answer[ListGroupsResponse]:
+        request = ListGroupsRequest(states_filter=list(states), types_filter=list(types))
+        answer: Answer[ListGroupsResponse] = Answer(version)
+        self.coordinator.list_groups(Context(version), request, answer)
+        return answer
+
+    def describe(self, group_id: str, *, version: int = 6) -> DescribeGroupsResponse.DescribedGroup:
+        answer: Answer[DescribeGroupsResponse] = Answer(version)
+        self.coordinator.describe_groups(Context(version), DescribeGroupsRequest(groups=[group_id]), answer)
+        return answer.response.groups[0]
+
+    def delete(self, *group_ids: str, version: int = 2) -> Answer[DeleteGroupsResponse]:
+        answer: Answer[DeleteGroupsResponse] = Answer(version)
+        self.coordinator.delete_groups(Context(version), DeleteGroupsRequest(groups_names=list(group_ids)), answer)
+        return answer
+
+
+def commit_errors(answer: Answer[OffsetCommitResponse]) -> dict[tuple[str, int], ErrorCode]:
+    return {
+        (topic.name, partition.partition_index): ErrorCode(partition.error_code)
+        for topic in answer.response.topics
+        for partition in topic.partitions
+    }
+
+
+def fetched(answer: Answer[OffsetFetchResponse]) -> dict[tuple[str, int], int]:
+    """Offsets of the first group."""
+    response = answer.response
+    topics: Sequence[Any] = response.groups[0].topics if response.groups else response.topics
+    return {(t.name, p.partition_index): p.committed_offset for t in topics for p in t.partitions}
+
+
+def delete_errors(answer: Answer[DeleteGroupsResponse]) -> dict[str, ErrorCode]:
+    return {result.group_id: ErrorCode(result.error_code) for result in answer.response.results}
