@@ -2,9 +2,10 @@
 
     offset 8 | size 4 | crc 4 | magic 1 | attributes 1 | [timestamp 8, magic 1 only] | key | value
 
-The checksum is the CRC-32 of all that follows it. Compressed messages are a set inside the value of a wrapper, whose offset is that of its last message: with magic 0 the
-inner offsets are absolute, with magic 1 they count from 0. Early Java clients wrote LZ4 frames with a wrong header
-checksum (they hashed the frame's magic too); it is put right before the frame is opened.
+The checksum is the CRC-32 of all that follows it. Compressed messages are a set inside the value of a wrapper, whose
+offset is that of its last message: with magic 0 the inner offsets are absolute, with magic 1 they count from 0. Early
+Java clients wrote LZ4 frames with a wrong header checksum (they hashed the frame's magic too); it is put right before
+the frame is opened.
 """
 
 from __future__ import annotations

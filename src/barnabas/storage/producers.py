@@ -30,7 +30,7 @@ from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.common.host import Disk
 from barnabas.common.types import TopicPartition
 from barnabas.records.batch import BatchHeader, EndTxnMarker
-from barnabas.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP
+from barnabas.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_FLAG
 from barnabas.storage.checkpoints import SNAPSHOT_SUFFIX, CheckpointError, file_name, offset_of
 
 #: So many batches of each producer can be recognised when they come again; clients have no more than this in flight.
@@ -287,7 +287,7 @@ class ProducerStateManager:
             entry is not None
             and header.producer_epoch == entry.epoch
             and header.base_sequence == entry.last_sequence + 1
-            and entry.txn_first_offset is None
+            and (entry.txn_first_offset is None or header.attributes & TRANSACTIONAL_FLAG)
         ):
             return None
         return self._check_unusual(header, entry, from_client)
