@@ -18,11 +18,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Random
 from barnabas.metadata.topics import NO_LEADER
+
+_T = TypeVar("_T")
 
 
 class Election(Enum):
@@ -182,10 +184,10 @@ class StripedPlacement:
             _shuffle(rack.fenced.brokers, self._random)
 
 
-def _shuffle(items: list[_Rack] | list[int], random: Random) -> None:
+def _shuffle(items: list[_T], random: Random) -> None:
     for last in range(len(items) - 1, 0, -1):
         other = random.below(last + 1)
-        items[last], items[other] = items[other], items[last]  # type: ignore[call-overload]
+        items[last], items[other] = items[other], items[last]
 
 
 def place_replicas(

@@ -34,7 +34,10 @@ def endpoints_of(listeners: Sequence[Listener], advertised: Sequence[Listener]) 
     shown = (by_name.get(listener.name, listener) for listener in listeners)
     return tuple(
         Endpoint(
-            listener.name, listener.host or "localhost", listener.port, SECURITY_PROTOCOLS.index(listener.security_protocol)
+            listener.name,
+            listener.host or "localhost",
+            listener.port,
+            SECURITY_PROTOCOLS.index(listener.security_protocol),
         )
         for listener in shown
     )
@@ -48,7 +51,7 @@ class FeatureRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """One registration of a broker: this incarnation of its process, with this epoch."""
+    """One registration of a broker: this incarnation of its process, with this epoch. Endpoints are sorted by name."""
 
     broker_id: int
     epoch: int
@@ -113,13 +116,20 @@ _LOST_DIRECTORY = bytes(15) + b"\x02"
 _FIRST_REAL_DIRECTORY = bytes(15) + b"\x64"
 
 
+def _features(
+    features: Sequence[RegisterBrokerRecord.BrokerFeature] | Sequence[RegisterControllerRecord.ControllerFeature],
+) -> tuple[FeatureRange, ...]:
+    """By name: they are a set, and Kafka writes them in any order."""
+    return tuple(sorted(FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in features))
+
+
 def broker_from_record(record: RegisterBrokerRecord) -> BrokerImage:
     return BrokerImage(
         broker_id=record.broker_id,
         epoch=record.broker_epoch,
         incarnation_id=record.incarnation_id,
-        endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
-        features=tuple(FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
+        endpoints=tuple(sorted(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points)),
+        features=_features(record.features),
         rack=record.rack,
         fenced=record.fenced,
         in_controlled_shutdown=record.in_controlled_shutdown,
@@ -166,7 +176,7 @@ def controller_from_record(record: RegisterControllerRecord) -> ControllerImage:
         controller_id=record.controller_id,
         incarnation_id=record.incarnation_id,
         endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points),
-        features=tuple(FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in record.features),
+        features=_features(record.features),
         zk_migration_ready=record.zk_migration_ready,
     )
 

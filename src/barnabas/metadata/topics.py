@@ -205,7 +205,8 @@ class TopicsDelta:
 
     def replay_topic(self, record: TopicRecord) -> None:
         topic_id = record.topic_id
-        assert topic_id not in self._by_id and topic_id not in self.changed, f"topic id of {record.name} is taken"
+        assert topic_id not in self._by_id, f"the id of topic {record.name} is taken"
+        assert topic_id not in self.changed, f"the id of topic {record.name} is taken"
         assert self.topic_id_of(record.name) is None, f"topic {record.name} exists"
         self.changed[topic_id] = TopicDelta(record.name, topic_id, None)
         self._new_names[record.name] = topic_id

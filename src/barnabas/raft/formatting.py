@@ -15,13 +15,23 @@ from typing import NamedTuple
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
-from barnabas.common.types import uuid_from_text, uuid_to_text
-from barnabas.metadata.cluster import endpoints_of
+from barnabas.common.types import Uuid, uuid_to_text
+from barnabas.metadata.cluster import Endpoint, endpoints_of
 from barnabas.metadata.features import DEFAULT_FEATURES
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
-from barnabas.raft.log import metadata_directory
-from barnabas.raft.snapshots import BOOTSTRAP_NAME, SnapshotId, encode_snapshot
+from barnabas.raft.log import metadata_log_directory
+from barnabas.raft.snapshots import SnapshotId, encode_snapshot
 from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet
+from barnabas.storage.checkpoints import (
+    BOOTSTRAP_CHECKPOINT,
+    META_PROPERTIES,
+    CheckpointError,
+    MetaProperties,
+    decode_meta_properties,
+    encode_meta_properties,
+    write_atomically,
+)
 
 
 class Formatted(NamedTuple):
@@ -32,3 +42,99 @@ class Formatted(NamedTuple):
     directory_ids: tuple[bytes, ...]
     #: Of the directory with the metadata log.
     metadata_directory_id: bytes
+
+
+def default_bootstrap() -> list[tuple[Message, int]]:
+    return [(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in DEFAULT_FEATURES]
+
+
+def ensure_formatted(
+    host: Host,
+    config: BrokerConfig,
+    *,
+    cluster_id: str | None = None,
+    bootstrap: Sequence[tuple[Message, int]] | None = None,
+) -> Formatted:
+    """Format what is empty, check what is not. ConfigError, naming the directory, if it is not this node's."""
+    directories = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
+    found = {directory: _read(host, config, directory) for directory in directories}
+    known = {meta.cluster_id for meta in found.values() if meta is not None and meta.cluster_id is not None}
+    if cluster_id is not None:
+        known.add(cluster_id)
+    if len(known) > 1:
+        raise ConfigError(f"log.dirs={','.join(directories)} belong to different clusters: {', '.join(sorted(known))}")
+    if known and found[config.metadata_log_dir] is None and any(found.values()):
+        raise ConfigError(
+            f"{config.metadata_log_dir} holds no metadata log although other directories of node {config.node_id} are "
+            "formatted: put the lost directory back, or empty them all to begin a new cluster"
+        )
+    cluster = known.pop() if known else uuid_to_text(host.random.uuid())
+    records = list(bootstrap) if bootstrap is not None else default_bootstrap()
+    ids: dict[str, bytes] = {}
+    for directory in directories:
+        meta = found[directory]
+        if meta is None or meta.directory_id is None:
+            ids[directory] = _format(host, config, directory, cluster, records, is_new=meta is None)
+        else:
+            ids[directory] = meta.directory_id
+    return Formatted(cluster, tuple(ids[d] for d in config.log_dirs), ids[config.metadata_log_dir])
+
+
+def _read(host: Host, config: BrokerConfig, directory: str) -> MetaProperties | None:
+    path = f"{directory}/{META_PROPERTIES}"
+    if not host.disk.exists(path):
+        return None
+    try:
+        meta = decode_meta_properties(path, host.disk.read(path))
+    except CheckpointError as error:
+        raise ConfigError(str(error)) from error
+    if meta.version != 1:
+        raise ConfigError(f"{path} is of a broker in ZooKeeper mode (version 0); it must be migrated first")
+    if meta.node_id != config.node_id:
+        raise ConfigError(
+            f"{path} belongs to node {meta.node_id}, but node.id={config.node_id}: use the directory of this node"
+        )
+    return meta
+
+
+def _format(
+    host: Host,
+    config: BrokerConfig,
+    directory: str,
+    cluster_id: str,
+    bootstrap: Sequence[tuple[Message, int]],
+    *,
+    is_new: bool,
+) -> Uuid:
+    """Make `directory` this node's. One that is formatted but has no id yet (an older release) only gets that."""
+    disk, wall_ms = host.disk, host.clock.wall_ms()
+    directory_id = Uuid(host.random.uuid())
+    disk.make_dirs(directory)
+    if is_new:
+        content = encode_snapshot(
+            bootstrap, epoch=0, wall_ms=wall_ms, last_contained_log_timestamp_ms=0, kraft_version=0, voters=None
+        )
+        disk.write(f"{directory}/{BOOTSTRAP_CHECKPOINT}", content, sync=True)
+        if directory == config.metadata_log_dir and config.is_controller and not config.voters:
+            _write_first_voters(host, config, directory_id, wall_ms)
+    meta = MetaProperties(1, config.node_id, cluster_id, directory_id)
+    write_atomically(disk, f"{directory}/{META_PROPERTIES}", encode_meta_properties(meta, wall_ms))
+    return directory_id
+
+
+def _write_first_voters(host: Host, config: BrokerConfig, directory_id: bytes, wall_ms: int) -> None:
+    endpoints: Sequence[Endpoint] = endpoints_of(config.controller_listeners, config.advertised_listeners)
+    key = VoterKey(config.node_id, directory_id)
+    voters = VoterSet((Voter(key, tuple(VoterEndpoint(e.name, e.host, e.port) for e in endpoints)),))
+    content = encode_snapshot(
+        (),
+        epoch=0,
+        wall_ms=wall_ms,
+        last_contained_log_timestamp_ms=wall_ms,
+        kraft_version=1,
+        voters=voters,
+    )
+    directory = metadata_log_directory(config.metadata_log_dir)
+    host.disk.make_dirs(directory)
+    host.disk.write(f"{directory}/{SnapshotId(0, 0).file_name}", content, sync=True)
+    host.disk.sync_dir(directory)

@@ -241,9 +241,7 @@ class RaftNode:
                 leader_epoch=role.epoch,
             )
             last_offset = base_offset + len(chunk) - 1
-            self._append(
-                batch, CommittedBatch(base_offset, last_offset, role.epoch, wall_ms, len(batch), messages)
-            )
+            self._append(batch, CommittedBatch(base_offset, last_offset, role.epoch, wall_ms, len(batch), messages))
         if done is not None:
             self._waiting.append(_Waiting(self.log_end_offset, first_offset, done, failed))
         self._poll()

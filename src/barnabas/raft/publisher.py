@@ -25,9 +25,7 @@ WriteSnapshot = Callable[[MetadataImage, Callable[[], None]], None]
 class MetadataPublisher:
     """A `raft.commits.Listener` that publishes to `store`."""
 
-    def __init__(
-        self, clock: Clock, config: BrokerConfig, store: MetadataStore, write_snapshot: WriteSnapshot
-    ) -> None:
+    def __init__(self, clock: Clock, config: BrokerConfig, store: MetadataStore, write_snapshot: WriteSnapshot) -> None:
         self._clock = clock
         self._store = store
         self._write_snapshot = write_snapshot

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from barnabas.common.errors import DecodeError
+from barnabas.common.errors import DecodeError, RecordsRejected
 from barnabas.common.host import Buffer, Disk
 from barnabas.metadata.frame import decode_record, encode_record
 from barnabas.protocol.message import Message
@@ -27,10 +27,9 @@ from barnabas.protocol.messages.records_raft import (
 )
 from barnabas.raft.control import decode_control, encode_control
 from barnabas.raft.voters import VoterSet, voters_from_record
-from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
+from barnabas.records.batch import Record, decode_batch, encode_batch, has_valid_crc, iter_headers
 from barnabas.storage.checkpoints import write_atomically
 
-BOOTSTRAP_NAME: Final = "bootstrap.checkpoint"
 _SUFFIX: Final = ".checkpoint"
 _NAME: Final = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
 #: Records are written in batches of about this size, so that a reader needs no more memory than this.
@@ -112,16 +111,25 @@ def encode_control_batch(messages: Iterable[Message], *, base_offset: int, epoch
 
 def decode_snapshot(data: Buffer) -> Snapshot:
     """DecodeError if it is no whole snapshot."""
+    try:
+        return _decode_batches(data)
+    except RecordsRejected as error:
+        raise DecodeError(error.message) from error
+
+
+def _decode_batches(data: Buffer) -> Snapshot:
     snapshot = Snapshot()
     view = memoryview(data)
     finished = False
     for position, header in iter_headers(view):
         if finished:
             raise DecodeError("bytes after the snapshot's footer", position)
-        batch = view[position : position + header.size_bytes]
-        for record in decode_batch(batch):
+        if not has_valid_crc(view, position, header):
+            raise DecodeError("a batch of the snapshot does not fit its checksum", position)
+        for record in decode_batch(view, position):
             if not header.is_control:
-                assert record.value is not None, "a metadata record has a value"
+                if record.value is None:
+                    raise DecodeError("a metadata record without a value", position)
                 snapshot.records.append(decode_record(record.value))
                 continue
             message = decode_control(record.key, record.value)

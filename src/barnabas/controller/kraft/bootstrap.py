@@ -62,6 +62,6 @@ def own_registration(
         controller_id=controller_id,
         incarnation_id=incarnation_id,
         endpoints=tuple(endpoints),
-        features=tuple(FeatureRange(f.name, f.min_version, f.max_version) for f in SUPPORTED_FEATURES),
+        features=tuple(sorted(FeatureRange(f.name, f.min_version, f.max_version) for f in SUPPORTED_FEATURES)),
     )
     return [(image.to_record(), 0)], Cause("activation", "controller", f"registration of controller {controller_id}")

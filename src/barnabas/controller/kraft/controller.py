@@ -4,8 +4,8 @@
                                                                       '-> committed -> reply(response)
 
 Invariants
-- Only replayed records change `image`. It is ahead of the committed image by what was proposed and not yet committed; it
-  is thrown away when the leadership is lost, so a decision that does not commit leaves no trace.
+- Only replayed records change `image`. It is ahead of the committed image by what was proposed and not yet committed;
+  it is thrown away when the leadership is lost, so a decision that does not commit leaves no trace.
 - A reply is given after its records are committed and published, or with NOT_CONTROLLER.
 - The epoch of a broker is the offset of the first record of its registration, as in Kafka.
 
@@ -255,9 +255,7 @@ class Controller:
     # The one way in which anything changes.
 
     def _view(self) -> ControllerView:
-        return ControllerView(
-            self.image, self._config, self._host.random, self._cluster_id, self._raft.log_end_offset
-        )
+        return ControllerView(self.image, self._config, self._host.random, self._cluster_id, self._raft.log_end_offset)
 
     def _require_active(self) -> None:
         if self._image is None:
@@ -280,6 +278,4 @@ class Controller:
         delta = MetadataDelta(self.image)
         for record, _ in records:
             delta.replay(record)
-        return delta.apply(
-            self._raft.log_end_offset + len(records) - 1, self._raft.epoch, self._host.clock.wall_ms()
-        )
+        return delta.apply(self._raft.log_end_offset + len(records) - 1, self._raft.epoch, self._host.clock.wall_ms())

@@ -36,9 +36,7 @@ def find(view: ControllerView, wanted: Callable[[PartitionImage], bool]) -> Iter
 
 def leads_any(view: ControllerView, broker_id: int) -> bool:
     return any(
-        partition.leader == broker_id
-        for topic in view.image.topics_by_name.values()
-        for partition in topic.partitions
+        partition.leader == broker_id for topic in view.image.topics_by_name.values() for partition in topic.partitions
     )
 
 
@@ -163,9 +161,7 @@ def _problem(
         return ErrorCode.INVALID_REQUEST
     if partition.leader not in members:
         return ErrorCode.INVALID_REQUEST
-    if wish.leader_recovery_state == RECOVERING and (
-        len(members) > 1 or partition.leader_recovery_state == RECOVERED
-    ):
+    if wish.leader_recovery_state == RECOVERING and (len(members) > 1 or partition.leader_recovery_state == RECOVERED):
         return ErrorCode.INVALID_REQUEST
     if not all(_is_eligible(view, replica, epoch) for replica, epoch in isr):
         return ErrorCode.INELIGIBLE_REPLICA

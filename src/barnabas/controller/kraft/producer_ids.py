@@ -24,8 +24,6 @@ def allocate(view: ControllerView, broker_id: int, broker_epoch: int) -> Result[
     first_id = max(view.image.next_producer_id, 0)
     if first_id > _MAX_LONG - BLOCK_SIZE:
         raise RequestFailed(ErrorCode.UNKNOWN_SERVER_ERROR, "Exhausted all producer ids")
-    record = ProducerIdsRecord(
-        broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first_id + BLOCK_SIZE
-    )
+    record = ProducerIdsRecord(broker_id=broker_id, broker_epoch=broker_epoch, next_producer_id=first_id + BLOCK_SIZE)
     cause = Cause("AllocateProducerIds", f"broker {broker_id}", f"{first_id} to {first_id + BLOCK_SIZE - 1}")
     return Result([(record, 0)], ProducerIdBlock(first_id, BLOCK_SIZE), cause)

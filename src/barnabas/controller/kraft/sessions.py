@@ -50,9 +50,7 @@ class BrokerSessions:
 
     def expired(self, now_ms: int) -> list[int]:
         return sorted(
-            broker_id
-            for broker_id, session in self._sessions.items()
-            if now_ms >= session.contact_ms + self.timeout_ms
+            broker_id for broker_id, session in self._sessions.items() if now_ms >= session.contact_ms + self.timeout_ms
         )
 
     def next_expiry_ms(self) -> int | None:

@@ -6,8 +6,9 @@ controller mutation quotas.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, TypeVar
 
 from barnabas.common.config_keys import TOPIC_KEYS
 from barnabas.common.errors import ErrorCode, RequestFailed
@@ -23,6 +24,8 @@ from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.records_metadata import PartitionRecord, RemoveTopicRecord, TopicRecord
+
+_T = TypeVar("_T")
 
 MAX_NAME_LENGTH: Final = 249
 #: More partitions than this in one request could not be committed as one batch (Kafka's MAX_RECORDS_PER_USER_OP).
@@ -96,8 +99,7 @@ def _create_topic(
     version = partition_version(view.image.metadata_version)
     records: list[Versioned] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0), *config_records]
     records += [
-        (_partition_record(topic_id, index, partition, version), version)
-        for index, partition in enumerate(partitions)
+        (_partition_record(topic_id, index, partition, version), version) for index, partition in enumerate(partitions)
     ]
     result = CreateTopicsResponse.CreatableTopicResult(
         name=topic.name,
@@ -272,46 +274,24 @@ def _topic_error(name: str, code: ErrorCode, text: str | None) -> CreateTopicsRe
     return CreateTopicsResponse.CreatableTopicResult(name=name, error_code=code, error_message=text, configs=[])
 
 
-def _duplicates(names: Iterable[str]) -> set[str]:
-    seen: set[str] = set()
-    return {name for name in names if name in seen or seen.add(name)}  # type: ignore[func-returns-value]
+def _duplicates(items: Iterable[_T]) -> set[_T]:
+    """Those that come more than once."""
+    return {item for item, count in Counter(items).items() if count > 1}
 
 
 def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str) -> Result[DeleteTopicsResponse]:
     """By name or, since version 6, by id. Whether deletion is enabled at all is asked before."""
     response = DeleteTopicsResponse()
-    asked = [(name, ZERO_UUID) for name in request.topic_names]
-    asked += [(topic.name, topic.topic_id) for topic in request.topics]  # type: ignore[misc]
-    duplicate_names = _duplicates(name for name, topic_id in asked if name is not None and topic_id == ZERO_UUID)
-    duplicate_ids = _duplicates_of_ids(topic_id for name, topic_id in asked if name is None)
+    asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
+    asked += [(topic.name, topic.topic_id) for topic in request.topics]
+    twice = _duplicates(asked)
     targets: dict[bytes, TopicImage] = {}
-    reported: set[str | bytes] = set()
-    for name, topic_id in asked:
-        problem: tuple[ErrorCode, str] | None = None
-        topic: TopicImage | None = None
-        if name is None:
-            if topic_id == ZERO_UUID:
-                problem = (ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-            elif topic_id in duplicate_ids:
-                problem = (ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
-            else:
-                topic = view.image.topics_by_id.get(topic_id)
-                problem = (ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID) if topic is None else None
-        elif topic_id != ZERO_UUID:
-            problem = (ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
-        elif name in duplicate_names:
-            problem = (ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-        else:
-            topic = view.image.topics_by_name.get(name)
-            problem = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC) if topic is None else None
-        if problem is not None:
-            key = name if name is not None else topic_id
-            if problem[1].startswith("Duplicate") and key in reported:
-                continue
-            reported.add(key)
-            response.responses.append(_deletion(name, topic_id, *problem))
+    for name, topic_id in dict.fromkeys(asked):
+        try:
+            topic = _topic_to_delete(view, name, topic_id, is_duplicate=(name, topic_id) in twice)
+        except RequestFailed as error:
+            response.responses.append(_deletion(name, topic_id, error.code, error.message))
             continue
-        assert topic is not None
         if topic.topic_id in targets:
             targets.pop(topic.topic_id)
             text = "The provided topic name maps to an ID that was already supplied."
@@ -326,17 +306,28 @@ def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str
     return Result(records, response, Cause("DeleteTopics", actor, names))
 
 
-def _duplicates_of_ids(ids: Iterable[bytes]) -> set[bytes]:
-    seen: set[bytes] = set()
-    return {i for i in ids if i in seen or seen.add(i)}  # type: ignore[func-returns-value]
+def _topic_to_delete(view: ControllerView, name: str | None, topic_id: bytes, *, is_duplicate: bool) -> TopicImage:
+    if name is not None and topic_id != ZERO_UUID:
+        raise RequestFailed(ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    if name is None and topic_id == ZERO_UUID:
+        raise RequestFailed(ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+    if is_duplicate:
+        raise RequestFailed(ErrorCode.INVALID_REQUEST, f"Duplicate topic {'id' if name is None else 'name'}.")
+    if name is None:
+        topic = view.image.topics_by_id.get(topic_id)
+        code, text = ErrorCode.UNKNOWN_TOPIC_ID, UNKNOWN_ID
+    else:
+        topic = view.image.topics_by_name.get(name)
+        code, text = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC
+    if topic is None:
+        raise RequestFailed(code, text)
+    return topic
 
 
 def _deletion(
     name: str | None, topic_id: bytes, code: ErrorCode, text: str | None
 ) -> DeleteTopicsResponse.DeletableTopicResult:
-    return DeleteTopicsResponse.DeletableTopicResult(
-        name=name, topic_id=topic_id, error_code=code, error_message=text
-    )
+    return DeleteTopicsResponse.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=text)
 
 
 def create_partitions(
