@@ -1,6 +1,7 @@
 """The same values encoded by kio, an independent implementation of Kafka's schemas, give the same bytes.
 
-kio spells some types in its own way (error codes, durations, points in time): values are chosen so that it can hold them.
+kio spells some types in its own way (error codes, durations, points in time): values are chosen so that it can hold
+them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from kio.index import load_entity_schema
 from kio.schema.errors import ErrorCode
 from kio.schema.index import schema_name_map
 from kio.serial import entity_writer
+from tests.support.message_values import Choices, MessageMaker
 
 from barnabas.protocol import codec
 from barnabas.protocol.message import Field, Message, Struct
 from barnabas.protocol.messages.index import MESSAGES, load
-from tests.support.message_values import Choices, MessageMaker
 
 EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 ERROR_CODES = sorted(code.value for code in ErrorCode)
@@ -71,7 +72,7 @@ def inner_class(hint: Any) -> Any:
 
 def kinds(theirs: type[Any], ours: type[Struct], message: type[Message], version: int) -> dict[tuple[str, str], str]:
     """(struct, attribute) -> kio's own type name, with all structs inside."""
-    found = {}
+    found: dict[tuple[str, str], str] = {}
     for field, other in kio_fields(theirs, ours, version):
         if field.is_struct:
             found |= kinds(inner_class(other.type), getattr(message, field.element_type), message, version)
@@ -95,9 +96,7 @@ def to_kio(value: Struct, theirs: type[Any], message: type[Message], version: in
     return theirs(**given)
 
 
-def kio_single(
-    value: Any, field: Field, other: dataclasses.Field[Any], message: type[Message], version: int
-) -> Any:
+def kio_single(value: Any, field: Field, other: dataclasses.Field[Any], message: type[Message], version: int) -> Any:
     if value is None:
         return None
     if field.is_struct:

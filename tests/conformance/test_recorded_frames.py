@@ -1,7 +1,7 @@
 """Every recorded frame of Kafka 4.1.0 and 3.9.1 decodes to what Kafka says it holds, and encodes to the same bytes.
 
-`tests/data/wire/frames-*.json.gz`: requests and responses recorded between Kafka's brokers and clients (Java, librdkafka,
-aiokafka, kafka-python) with the content as Kafka's own JSON converters show it.
+`tests/data/wire/frames-*.json.gz`: requests and responses recorded between Kafka's brokers and clients (Java,
+librdkafka, aiokafka, kafka-python) with the content as Kafka's own JSON converters show it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def body_of_frame(text: str) -> bytes:
     return data[4:]
 
 
-def check_whole(data: bytes, header: tuple[type[Message], int], body: tuple[type[Message], int]) -> tuple[Message, Message]:
+def check_whole(
+    data: bytes, header: tuple[type[Message], int], body: tuple[type[Message], int]
+) -> tuple[Message, Message]:
     """Header and body take all bytes and give them back."""
     head, offset = codec.decode(*header, data)
     message, end = codec.decode(*body, data, offset)

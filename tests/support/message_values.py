@@ -1,7 +1,7 @@
 """Messages with all kinds of values, made from FIELDS and a string of bytes that decides every choice.
 
-Hypothesis draws only the bytes: one draw a message is quick, shorter bytes mean simpler messages, and when they are used up
-every further choice is the simplest one.
+Hypothesis draws only the bytes: one draw a message is quick, shorter bytes mean simpler messages, and when they are
+used up every further choice is the simplest one.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import cast
 
 from barnabas.common.errors import DecodeError
-from barnabas.protocol.layout import FIXED, Layout, Source
+from barnabas.protocol.layout import FIXED, SHORT_ARRAYS, Layout, Source, array_layouts
 from barnabas.protocol.message import Field, Message, Struct
 from barnabas.protocol.wire import STRING_BYTES_MAX, Buffer, continue_unsigned_varint, read_tagged_fields
 
@@ -113,8 +113,8 @@ class _DecoderWriter:
         self._source.add(f"if {n} > 127: {n}, p = uvarint(b, p, {n})")
         return n
 
-    def _value(self, target: str, field: Field) -> None:
-        """Read one value on its own, as tagged fields are."""
+    def _value(self, target: str, field: Field, is_tagged: bool = False) -> None:
+        """Read one value on its own: an element or a tagged field."""
         if field.type in FIXED:
             self._unpack([target], FIXED[field.type][0])
             return
@@ -122,14 +122,14 @@ class _DecoderWriter:
         if code := self._layout.length_code(field):
             length = self._source.name("n")
             self._unpack([length], code)
-        self._variable(target, field, length)
+        self._variable(target, field, length, is_tagged)
 
-    def _variable(self, target: str, field: Field, length: str | None) -> None:
+    def _variable(self, target: str, field: Field, length: str | None, is_tagged: bool = False) -> None:
         """Read a value of variable size; `length` is read already where it is not compact."""
         add, source = self._source.add, self._source
         nullable = field.is_nullable_in(self._layout.version)
         if field.is_struct and not field.is_array:
-            self._struct_value(target, field, nullable)
+            self._struct_value(target, field, nullable, is_tagged)
             return
         if length is None:
             length = self._uvarint()
@@ -160,7 +160,9 @@ class _DecoderWriter:
         add(f"if {count} < 0 or {count} * {size} > e - p: raise fault({field.name!r}, p)")
         if field.element_type in FIXED and field.element_type != "uuid":
             code = FIXED[field.element_type][0]
-            add(f'{target} = list(unpack(f">{{{count}}}{code}", b, p))')
+            short = source.constant(f"a_{code.replace('?', 'B')}", array_layouts(code, "unpack_from"))
+            add(f"if {count} < {len(SHORT_ARRAYS)}: {target} = list({short}[{count}](b, p))")
+            add(f'else: {target} = list(unpack(f">{{{count}}}{code}", b, p))')
             add(f"p += {size} * {count}")
             return
         items = source.name("l")
@@ -175,14 +177,14 @@ class _DecoderWriter:
         add(f"{items}.append({element})")
         source.dedent()
 
-    def _struct_value(self, target: str, field: Field, nullable: bool) -> None:
-        """A single struct; a nullable one has a byte in front, negative for null (KIP-893)."""
+    def _struct_value(self, target: str, field: Field, nullable: bool, is_tagged: bool) -> None:
+        """A single struct; a nullable one has a byte in front, negative for null (KIP-893); when tagged, 0 for null."""
         add, source = self._source.add, self._source
         if nullable:
             mark = source.name("n")
             add(f"{mark} = b[p]")
             add("p += 1")
-            add(f"if {mark} > 127: {target} = None")
+            add(f"if {mark} {'== 0' if is_tagged else '> 127'}: {target} = None")
             add("else:")
             source.indent()
         add(f"{target} = {self._struct(self._layout.struct_class(field))}")
@@ -215,7 +217,7 @@ class _DecoderWriter:
             add(f"{keyword} {tag} == {field.tag}:")
             keyword = "elif"
             source.indent()
-            self._value(f"{o}.{field.attribute}", field)
+            self._value(f"{o}.{field.attribute}", field, is_tagged=True)
             add(f"if p != {end}: raise fault({field.name!r}, p)")
             source.dedent()
         add("else:")

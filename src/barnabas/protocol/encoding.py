@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import cast
 
 from barnabas.common.errors import EncodeError
-from barnabas.protocol.layout import FIXED, Layout, Source
+from barnabas.protocol.layout import FIXED, SHORT_ARRAYS, Layout, Source, array_layouts
 from barnabas.protocol.message import Field, Message, Struct
 from barnabas.protocol.wire import STRING_BYTES_MAX, write_tagged_fields, write_unsigned_varint
 
@@ -136,10 +136,10 @@ class _EncoderWriter:
             source.dedent()
         return value, length
 
-    def _compact(self, expression: str, field: Field, out: str) -> None:
+    def _compact(self, expression: str, field: Field, out: str, is_tagged: bool = False) -> None:
         """A value whose length is compact, or a single struct."""
         if field.is_struct and not field.is_array:
-            self._struct_value(expression, field, out)
+            self._struct_value(expression, field, out, is_tagged)
             return
         value, length = self._measure(expression, field)
         if field.type == "string":
@@ -158,7 +158,10 @@ class _EncoderWriter:
             add(f"{out} += {value}")
             return
         if field.element_type in FIXED and field.element_type != "uuid":
-            add(f'{out} += pack(f">{{len({value})}}{FIXED[field.element_type][0]}", *{value})')
+            code = FIXED[field.element_type][0]
+            short = source.constant(f"a_{code.replace('?', 'B')}", array_layouts(code, "pack"))
+            add(f"if len({value}) < {len(SHORT_ARRAYS)}: {out} += {short}[len({value})](*{value})")
+            add(f'else: {out} += pack(f">{{len({value})}}{code}", *{value})')
             return
         element = source.name("o")
         add(f"for {element} in {value}:")
@@ -170,8 +173,8 @@ class _EncoderWriter:
             self._value(element, field._replace(type=field.element_type, nullable=None), out)
         source.dedent()
 
-    def _value(self, expression: str, field: Field, out: str) -> None:
-        """One value on its own, as tagged fields and elements are."""
+    def _value(self, expression: str, field: Field, out: str, is_tagged: bool = False) -> None:
+        """One value on its own: an element or a tagged field."""
         if field.type == "uuid":
             self._check_uuid(expression, field)
         if field.type in FIXED:
@@ -181,16 +184,16 @@ class _EncoderWriter:
             self._pack([length], code, out)
             self._content(value, field, out)
         else:
-            self._compact(expression, field, out)
+            self._compact(expression, field, out, is_tagged)
 
-    def _struct_value(self, expression: str, field: Field, out: str) -> None:
-        """A single struct; a nullable one has a byte in front: 1, or -1 for null (KIP-893)."""
+    def _struct_value(self, expression: str, field: Field, out: str, is_tagged: bool) -> None:
+        """A single struct; a nullable one has a byte in front: 1, or -1 for null (KIP-893); when tagged, 0 for null."""
         source, add = self._source, self._source.add
         value = source.name("o")
         add(f"{value} = {expression}")
         nullable = field.is_nullable_in(self._layout.version)
         if nullable:
-            add(f"if {value} is None: {out}.append(255)")
+            add(f"if {value} is None: {out}.append({0 if is_tagged else 255})")
             add("else:")
             source.indent()
             add(f"{out}.append(1)")
@@ -213,7 +216,7 @@ class _EncoderWriter:
             source.indent()
             part = source.name("w")
             add(f"{part} = bytearray()")
-            self._value(f"{o}.{field.attribute}", field, part)
+            self._value(f"{o}.{field.attribute}", field, part, is_tagged=True)
             add(f"{tags}.append(({field.tag}, {part}))")
             source.dedent()
         add(f"if {tags}: write_tags({out}, {tags})")

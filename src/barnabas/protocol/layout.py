@@ -6,7 +6,9 @@ flexible a run also takes in the length of the string, bytes or array that ends 
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
+from functools import cache
 
 from barnabas.protocol.message import Field, Message, Struct
 
@@ -21,6 +23,15 @@ FIXED = {
     "bool": ("?", 1),
     "uuid": ("16s", 16),
 }
+
+#: Arrays of numbers up to this length have their `struct` ready: most are lists of replicas.
+SHORT_ARRAYS = range(17)
+
+
+@cache
+def array_layouts(code: str, method: str) -> list[object]:
+    """`pack` or `unpack_from` for arrays of each short length."""
+    return [getattr(struct.Struct(f">{count}{code}"), method) for count in SHORT_ARRAYS]
 
 
 class Layout:

@@ -9,16 +9,16 @@ from barnabas.protocol.message import FRESH, Field, Message, Struct, UnknownTags
 class ShareAcknowledgeRequest(Message):
     NAME = "ShareAcknowledgeRequest"
     API_KEY = 79
-    VERSIONS = (0, 1)
+    VERSIONS = (1, 1)
     FLEXIBLE = 0
 
     class AcknowledgementBatch(Struct):
         __slots__ = ("acknowledge_types", "first_offset", "last_offset", "unknown_tags")
 
         FIELDS = (
-            Field("first_offset", "FirstOffset", "int64", 0, 1, 0),
-            Field("last_offset", "LastOffset", "int64", 0, 1, 0),
-            Field("acknowledge_types", "AcknowledgeTypes", "[]int8", 0, 1, FRESH),
+            Field("first_offset", "FirstOffset", "int64", 1, 1, 0),
+            Field("last_offset", "LastOffset", "int64", 1, 1, 0),
+            Field("acknowledge_types", "AcknowledgeTypes", "[]int8", 1, 1, FRESH),
         )
 
         def __init__(
@@ -38,8 +38,8 @@ class ShareAcknowledgeRequest(Message):
         __slots__ = ("acknowledgement_batches", "partition_index", "unknown_tags")
 
         FIELDS = (
-            Field("partition_index", "PartitionIndex", "int32", 0, 1, 0),
-            Field("acknowledgement_batches", "AcknowledgementBatches", "[]AcknowledgementBatch", 0, 1, FRESH),
+            Field("partition_index", "PartitionIndex", "int32", 1, 1, 0),
+            Field("acknowledgement_batches", "AcknowledgementBatches", "[]AcknowledgementBatch", 1, 1, FRESH),
         )
 
         def __init__(
@@ -59,8 +59,8 @@ class ShareAcknowledgeRequest(Message):
         __slots__ = ("partitions", "topic_id", "unknown_tags")
 
         FIELDS = (
-            Field("topic_id", "TopicId", "uuid", 0, 1, ZERO_UUID),
-            Field("partitions", "Partitions", "[]AcknowledgePartition", 0, 1, FRESH),
+            Field("topic_id", "TopicId", "uuid", 1, 1, ZERO_UUID),
+            Field("partitions", "Partitions", "[]AcknowledgePartition", 1, 1, FRESH),
         )
 
         def __init__(
@@ -79,10 +79,10 @@ class ShareAcknowledgeRequest(Message):
     __slots__ = ("group_id", "member_id", "share_session_epoch", "topics", "unknown_tags")
 
     FIELDS = (
-        Field("group_id", "GroupId", "string", 0, 1, None, nullable=(0, 1)),
-        Field("member_id", "MemberId", "string", 0, 1, "", nullable=(0, 1)),
-        Field("share_session_epoch", "ShareSessionEpoch", "int32", 0, 1, 0),
-        Field("topics", "Topics", "[]AcknowledgeTopic", 0, 1, FRESH),
+        Field("group_id", "GroupId", "string", 1, 1, None, nullable=(1, 1)),
+        Field("member_id", "MemberId", "string", 1, 1, "", nullable=(1, 1)),
+        Field("share_session_epoch", "ShareSessionEpoch", "int32", 1, 1, 0),
+        Field("topics", "Topics", "[]AcknowledgeTopic", 1, 1, FRESH),
     )
 
     def __init__(
@@ -104,15 +104,15 @@ class ShareAcknowledgeRequest(Message):
 class ShareAcknowledgeResponse(Message):
     NAME = "ShareAcknowledgeResponse"
     API_KEY = 79
-    VERSIONS = (0, 1)
+    VERSIONS = (1, 1)
     FLEXIBLE = 0
 
     class LeaderIdAndEpoch(Struct):
         __slots__ = ("leader_epoch", "leader_id", "unknown_tags")
 
         FIELDS = (
-            Field("leader_id", "LeaderId", "int32", 0, 1, 0),
-            Field("leader_epoch", "LeaderEpoch", "int32", 0, 1, 0),
+            Field("leader_id", "LeaderId", "int32", 1, 1, 0),
+            Field("leader_epoch", "LeaderEpoch", "int32", 1, 1, 0),
         )
 
         def __init__(
@@ -130,10 +130,10 @@ class ShareAcknowledgeResponse(Message):
         __slots__ = ("current_leader", "error_code", "error_message", "partition_index", "unknown_tags")
 
         FIELDS = (
-            Field("partition_index", "PartitionIndex", "int32", 0, 1, 0),
-            Field("error_code", "ErrorCode", "int16", 0, 1, 0),
-            Field("error_message", "ErrorMessage", "string", 0, 1, None, nullable=(0, 1)),
-            Field("current_leader", "CurrentLeader", "LeaderIdAndEpoch", 0, 1, FRESH),
+            Field("partition_index", "PartitionIndex", "int32", 1, 1, 0),
+            Field("error_code", "ErrorCode", "int16", 1, 1, 0),
+            Field("error_message", "ErrorMessage", "string", 1, 1, None, nullable=(1, 1)),
+            Field("current_leader", "CurrentLeader", "LeaderIdAndEpoch", 1, 1, FRESH),
         )
 
         def __init__(
@@ -157,8 +157,8 @@ class ShareAcknowledgeResponse(Message):
         __slots__ = ("partitions", "topic_id", "unknown_tags")
 
         FIELDS = (
-            Field("topic_id", "TopicId", "uuid", 0, 1, ZERO_UUID),
-            Field("partitions", "Partitions", "[]PartitionData", 0, 1, FRESH),
+            Field("topic_id", "TopicId", "uuid", 1, 1, ZERO_UUID),
+            Field("partitions", "Partitions", "[]PartitionData", 1, 1, FRESH),
         )
 
         def __init__(
@@ -176,10 +176,10 @@ class ShareAcknowledgeResponse(Message):
         __slots__ = ("host", "node_id", "port", "rack", "unknown_tags")
 
         FIELDS = (
-            Field("node_id", "NodeId", "int32", 0, 1, 0),
-            Field("host", "Host", "string", 0, 1, ""),
-            Field("port", "Port", "int32", 0, 1, 0),
-            Field("rack", "Rack", "string", 0, 1, None, nullable=(0, 1)),
+            Field("node_id", "NodeId", "int32", 1, 1, 0),
+            Field("host", "Host", "string", 1, 1, ""),
+            Field("port", "Port", "int32", 1, 1, 0),
+            Field("rack", "Rack", "string", 1, 1, None, nullable=(1, 1)),
         )
 
         def __init__(
@@ -200,11 +200,11 @@ class ShareAcknowledgeResponse(Message):
     __slots__ = ("error_code", "error_message", "node_endpoints", "responses", "throttle_time_ms", "unknown_tags")
 
     FIELDS = (
-        Field("throttle_time_ms", "ThrottleTimeMs", "int32", 0, 1, 0),
-        Field("error_code", "ErrorCode", "int16", 0, 1, 0),
-        Field("error_message", "ErrorMessage", "string", 0, 1, None, nullable=(0, 1)),
-        Field("responses", "Responses", "[]ShareAcknowledgeTopicResponse", 0, 1, FRESH),
-        Field("node_endpoints", "NodeEndpoints", "[]NodeEndpoint", 0, 1, FRESH),
+        Field("throttle_time_ms", "ThrottleTimeMs", "int32", 1, 1, 0),
+        Field("error_code", "ErrorCode", "int16", 1, 1, 0),
+        Field("error_message", "ErrorMessage", "string", 1, 1, None, nullable=(1, 1)),
+        Field("responses", "Responses", "[]ShareAcknowledgeTopicResponse", 1, 1, FRESH),
+        Field("node_endpoints", "NodeEndpoints", "[]NodeEndpoint", 1, 1, FRESH),
     )
 
     def __init__(

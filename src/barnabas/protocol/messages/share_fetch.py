@@ -10,16 +10,16 @@ from barnabas.protocol.wire import Records
 class ShareFetchRequest(Message):
     NAME = "ShareFetchRequest"
     API_KEY = 78
-    VERSIONS = (0, 1)
+    VERSIONS = (1, 1)
     FLEXIBLE = 0
 
     class AcknowledgementBatch(Struct):
         __slots__ = ("acknowledge_types", "first_offset", "last_offset", "unknown_tags")
 
         FIELDS = (
-            Field("first_offset", "FirstOffset", "int64", 0, 1, 0),
-            Field("last_offset", "LastOffset", "int64", 0, 1, 0),
-            Field("acknowledge_types", "AcknowledgeTypes", "[]int8", 0, 1, FRESH),
+            Field("first_offset", "FirstOffset", "int64", 1, 1, 0),
+            Field("last_offset", "LastOffset", "int64", 1, 1, 0),
+            Field("acknowledge_types", "AcknowledgeTypes", "[]int8", 1, 1, FRESH),
         )
 
         def __init__(
@@ -36,24 +36,21 @@ class ShareFetchRequest(Message):
             self.unknown_tags = unknown_tags
 
     class FetchPartition(Struct):
-        __slots__ = ("acknowledgement_batches", "partition_index", "partition_max_bytes", "unknown_tags")
+        __slots__ = ("acknowledgement_batches", "partition_index", "unknown_tags")
 
         FIELDS = (
-            Field("partition_index", "PartitionIndex", "int32", 0, 1, 0),
-            Field("partition_max_bytes", "PartitionMaxBytes", "int32", 0, 0, 0),
-            Field("acknowledgement_batches", "AcknowledgementBatches", "[]AcknowledgementBatch", 0, 1, FRESH),
+            Field("partition_index", "PartitionIndex", "int32", 1, 1, 0),
+            Field("acknowledgement_batches", "AcknowledgementBatches", "[]AcknowledgementBatch", 1, 1, FRESH),
         )
 
         def __init__(
             self,
             *,
             partition_index: int = 0,
-            partition_max_bytes: int = 0,
             acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] | None = None,
             unknown_tags: UnknownTags = (),
         ) -> None:
             self.partition_index = partition_index
-            self.partition_max_bytes = partition_max_bytes
             self.acknowledgement_batches: list[ShareFetchRequest.AcknowledgementBatch] = (
                 [] if acknowledgement_batches is None else acknowledgement_batches
             )
@@ -63,8 +60,8 @@ class ShareFetchRequest(Message):
         __slots__ = ("partitions", "topic_id", "unknown_tags")
 
         FIELDS = (
-            Field("topic_id", "TopicId", "uuid", 0, 1, ZERO_UUID),
-            Field("partitions", "Partitions", "[]FetchPartition", 0, 1, FRESH),
+            Field("topic_id", "TopicId", "uuid", 1, 1, ZERO_UUID),
+            Field("partitions", "Partitions", "[]FetchPartition", 1, 1, FRESH),
         )
 
         def __init__(
@@ -82,8 +79,8 @@ class ShareFetchRequest(Message):
         __slots__ = ("partitions", "topic_id", "unknown_tags")
 
         FIELDS = (
-            Field("topic_id", "TopicId", "uuid", 0, 1, ZERO_UUID),
-            Field("partitions", "Partitions", "[]int32", 0, 1, FRESH),
+            Field("topic_id", "TopicId", "uuid", 1, 1, ZERO_UUID),
+            Field("partitions", "Partitions", "[]int32", 1, 1, FRESH),
         )
 
         def __init__(
@@ -112,16 +109,16 @@ class ShareFetchRequest(Message):
     )
 
     FIELDS = (
-        Field("group_id", "GroupId", "string", 0, 1, None, nullable=(0, 1)),
-        Field("member_id", "MemberId", "string", 0, 1, "", nullable=(0, 1)),
-        Field("share_session_epoch", "ShareSessionEpoch", "int32", 0, 1, 0),
-        Field("max_wait_ms", "MaxWaitMs", "int32", 0, 1, 0),
-        Field("min_bytes", "MinBytes", "int32", 0, 1, 0),
-        Field("max_bytes", "MaxBytes", "int32", 0, 1, 2147483647),
+        Field("group_id", "GroupId", "string", 1, 1, None, nullable=(1, 1)),
+        Field("member_id", "MemberId", "string", 1, 1, "", nullable=(1, 1)),
+        Field("share_session_epoch", "ShareSessionEpoch", "int32", 1, 1, 0),
+        Field("max_wait_ms", "MaxWaitMs", "int32", 1, 1, 0),
+        Field("min_bytes", "MinBytes", "int32", 1, 1, 0),
+        Field("max_bytes", "MaxBytes", "int32", 1, 1, 2147483647),
         Field("max_records", "MaxRecords", "int32", 1, 1, 0),
         Field("batch_size", "BatchSize", "int32", 1, 1, 0),
-        Field("topics", "Topics", "[]FetchTopic", 0, 1, FRESH),
-        Field("forgotten_topics_data", "ForgottenTopicsData", "[]ForgottenTopic", 0, 1, FRESH),
+        Field("topics", "Topics", "[]FetchTopic", 1, 1, FRESH),
+        Field("forgotten_topics_data", "ForgottenTopicsData", "[]ForgottenTopic", 1, 1, FRESH),
     )
 
     def __init__(
@@ -157,15 +154,15 @@ class ShareFetchRequest(Message):
 class ShareFetchResponse(Message):
     NAME = "ShareFetchResponse"
     API_KEY = 78
-    VERSIONS = (0, 1)
+    VERSIONS = (1, 1)
     FLEXIBLE = 0
 
     class LeaderIdAndEpoch(Struct):
         __slots__ = ("leader_epoch", "leader_id", "unknown_tags")
 
         FIELDS = (
-            Field("leader_id", "LeaderId", "int32", 0, 1, 0),
-            Field("leader_epoch", "LeaderEpoch", "int32", 0, 1, 0),
+            Field("leader_id", "LeaderId", "int32", 1, 1, 0),
+            Field("leader_epoch", "LeaderEpoch", "int32", 1, 1, 0),
         )
 
         def __init__(
@@ -183,9 +180,9 @@ class ShareFetchResponse(Message):
         __slots__ = ("delivery_count", "first_offset", "last_offset", "unknown_tags")
 
         FIELDS = (
-            Field("first_offset", "FirstOffset", "int64", 0, 1, 0),
-            Field("last_offset", "LastOffset", "int64", 0, 1, 0),
-            Field("delivery_count", "DeliveryCount", "int16", 0, 1, 0),
+            Field("first_offset", "FirstOffset", "int64", 1, 1, 0),
+            Field("last_offset", "LastOffset", "int64", 1, 1, 0),
+            Field("delivery_count", "DeliveryCount", "int16", 1, 1, 0),
         )
 
         def __init__(
@@ -215,14 +212,14 @@ class ShareFetchResponse(Message):
         )
 
         FIELDS = (
-            Field("partition_index", "PartitionIndex", "int32", 0, 1, 0),
-            Field("error_code", "ErrorCode", "int16", 0, 1, 0),
-            Field("error_message", "ErrorMessage", "string", 0, 1, None, nullable=(0, 1)),
-            Field("acknowledge_error_code", "AcknowledgeErrorCode", "int16", 0, 1, 0),
-            Field("acknowledge_error_message", "AcknowledgeErrorMessage", "string", 0, 1, None, nullable=(0, 1)),
-            Field("current_leader", "CurrentLeader", "LeaderIdAndEpoch", 0, 1, FRESH),
-            Field("records", "Records", "records", 0, 1, None, nullable=(0, 0)),
-            Field("acquired_records", "AcquiredRecords", "[]AcquiredRecords", 0, 1, FRESH),
+            Field("partition_index", "PartitionIndex", "int32", 1, 1, 0),
+            Field("error_code", "ErrorCode", "int16", 1, 1, 0),
+            Field("error_message", "ErrorMessage", "string", 1, 1, None, nullable=(1, 1)),
+            Field("acknowledge_error_code", "AcknowledgeErrorCode", "int16", 1, 1, 0),
+            Field("acknowledge_error_message", "AcknowledgeErrorMessage", "string", 1, 1, None, nullable=(1, 1)),
+            Field("current_leader", "CurrentLeader", "LeaderIdAndEpoch", 1, 1, FRESH),
+            Field("records", "Records", "records", 1, 1, None),
+            Field("acquired_records", "AcquiredRecords", "[]AcquiredRecords", 1, 1, FRESH),
         )
 
         def __init__(
@@ -256,8 +253,8 @@ class ShareFetchResponse(Message):
         __slots__ = ("partitions", "topic_id", "unknown_tags")
 
         FIELDS = (
-            Field("topic_id", "TopicId", "uuid", 0, 1, ZERO_UUID),
-            Field("partitions", "Partitions", "[]PartitionData", 0, 1, FRESH),
+            Field("topic_id", "TopicId", "uuid", 1, 1, ZERO_UUID),
+            Field("partitions", "Partitions", "[]PartitionData", 1, 1, FRESH),
         )
 
         def __init__(
@@ -275,10 +272,10 @@ class ShareFetchResponse(Message):
         __slots__ = ("host", "node_id", "port", "rack", "unknown_tags")
 
         FIELDS = (
-            Field("node_id", "NodeId", "int32", 0, 1, 0),
-            Field("host", "Host", "string", 0, 1, ""),
-            Field("port", "Port", "int32", 0, 1, 0),
-            Field("rack", "Rack", "string", 0, 1, None, nullable=(0, 1)),
+            Field("node_id", "NodeId", "int32", 1, 1, 0),
+            Field("host", "Host", "string", 1, 1, ""),
+            Field("port", "Port", "int32", 1, 1, 0),
+            Field("rack", "Rack", "string", 1, 1, None, nullable=(1, 1)),
         )
 
         def __init__(
@@ -307,12 +304,12 @@ class ShareFetchResponse(Message):
     )
 
     FIELDS = (
-        Field("throttle_time_ms", "ThrottleTimeMs", "int32", 0, 1, 0),
-        Field("error_code", "ErrorCode", "int16", 0, 1, 0),
-        Field("error_message", "ErrorMessage", "string", 0, 1, None, nullable=(0, 1)),
+        Field("throttle_time_ms", "ThrottleTimeMs", "int32", 1, 1, 0),
+        Field("error_code", "ErrorCode", "int16", 1, 1, 0),
+        Field("error_message", "ErrorMessage", "string", 1, 1, None, nullable=(1, 1)),
         Field("acquisition_lock_timeout_ms", "AcquisitionLockTimeoutMs", "int32", 1, 1, 0),
-        Field("responses", "Responses", "[]ShareFetchableTopicResponse", 0, 1, FRESH),
-        Field("node_endpoints", "NodeEndpoints", "[]NodeEndpoint", 0, 1, FRESH),
+        Field("responses", "Responses", "[]ShareFetchableTopicResponse", 1, 1, FRESH),
+        Field("node_endpoints", "NodeEndpoints", "[]NodeEndpoint", 1, 1, FRESH),
     )
 
     def __init__(

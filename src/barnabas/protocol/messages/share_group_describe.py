@@ -9,14 +9,14 @@ from barnabas.protocol.message import FRESH, Field, Message, Struct, UnknownTags
 class ShareGroupDescribeRequest(Message):
     NAME = "ShareGroupDescribeRequest"
     API_KEY = 77
-    VERSIONS = (0, 1)
+    VERSIONS = (1, 1)
     FLEXIBLE = 0
 
     __slots__ = ("group_ids", "include_authorized_operations", "unknown_tags")
 
     FIELDS = (
-        Field("group_ids", "GroupIds", "[]string", 0, 1, FRESH),
-        Field("include_authorized_operations", "IncludeAuthorizedOperations", "bool", 0, 1, False),
+        Field("group_ids", "GroupIds", "[]string", 1, 1, FRESH),
+        Field("include_authorized_operations", "IncludeAuthorizedOperations", "bool", 1, 1, False),
     )
 
     def __init__(
@@ -34,16 +34,16 @@ class ShareGroupDescribeRequest(Message):
 class ShareGroupDescribeResponse(Message):
     NAME = "ShareGroupDescribeResponse"
     API_KEY = 77
-    VERSIONS = (0, 1)
+    VERSIONS = (1, 1)
     FLEXIBLE = 0
 
     class TopicPartitions(Struct):
         __slots__ = ("partitions", "topic_id", "topic_name", "unknown_tags")
 
         FIELDS = (
-            Field("topic_id", "TopicId", "uuid", 0, 1, ZERO_UUID),
-            Field("topic_name", "TopicName", "string", 0, 1, ""),
-            Field("partitions", "Partitions", "[]int32", 0, 1, FRESH),
+            Field("topic_id", "TopicId", "uuid", 1, 1, ZERO_UUID),
+            Field("topic_name", "TopicName", "string", 1, 1, ""),
+            Field("partitions", "Partitions", "[]int32", 1, 1, FRESH),
         )
 
         def __init__(
@@ -62,7 +62,7 @@ class ShareGroupDescribeResponse(Message):
     class Assignment(Struct):
         __slots__ = ("topic_partitions", "unknown_tags")
 
-        FIELDS = (Field("topic_partitions", "TopicPartitions", "[]TopicPartitions", 0, 1, FRESH),)
+        FIELDS = (Field("topic_partitions", "TopicPartitions", "[]TopicPartitions", 1, 1, FRESH),)
 
         def __init__(
             self,
@@ -88,13 +88,13 @@ class ShareGroupDescribeResponse(Message):
         )
 
         FIELDS = (
-            Field("member_id", "MemberId", "string", 0, 1, ""),
-            Field("rack_id", "RackId", "string", 0, 1, None, nullable=(0, 1)),
-            Field("member_epoch", "MemberEpoch", "int32", 0, 1, 0),
-            Field("client_id", "ClientId", "string", 0, 1, ""),
-            Field("client_host", "ClientHost", "string", 0, 1, ""),
-            Field("subscribed_topic_names", "SubscribedTopicNames", "[]string", 0, 1, FRESH),
-            Field("assignment", "Assignment", "Assignment", 0, 1, FRESH),
+            Field("member_id", "MemberId", "string", 1, 1, ""),
+            Field("rack_id", "RackId", "string", 1, 1, None, nullable=(1, 1)),
+            Field("member_epoch", "MemberEpoch", "int32", 1, 1, 0),
+            Field("client_id", "ClientId", "string", 1, 1, ""),
+            Field("client_host", "ClientHost", "string", 1, 1, ""),
+            Field("subscribed_topic_names", "SubscribedTopicNames", "[]string", 1, 1, FRESH),
+            Field("assignment", "Assignment", "Assignment", 1, 1, FRESH),
         )
 
         def __init__(
@@ -135,15 +135,15 @@ class ShareGroupDescribeResponse(Message):
         )
 
         FIELDS = (
-            Field("error_code", "ErrorCode", "int16", 0, 1, 0),
-            Field("error_message", "ErrorMessage", "string", 0, 1, None, nullable=(0, 1)),
-            Field("group_id", "GroupId", "string", 0, 1, ""),
-            Field("group_state", "GroupState", "string", 0, 1, ""),
-            Field("group_epoch", "GroupEpoch", "int32", 0, 1, 0),
-            Field("assignment_epoch", "AssignmentEpoch", "int32", 0, 1, 0),
-            Field("assignor_name", "AssignorName", "string", 0, 1, ""),
-            Field("members", "Members", "[]Member", 0, 1, FRESH),
-            Field("authorized_operations", "AuthorizedOperations", "int32", 0, 1, -2147483648),
+            Field("error_code", "ErrorCode", "int16", 1, 1, 0),
+            Field("error_message", "ErrorMessage", "string", 1, 1, None, nullable=(1, 1)),
+            Field("group_id", "GroupId", "string", 1, 1, ""),
+            Field("group_state", "GroupState", "string", 1, 1, ""),
+            Field("group_epoch", "GroupEpoch", "int32", 1, 1, 0),
+            Field("assignment_epoch", "AssignmentEpoch", "int32", 1, 1, 0),
+            Field("assignor_name", "AssignorName", "string", 1, 1, ""),
+            Field("members", "Members", "[]Member", 1, 1, FRESH),
+            Field("authorized_operations", "AuthorizedOperations", "int32", 1, 1, -2147483648),
         )
 
         def __init__(
@@ -174,8 +174,8 @@ class ShareGroupDescribeResponse(Message):
     __slots__ = ("groups", "throttle_time_ms", "unknown_tags")
 
     FIELDS = (
-        Field("throttle_time_ms", "ThrottleTimeMs", "int32", 0, 1, 0),
-        Field("groups", "Groups", "[]DescribedGroup", 0, 1, FRESH),
+        Field("throttle_time_ms", "ThrottleTimeMs", "int32", 1, 1, 0),
+        Field("groups", "Groups", "[]DescribedGroup", 1, 1, FRESH),
     )
 
     def __init__(

@@ -9,17 +9,17 @@ from barnabas.protocol.message import FRESH, Field, Message, Struct, UnknownTags
 class ShareGroupHeartbeatRequest(Message):
     NAME = "ShareGroupHeartbeatRequest"
     API_KEY = 76
-    VERSIONS = (0, 1)
+    VERSIONS = (1, 1)
     FLEXIBLE = 0
 
     __slots__ = ("group_id", "member_epoch", "member_id", "rack_id", "subscribed_topic_names", "unknown_tags")
 
     FIELDS = (
-        Field("group_id", "GroupId", "string", 0, 1, ""),
-        Field("member_id", "MemberId", "string", 0, 1, ""),
-        Field("member_epoch", "MemberEpoch", "int32", 0, 1, 0),
-        Field("rack_id", "RackId", "string", 0, 1, None, nullable=(0, 1)),
-        Field("subscribed_topic_names", "SubscribedTopicNames", "[]string", 0, 1, None, nullable=(0, 1)),
+        Field("group_id", "GroupId", "string", 1, 1, ""),
+        Field("member_id", "MemberId", "string", 1, 1, ""),
+        Field("member_epoch", "MemberEpoch", "int32", 1, 1, 0),
+        Field("rack_id", "RackId", "string", 1, 1, None, nullable=(1, 1)),
+        Field("subscribed_topic_names", "SubscribedTopicNames", "[]string", 1, 1, None, nullable=(1, 1)),
     )
 
     def __init__(
@@ -43,15 +43,15 @@ class ShareGroupHeartbeatRequest(Message):
 class ShareGroupHeartbeatResponse(Message):
     NAME = "ShareGroupHeartbeatResponse"
     API_KEY = 76
-    VERSIONS = (0, 1)
+    VERSIONS = (1, 1)
     FLEXIBLE = 0
 
     class TopicPartitions(Struct):
         __slots__ = ("partitions", "topic_id", "unknown_tags")
 
         FIELDS = (
-            Field("topic_id", "TopicId", "uuid", 0, 1, ZERO_UUID),
-            Field("partitions", "Partitions", "[]int32", 0, 1, FRESH),
+            Field("topic_id", "TopicId", "uuid", 1, 1, ZERO_UUID),
+            Field("partitions", "Partitions", "[]int32", 1, 1, FRESH),
         )
 
         def __init__(
@@ -68,7 +68,7 @@ class ShareGroupHeartbeatResponse(Message):
     class Assignment(Struct):
         __slots__ = ("topic_partitions", "unknown_tags")
 
-        FIELDS = (Field("topic_partitions", "TopicPartitions", "[]TopicPartitions", 0, 1, FRESH),)
+        FIELDS = (Field("topic_partitions", "TopicPartitions", "[]TopicPartitions", 1, 1, FRESH),)
 
         def __init__(
             self,
@@ -93,13 +93,13 @@ class ShareGroupHeartbeatResponse(Message):
     )
 
     FIELDS = (
-        Field("throttle_time_ms", "ThrottleTimeMs", "int32", 0, 1, 0),
-        Field("error_code", "ErrorCode", "int16", 0, 1, 0),
-        Field("error_message", "ErrorMessage", "string", 0, 1, None, nullable=(0, 1)),
-        Field("member_id", "MemberId", "string", 0, 1, None, nullable=(0, 1)),
-        Field("member_epoch", "MemberEpoch", "int32", 0, 1, 0),
-        Field("heartbeat_interval_ms", "HeartbeatIntervalMs", "int32", 0, 1, 0),
-        Field("assignment", "Assignment", "Assignment", 0, 1, None, nullable=(0, 1)),
+        Field("throttle_time_ms", "ThrottleTimeMs", "int32", 1, 1, 0),
+        Field("error_code", "ErrorCode", "int16", 1, 1, 0),
+        Field("error_message", "ErrorMessage", "string", 1, 1, None, nullable=(1, 1)),
+        Field("member_id", "MemberId", "string", 1, 1, None, nullable=(1, 1)),
+        Field("member_epoch", "MemberEpoch", "int32", 1, 1, 0),
+        Field("heartbeat_interval_ms", "HeartbeatIntervalMs", "int32", 1, 1, 0),
+        Field("assignment", "Assignment", "Assignment", 1, 1, None, nullable=(1, 1)),
     )
 
     def __init__(
