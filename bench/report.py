@@ -1,0 +1,132 @@
+"""From measured values to a table: minimum, median and maximum of each broker, the ratio of the medians, the goal."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+
+from targets import ROOT, kafka_jars
+from workloads import STEPS, Metric
+
+#: metric -> target -> values, one per round.
+Values = dict[str, dict[str, list[float]]]
+
+
+def metrics() -> list[Metric]:
+    return [metric for step in STEPS for metric in step.metrics.values()]
+
+
+def machine() -> dict[str, Any]:
+    """What the figures depend on."""
+    model = next(
+        (line.partition(":")[2].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")),
+        platform.processor(),
+    )
+    memory_kb = next((int(line.split()[1]) for line in _lines("/proc/meminfo") if line.startswith("MemTotal")), 0)
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.splitlines()
+    return {
+        "time": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "cpu": model,
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(memory_kb / 1e6, 1),
+        "kernel": platform.release(),
+        "python": platform.python_version(),
+        "java": java[0] if java else "none",
+        "kafka": kafka_jars.VERSION,
+        "librdkafka": confluent_kafka.libversion()[0],
+        "confluent_kafka": confluent_kafka.version(),
+        "commit": _commit(),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    return Path(path).read_text().splitlines() if Path(path).exists() else []
+
+
+def _commit() -> str:
+    def git(*arguments: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False
+        ).stdout.strip()
+
+    head = git("rev-parse", "--short", "HEAD")
+    return f"{head} with changes" if git("status", "--porcelain", "--untracked-files=no") else head
+
+
+def summarize(values: Values) -> list[dict[str, Any]]:
+    """One row per metric that was measured."""
+    rows = []
+    for metric in metrics():
+        measured = {target: found for target, found in values.get(metric.name, {}).items() if found}
+        if not measured:
+            continue
+        row: dict[str, Any] = {"metric": metric.name, "title": metric.title, "unit": metric.unit}
+        for target, found in measured.items():
+            row[target] = {"min": min(found), "median": statistics.median(found), "max": max(found), "values": found}
+        ratio = None
+        if "kafka" in measured and "barnabas" in measured and row["kafka"]["median"]:
+            ratio = row["barnabas"]["median"] / row["kafka"]["median"]
+        row["ratio"] = ratio
+        row["goal"] = metric.goal.show(metric.unit)
+        row["met"] = metric.goal.holds(row["barnabas"]["median"], ratio) if "barnabas" in measured else None
+        rows.append(row)
+    return rows
+
+
+def number(value: float) -> str:
+    if value >= 10_000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 100 else f"{value:.3g}"
+
+
+def _spread(row: dict[str, Any], target: str) -> str:
+    if target not in row:
+        return "–"
+    found = row[target]
+    return f"{number(found['min'])} / **{number(found['median'])}** / {number(found['max'])}"
+
+
+def markdown(rows: list[dict[str, Any]], about: dict[str, Any], rounds: int, *, quick: bool) -> str:
+    lines = [
+        "# Speed beside Apache Kafka",
+        "",
+        f"{about['time']}, commit {about['commit']}. {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, "
+        f"Linux {about['kernel']}; Python {about['python']}; Apache Kafka {about['kafka']} on {about['java']} "
+        f"(-Xmx1G -Xms1G, G1); confluent-kafka {about['confluent_kafka']}, librdkafka {about['librdkafka']}.",
+        "",
+        f"{rounds} rounds; in each both brokers ran one after the other, never at once, with fresh data on the same "
+        "disk; which one was first changed from round to round. Values are minimum / **median** / maximum of the "
+        "rounds; the ratio is Barnabas over Kafka, of the medians.",
+        "",
+    ]
+    if quick:
+        lines += ["A quick run: too short to judge by.", ""]
+    lines += [
+        "| | unit | Apache Kafka | Barnabas | ratio | goal | met |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}×"
+        met = "–" if row["met"] is None else "yes" if row["met"] else "no"
+        cells = [row["title"], row["unit"], _spread(row, "kafka"), _spread(row, "barnabas"), ratio, row["goal"], met]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def write(directory: Path, name: str, values: Values, rounds: int, *, quick: bool) -> str:
+    """Write NAME.md and NAME.json; the table as text."""
+    about, rows = machine(), summarize(values)
+    text = markdown(rows, about, rounds, quick=quick)
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / f"{name}.md").write_text(text, "utf-8")
+    document = {"about": about, "rounds": rounds, "quick": quick, "rows": rows}
+    (directory / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    return text

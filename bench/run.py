@@ -1,0 +1,171 @@
+"""Barnabas beside Apache Kafka 4.1.0 on this machine: the same client, the same settings, one broker at a time.
+
+make bench                              everything, three rounds (about 20 minutes)
+make bench ARGS=--quick                 everything, small, one round (about 3 minutes)
+make bench ARGS="--only unbatched,tail --rounds 5"
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import report
+from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
+from workloads import STEPS, Step
+
+CLIENT = Path(__file__).resolve().parent / "client.py"
+_STEP_TIMEOUT_S = 600
+
+
+class Client:
+    """One run of client.py."""
+
+    def __init__(self, step: Step, bootstrap: str, options: dict[str, Any]) -> None:
+        assert step.client is not None, f"{step.name} has no client"
+        command = [sys.executable, str(CLIENT), step.client, bootstrap, json.dumps(options)]
+        self._step = step
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def await_ready(self) -> None:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        if line != "ready":
+            raise RuntimeError(f"the client of {self._step.name} is not ready: {line!r}")
+
+    def finish(self, word: str = "") -> dict[str, float]:
+        """Tell it to go on, and take what it measured."""
+        output, _ = self._process.communicate(f"{word}\n", timeout=_STEP_TIMEOUT_S)
+        if self._process.returncode != 0:
+            raise RuntimeError(f"the client of {self._step.name} ended with code {self._process.returncode}")
+        measured: dict[str, float] = json.loads(output.splitlines()[-1])
+        return measured
+
+    def kill(self) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+
+def run_step(step: Step, target: Target, options: dict[str, Any]) -> dict[str, float]:
+    """One step against a broker that runs, or, for the cold start, is launched by it."""
+    if step.client is None:
+        time.sleep(options.get("settle_s", 0.0))
+        return {"mb": resident_mb(target.pid)}
+    # What earlier steps wrote goes to disk now, not during this one.
+    os.sync()
+    client = Client(step, target.bootstrap, options)
+    try:
+        if step.name == "cold_start":
+            client.await_ready()
+            launched_at = time.monotonic()
+            target.launch()
+            return client.finish(repr(launched_at))
+        if step.name == "idle_cpu":
+            client.await_ready()
+            time.sleep(options["settle_s"])
+            percent = cpu_percent(target.pid, options["measure_s"])
+            client.finish()
+            return {"percent": percent}
+        return client.finish()
+    finally:
+        client.kill()
+
+
+def run_life(target: Target, steps: Sequence[Step], values: report.Values, *, quick: bool) -> None:
+    """One broker from its start to its end, all steps in order."""
+    target.prepare()
+    sizes = {step.name: step.sized(quick=quick) for step in STEPS}
+    try:
+        if steps[0].name != "cold_start":
+            target.launch()
+        for step in steps:
+            options = {"topic": step.after or step.name, **sizes[step.name]}
+            if step.after is not None:
+                options["records"] = sizes[step.after]["records"]
+            if step.name != "cold_start":
+                target.wait()
+            measured = run_step(step, target, options)
+            for name, metric in step.metrics.items():
+                values.setdefault(metric.name, {}).setdefault(target.name, []).append(measured[name])
+                print(
+                    f"  {target.name:9} {metric.title:58} {report.number(measured[name]):>10} {metric.unit}", flush=True
+                )
+    except BaseException:
+        print(f"{target.name}'s log ends:\n{target.log_tail()}", file=sys.stderr)
+        raise
+    finally:
+        target.stop()
+
+
+def select(only: str | None) -> list[Step]:
+    """The steps to run, with those that others need; in their order."""
+    names = {step.name for step in STEPS}
+    if only is None:
+        return list(STEPS)
+    wanted = {name.strip() for name in only.split(",")}
+    if unknown := wanted - names:
+        raise SystemExit(f"bench: no such step: {', '.join(sorted(unknown))}; there are {', '.join(sorted(names))}")
+    wanted |= {step.after for step in STEPS if step.name in wanted and step.after is not None}
+    return [step for step in STEPS if step.name in wanted]
+
+
+def warm_up(targets: Sequence[str], data: Path) -> None:
+    """One start of each that nobody measures: jars and bytecode come into the page cache."""
+    for name in targets:
+        target = TARGETS[name](data / f"warm-up-{name}")
+        target.prepare()
+        try:
+            target.launch()
+            target.wait()
+        finally:
+            target.stop()
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="small loads, one round")
+    parser.add_argument("--rounds", type=int, help="how often both are run (default 3, quick 1)")
+    parser.add_argument("--only", help="steps, separated by commas")
+    parser.add_argument("--targets", default="kafka,barnabas", help="which brokers (default both)")
+    parser.add_argument("--data", type=Path, help="where data folders are made (default the cache folder)")
+    parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results", help="where the table goes")
+    arguments = parser.parse_args()
+    rounds = arguments.rounds or (1 if arguments.quick else 3)
+    targets = [name.strip() for name in arguments.targets.split(",")]
+    if unknown := set(targets) - set(TARGETS):
+        raise SystemExit(f"bench: no such broker: {', '.join(sorted(unknown))}")
+    steps = select(arguments.only)
+    if "kafka" in targets:
+        kafka_jars.jars(say=True)
+    base = arguments.data or kafka_jars.cache_dir()
+    base.mkdir(parents=True, exist_ok=True)
+    data = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
+    values: report.Values = {}
+    begun = time.monotonic()
+    try:
+        warm_up(targets, data)
+        for index in range(rounds):
+            order = targets if index % 2 == 0 else targets[::-1]
+            for name in order:
+                print(f"round {index + 1} of {rounds}: {name}", flush=True)
+                run_life(TARGETS[name](data / f"{name}-{index}"), steps, values, quick=arguments.quick)
+    finally:
+        shutil.rmtree(data, ignore_errors=True)
+    partial = arguments.quick or arguments.only is not None or len(targets) < len(TARGETS) or rounds < 3
+    text = report.write(arguments.results, "partial" if partial else "speed", values, rounds, quick=arguments.quick)
+    print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

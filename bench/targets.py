@@ -1,0 +1,158 @@
+"""The two brokers under measurement, started the same way: fresh data on the same disk, the same properties file.
+
+Apache Kafka runs as its start script runs it (-Xmx1G -Xms1G, G1); its data folder is formatted beforehand, outside of
+any measurement. Barnabas runs as `barnabas broker FILE` and formats its folder itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))
+
+import kafka_jars  # noqa: E402
+
+__all__ = ["ROOT", "TARGETS", "Target", "cpu_percent", "kafka_jars", "resident_mb"]
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+
+#: What both get beyond the addresses and folders that every node needs.
+PROPERTIES = {"num.partitions": "1", "auto.create.topics.enable": "true"}
+
+
+class Target(Protocol):
+    """A broker that can be started once."""
+
+    name: str
+    bootstrap: str
+
+    @property
+    def pid(self) -> int: ...
+
+    def prepare(self) -> None:
+        """All that a cold start does not count."""
+
+    def launch(self) -> None:
+        """Start the process and return at once."""
+
+    def wait(self) -> None:
+        """Return once requests are answered."""
+
+    def stop(self) -> None: ...
+
+    def log_tail(self) -> str: ...
+
+
+class Kafka:
+    name = "kafka"
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._server = kafka_jars.KafkaServer(directory, properties=PROPERTIES, jvm=kafka_jars.SERVER_JVM)
+        self.bootstrap = self._server.bootstrap
+
+    @property
+    def pid(self) -> int:
+        return self._server.pid
+
+    def prepare(self) -> None:
+        self._server.format()
+
+    def launch(self) -> None:
+        self._server.launch()
+
+    def wait(self) -> None:
+        assert self._server.process is not None, "launched first"
+        kafka_jars.wait_until_serving(self._server.port, self._server.process, log=self._server.log_path)
+
+    def stop(self) -> None:
+        self._server.stop()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def log_tail(self) -> str:
+        return _tail(self._server.log_path)
+
+
+class Barnabas:
+    name = "barnabas"
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log = directory / "barnabas.log"
+        # Written by the same code as Kafka's, so that both read the same settings.
+        self._settings = kafka_jars.KafkaServer(directory, properties=PROPERTIES)
+        self.bootstrap = self._settings.bootstrap
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, "launched first"
+        return self._process.pid
+
+    def prepare(self) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        lines = [f"{key}={value}\n" for key, value in self._settings.properties.items()]
+        self._settings.properties_path.write_text("".join(lines))
+
+    def launch(self) -> None:
+        command = [str(Path(sys.executable).parent / "barnabas"), "broker", str(self._settings.properties_path)]
+        # Bytecode is kept, as after any installation; otherwise every start would compile the whole package.
+        environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._directory, env=environment
+            )
+
+    def wait(self) -> None:
+        assert self._process is not None, "launched first"
+        kafka_jars.wait_until_serving(self._settings.port, self._process, log=self._log)
+
+    def stop(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+            try:
+                self._process.wait(30)
+            except subprocess.TimeoutExpired:
+                self._process.kill()
+                self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def log_tail(self) -> str:
+        return _tail(self._log)
+
+
+TARGETS: dict[str, Callable[[Path], Target]] = {"kafka": Kafka, "barnabas": Barnabas}
+
+
+def _tail(path: Path) -> str:
+    return path.read_text(errors="replace")[-3000:] if path.exists() else ""
+
+
+def resident_mb(pid: int) -> float:
+    """Resident memory of a process in MB (10^6 bytes)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024 / 1e6
+    raise RuntimeError(f"process {pid} tells no VmRSS")
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds that all threads of a process have used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
+
+
+def cpu_percent(pid: int, duration_s: float) -> float:
+    """CPU use over the next `duration_s`, in percent of one core."""
+    used, begun = cpu_s(pid), time.monotonic()
+    time.sleep(duration_s)
+    return 100 * (cpu_s(pid) - used) / (time.monotonic() - begun)
