@@ -3,7 +3,8 @@
 # Everything is installed into .venv beside this file; nothing outside the clone is touched, except that `make test`
 # installs the programs its client tests drive (kcat, Java, Go, Node.js) when they are missing and apt-get is there.
 
-PYTHON ?= python3
+PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$name; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -18,14 +19,15 @@ help: ## This list
 
 $(STAMP): pyproject.toml
 	@echo "setup: installing Barnabas and its tools into $(VENV) (1 to 2 minutes the first time)"
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "setup: Python 3.11 or newer is needed; name yours with make PYTHON=python3.x"; exit 1; }
+	@test -n "$(PYTHON)" || \
+		{ echo "setup: Python 3.11 or newer is needed; name yours with make PYTHON=..."; exit 1; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 		{ echo "setup: python -m venv failed (on Debian: apt-get install python3-venv)"; rm -rf $(VENV); exit 1; }
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $(STAMP)
 
 setup: $(STAMP) ## Make .venv with everything (1-2 minutes, once)
+	@echo "setup: ready; $(BIN)/barnabas --help tells what there is"
 
 demo: $(STAMP) ## Run real orders through a broker and balance the books (about 10 seconds after setup)
 	@echo "demo: a broker, 4 weeks of retail orders in, the same orders out, the books compared (about 10 seconds)"
