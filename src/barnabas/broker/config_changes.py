@@ -13,9 +13,10 @@ from typing import Final, NamedTuple
 from barnabas.broker import loggers
 from barnabas.broker.config_describe import parse_broker_id
 from barnabas.broker.context import Services
-from barnabas.common.config import BrokerConfig, dynamic_key
+from barnabas.common.config import BrokerConfig
 from barnabas.common.config_keys import BROKER_KEYS, ConfigType, ResourceType, base_key, parse_text
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
+from barnabas.common.settings import dynamic_key
 from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.metadata.image import MetadataImage
 

@@ -1,10 +1,4 @@
-"""A node's configuration: Kafka's property names, in layers, parsed and checked once.
-
-    DYNAMIC_BROKER > DYNAMIC_DEFAULT_BROKER > STATIC_BROKER > DEFAULT
-
-The static layer is the properties file; the two dynamic ones come from the metadata log while the node runs and never
-stop it: a value that does not fit is left out and reported. Reading is a dict look-up, so no reader needs a copy of a
-setting that may change; who must act on a change subscribes.
+"""A node's configuration under Kafka's property names: who and where it is, what it gives its topics.
 
 A key that Barnabas does not know is a warning, as in Kafka. So is a key that is known but without effect here
 (`config_docs` has the reasons). A key that asks for protection which is not there (an authorizer, TLS) is an error: a
@@ -13,21 +7,9 @@ node that starts open in its stead would be worse than one that does not start.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from barnabas.common import config_docs
-from barnabas.common.config_keys import (
-    BROKER_KEYS,
-    READ_ONLY,
-    REQUIRED_KEYS,
-    TOPIC_KEYS,
-    ConfigKey,
-    ConfigSource,
-    Value,
-    base_key,
-    broker_synonyms,
-    invalid,
-)
+from barnabas.common.config_keys import TOPIC_KEYS, Value, invalid
 from barnabas.common.endpoints import (
     Address,
     Listener,
@@ -40,14 +22,12 @@ from barnabas.common.endpoints import (
 )
 from barnabas.common.errors import ConfigError
 from barnabas.common.properties import parse_properties
+from barnabas.common.settings import Settings
 
 __all__ = ["Address", "BrokerConfig", "Listener", "Voter", "parse_properties"]
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
-_MAX_LONG = (1 << 63) - 1
-
-_DEFAULTS: dict[str, Value] = {name: key.default_value() for name, key in BROKER_KEYS.items()}
 
 #: Topic key -> broker key of its default, where the broker's value is taken as it is.
 _LOG_DEFAULTS = tuple(
@@ -58,34 +38,14 @@ _LOG_DEFAULTS = tuple(
 )
 
 
-class BrokerConfig:
+class BrokerConfig(Settings):
     """The configuration of one node (broker, controller or both)."""
 
-    __slots__ = (
-        "_cluster_default",
-        "_listeners",
-        "_log_defaults",
-        "_per_broker",
-        "_static",
-        "_subscribers",
-        "_values",
-        "warnings",
-    )
+    __slots__ = ("_listeners", "_log_defaults")
 
     def __init__(self, properties: Mapping[str, str]) -> None:
-        self._static = dict(properties)
-        _fill_in(self._static)
-        self._per_broker: dict[str, str] = {}
-        self._cluster_default: dict[str, str] = {}
-        self._subscribers: list[Callable[[frozenset[str]], None]] = []
-        self._log_defaults: dict[str, Value] | None = None
-        self.warnings: list[str] = []
-        for name in sorted(REQUIRED_KEYS):
-            if name not in self._static:
-                raise ConfigError(f'Missing required configuration "{name}" which has no default value.')
-        self._values = dict(_DEFAULTS)
-        for name, text in self._static.items():
-            self._take_static(name, text)
+        super().__init__(_filled_in(properties))
+        self._log_defaults: tuple[Mapping[str, Value], dict[str, Value]] | None = None
         self._listeners = self._parse_listeners()
         _check(self)
 
@@ -94,58 +54,15 @@ class BrokerConfig:
         """ConfigError, naming key, value and what is allowed, if a node must not start with these."""
         return cls(properties)
 
-    def _take_static(self, name: str, text: str) -> None:
-        key = base_key(name)
-        if key is None:
-            self.warnings.append(config_docs.unknown(name))
-            return
-        self._values[name] = key.parse(text)
-        if name in BROKER_KEYS and self._values[name] != _DEFAULTS[name]:
-            note = config_docs.note_on(name)
-            if note is not None:
-                self.warnings.append(f"{name}={'[hidden]' if key.is_sensitive else text} {note}")
-
-    # Reading.
-
-    def value_of(self, key: str) -> Value:
-        """The value in force; KeyError for a key that nobody knows."""
-        return self._values[key]
-
-    def int_of(self, key: str) -> int:
-        value = self._values[key]
-        if type(value) is not int:
-            raise ConfigError(f"{key} is not set" if value is None else f"{key} is no integer")
-        return value
-
-    def int_or_none(self, key: str) -> int | None:
-        return None if self._values[key] is None else self.int_of(key)
-
-    def float_of(self, key: str) -> float:
-        value = self._values[key]
-        assert isinstance(value, float), f"{key} is no double"
-        return value
-
-    def bool_of(self, key: str) -> bool:
-        value = self._values[key]
-        assert isinstance(value, bool), f"{key} is no boolean"
-        return value
-
-    def str_of(self, key: str) -> str:
-        """The text; ConfigError where nothing is set."""
-        value = self._values[key]
-        if not isinstance(value, str):
-            raise ConfigError(f"{key} is not set" if value is None else f"{key} is no text")
-        return value
-
-    def str_or_none(self, key: str) -> str | None:
-        return None if self._values[key] is None else self.str_of(key)
-
-    def list_of(self, key: str) -> tuple[str, ...]:
-        """The items of a list key, or of a text that Kafka splits at commas (`listeners`, `log.dirs`)."""
-        value = self._values[key]
-        if isinstance(value, str):
-            return tuple(item.strip() for item in value.split(",") if item.strip())
-        return value if isinstance(value, tuple) else ()
+    def with_dynamic(self, per_broker: Mapping[str, str], cluster_default: Mapping[str, str]) -> BrokerConfig:
+        """A copy with these dynamic layers, for trying a change; ConfigError if it does not fit."""
+        copy = BrokerConfig(self._static)
+        problems = copy.update_dynamic(per_broker, cluster_default)
+        if problems:
+            raise ConfigError(problems[0])
+        copy._listeners = copy._parse_listeners()
+        _check(copy)
+        return copy
 
     # Settings given in several units.
 
@@ -181,14 +98,14 @@ class BrokerConfig:
 
     def log_defaults(self) -> Mapping[str, Value]:
         """The broker's defaults for topics, by field of LogConfig; worked out once per change."""
-        if self._log_defaults is None:
+        if self._log_defaults is None or self._log_defaults[0] is not self._values:
             values = {field: self._values[name] for field, name in _LOG_DEFAULTS}
             values["retention_ms"] = self.log_retention_ms
             values["segment_ms"] = self.log_roll_ms
             values["segment_jitter_ms"] = self.log_roll_jitter_ms
             values["flush_ms"] = self.log_flush_interval_ms
-            self._log_defaults = values
-        return self._log_defaults
+            self._log_defaults = (self._values, values)
+        return self._log_defaults[1]
 
     # Who and where this node is.
 
@@ -283,108 +200,20 @@ class BrokerConfig:
         check_distinct_ports("listeners", items, listeners)
         return listeners
 
-    # Layers.
 
-    @property
-    def originals(self) -> Mapping[str, str]:
-        """The static layer as it was given, unknown keys too."""
-        return self._static
-
-    @property
-    def per_broker(self) -> Mapping[str, str]:
-        return self._per_broker
-
-    @property
-    def cluster_default(self) -> Mapping[str, str]:
-        return self._cluster_default
-
-    def synonyms_of(self, name: str) -> list[tuple[ConfigSource, str, str]]:
-        """(source, key, text) of every layer that says something about `name`, strongest first (KIP-226).
-
-        What other keys say above the first mention of `name` itself is left out, as Kafka leaves it out.
-        """
-        names = broker_synonyms(name)
-        found: list[tuple[ConfigSource, str, str]] = []
-        for source, layer in (
-            (ConfigSource.DYNAMIC_BROKER, self._per_broker),
-            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self._cluster_default),
-            (ConfigSource.STATIC_BROKER, self._static),
-        ):
-            found += [(source, key, layer[key]) for key in names if key in layer]
-        for key in names:
-            default = BROKER_KEYS[key].default if key in BROKER_KEYS else None
-            if default is not None:
-                found.append((ConfigSource.DEFAULT, key, default))
-        first = next((index for index, (_, key, _) in enumerate(found) if key == name), len(found))
-        return found[first:]
-
-    def with_dynamic(self, per_broker: Mapping[str, str], cluster_default: Mapping[str, str]) -> BrokerConfig:
-        """A copy with these dynamic layers, for trying a change; ConfigError if it does not fit."""
-        copy = BrokerConfig(self._static)
-        problems = copy.update_dynamic(per_broker, cluster_default)
-        if problems:
-            raise ConfigError(problems[0])
-        copy._listeners = copy._parse_listeners()
-        _check(copy)
-        return copy
-
-    def update_dynamic(self, per_broker: Mapping[str, str], cluster_default: Mapping[str, str]) -> list[str]:
-        """Take over both dynamic layers; tell the subscribers what changed. Returns what was left out, and why."""
-        problems: list[str] = []
-        values = dict(_DEFAULTS)
-        for name, text in self._static.items():
-            if (key := base_key(name)) is not None:
-                values[name] = key.parse(text)
-        for layer, source in ((cluster_default, "cluster-wide default"), (per_broker, "per-broker setting")):
-            for name, text in layer.items():
-                if base_key(name) is None:
-                    continue  # rates of throttles, and what a later release may know: kept, without effect here
-                try:
-                    values[name] = dynamic_key(name, per_broker=layer is per_broker).parse(text)
-                except ConfigError as error:
-                    problems.append(f"{source} left out: {error}")
-        changed = frozenset(
-            name for name in values.keys() | self._values.keys() if values.get(name) != self._values.get(name)
-        )
-        self._per_broker = dict(per_broker)
-        self._cluster_default = dict(cluster_default)
-        self._values = values
-        self._log_defaults = None
-        if changed:
-            for subscriber in list(self._subscribers):
-                subscriber(changed)
-        return problems
-
-    def subscribe(self, on_change: Callable[[frozenset[str]], None]) -> None:
-        """Call with the names of the keys whose value in force changed."""
-        self._subscribers.append(on_change)
-
-
-def dynamic_key(name: str, *, per_broker: bool) -> ConfigKey:
-    """The key that a dynamic layer may set; ConfigError if it must not."""
-    key = base_key(name)
-    if key is None:
-        raise ConfigError(f"Unknown dynamic config {name}")
-    if key.update_mode == READ_ONLY and key.name == name:
-        raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
-    if not per_broker and (key.update_mode == "per-broker" or key.name != name):
-        raise ConfigError(
-            f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
-        )
-    return key
-
-
-def _fill_in(static: dict[str, str]) -> None:
+def _filled_in(properties: Mapping[str, str]) -> dict[str, str]:
     """`broker.id` and `node.id` are one thing under two names."""
-    broker_id, node_id = static.get("broker.id"), static.get("node.id")
+    filled = dict(properties)
+    broker_id, node_id = filled.get("broker.id"), filled.get("node.id")
     if node_id is None and broker_id is not None:
-        static["node.id"] = broker_id
+        filled["node.id"] = broker_id
     elif broker_id is None and node_id is not None:
-        static["broker.id"] = node_id
+        filled["broker.id"] = node_id
     elif broker_id is not None and node_id is not None and broker_id.strip() != node_id.strip():
         raise ConfigError(
             f"You must set `node.id` to the same value as `broker.id` (they are {node_id} and {broker_id})."
         )
+    return filled
 
 
 # What must hold between keys. Texts name the keys and their values.

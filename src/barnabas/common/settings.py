@@ -1,0 +1,180 @@
+"""The layers under a node's configuration, and how a value is read from them.
+
+    DYNAMIC_BROKER > DYNAMIC_DEFAULT_BROKER > STATIC_BROKER > DEFAULT
+
+The static layer is the properties file; the two dynamic ones come from the metadata log while the node runs and never
+stop it: a value that does not fit is left out and reported. Reading is a dict look-up, so no reader needs a copy of a
+setting that may change; who must act on a change subscribes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from barnabas.common import config_docs
+from barnabas.common.config_keys import (
+    BROKER_KEYS,
+    PER_BROKER,
+    READ_ONLY,
+    REQUIRED_KEYS,
+    ConfigKey,
+    ConfigSource,
+    Value,
+    base_key,
+    broker_synonyms,
+)
+from barnabas.common.errors import ConfigError
+
+_DEFAULTS: dict[str, Value] = {name: key.default_value() for name, key in BROKER_KEYS.items()}
+
+
+class Settings:
+    """Typed reading of broker keys, layer above layer."""
+
+    __slots__ = ("_cluster_default", "_per_broker", "_static", "_subscribers", "_values", "warnings")
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        self._static = dict(properties)
+        self._per_broker: dict[str, str] = {}
+        self._cluster_default: dict[str, str] = {}
+        self._subscribers: list[Callable[[frozenset[str]], None]] = []
+        #: What a person should know about the properties file: unknown keys, and keys without effect.
+        self.warnings: list[str] = []
+        for name in sorted(REQUIRED_KEYS):
+            if name not in self._static:
+                raise ConfigError(f'Missing required configuration "{name}" which has no default value.')
+        self._values = dict(_DEFAULTS)
+        for name, text in self._static.items():
+            self._take_static(name, text)
+
+    def _take_static(self, name: str, text: str) -> None:
+        key = base_key(name)
+        if key is None:
+            self.warnings.append(config_docs.unknown(name))
+            return
+        self._values[name] = key.parse(text)
+        if name in BROKER_KEYS and self._values[name] != _DEFAULTS[name]:
+            note = config_docs.note_on(name)
+            if note is not None:
+                self.warnings.append(f"{name}={'[hidden]' if key.is_sensitive else text} {note}")
+
+    # Reading.
+
+    def value_of(self, key: str) -> Value:
+        """The value in force; KeyError for a key that nobody knows."""
+        return self._values[key]
+
+    def int_of(self, key: str) -> int:
+        value = self._values[key]
+        if type(value) is not int:
+            raise ConfigError(f"{key} is not set" if value is None else f"{key} is no integer")
+        return value
+
+    def int_or_none(self, key: str) -> int | None:
+        return None if self._values[key] is None else self.int_of(key)
+
+    def float_of(self, key: str) -> float:
+        value = self._values[key]
+        assert isinstance(value, float), f"{key} is no double"
+        return value
+
+    def bool_of(self, key: str) -> bool:
+        value = self._values[key]
+        assert isinstance(value, bool), f"{key} is no boolean"
+        return value
+
+    def str_of(self, key: str) -> str:
+        """The text; ConfigError where nothing is set."""
+        value = self._values[key]
+        if not isinstance(value, str):
+            raise ConfigError(f"{key} is not set" if value is None else f"{key} is no text")
+        return value
+
+    def str_or_none(self, key: str) -> str | None:
+        return None if self._values[key] is None else self.str_of(key)
+
+    def list_of(self, key: str) -> tuple[str, ...]:
+        """The items of a list key, or of a text that Kafka splits at commas (`listeners`, `log.dirs`)."""
+        value = self._values[key]
+        if isinstance(value, str):
+            return tuple(item.strip() for item in value.split(",") if item.strip())
+        return value if isinstance(value, tuple) else ()
+
+    # Layers.
+
+    @property
+    def originals(self) -> Mapping[str, str]:
+        """The static layer as it was given, unknown keys too."""
+        return self._static
+
+    @property
+    def per_broker(self) -> Mapping[str, str]:
+        return self._per_broker
+
+    @property
+    def cluster_default(self) -> Mapping[str, str]:
+        return self._cluster_default
+
+    def synonyms_of(self, name: str) -> list[tuple[ConfigSource, str, str]]:
+        """(source, key, text) of every layer that says something about `name`, strongest first (KIP-226).
+
+        What other keys say above the first mention of `name` itself is left out, as Kafka leaves it out.
+        """
+        names = broker_synonyms(name)
+        found: list[tuple[ConfigSource, str, str]] = []
+        for source, layer in (
+            (ConfigSource.DYNAMIC_BROKER, self._per_broker),
+            (ConfigSource.DYNAMIC_DEFAULT_BROKER, self._cluster_default),
+            (ConfigSource.STATIC_BROKER, self._static),
+        ):
+            found += [(source, key, layer[key]) for key in names if key in layer]
+        for key in names:
+            default = BROKER_KEYS[key].default if key in BROKER_KEYS else None
+            if default is not None:
+                found.append((ConfigSource.DEFAULT, key, default))
+        first = next((index for index, (_, key, _) in enumerate(found) if key == name), len(found))
+        return found[first:]
+
+    def update_dynamic(self, per_broker: Mapping[str, str], cluster_default: Mapping[str, str]) -> list[str]:
+        """Take over both dynamic layers; tell the subscribers what changed. Returns what was left out, and why."""
+        problems: list[str] = []
+        values = dict(_DEFAULTS)
+        for name, text in self._static.items():
+            if (key := base_key(name)) is not None:
+                values[name] = key.parse(text)
+        for layer, source in ((cluster_default, "cluster-wide default"), (per_broker, "per-broker setting")):
+            for name, text in layer.items():
+                if base_key(name) is None:
+                    continue  # rates of throttles, and what a later release may know: kept, without effect here
+                try:
+                    values[name] = dynamic_key(name, per_broker=layer is per_broker).parse(text)
+                except ConfigError as error:
+                    problems.append(f"{source} left out: {error}")
+        changed = frozenset(
+            name for name in values.keys() | self._values.keys() if values.get(name) != self._values.get(name)
+        )
+        self._per_broker = dict(per_broker)
+        self._cluster_default = dict(cluster_default)
+        self._values = values
+        if changed:
+            for subscriber in list(self._subscribers):
+                subscriber(changed)
+        return problems
+
+    def subscribe(self, on_change: Callable[[frozenset[str]], None]) -> None:
+        """Call with the names of the keys whose value in force changed."""
+        self._subscribers.append(on_change)
+
+
+def dynamic_key(name: str, *, per_broker: bool) -> ConfigKey:
+    """The key that a dynamic layer may set; ConfigError if it must not."""
+    key = base_key(name)
+    if key is None:
+        raise ConfigError(f"Unknown dynamic config {name}")
+    if key.update_mode == READ_ONLY and key.name == name:
+        raise ConfigError(f"Cannot update these configs dynamically: Set({name})")
+    if not per_broker and (key.update_mode == PER_BROKER or key.name != name):
+        raise ConfigError(
+            f"Cannot update these configs at default cluster level, broker id must be specified: Set({name})"
+        )
+    return key
