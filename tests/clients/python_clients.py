@@ -23,8 +23,9 @@ class ConfluentKafka:
     name = "confluent-kafka"
     traits = Traits()
 
-    def __init__(self, bootstrap: str) -> None:
+    def __init__(self, bootstrap: str, **producer_settings: object) -> None:
         self._common = {"bootstrap.servers": bootstrap, "log_level": 3}
+        self._producer_settings = {key.replace("_", "."): value for key, value in producer_settings.items()}
 
     def create_topic(self, topic: str, partitions: int) -> None:
         admin = confluent_kafka.admin.AdminClient(self._common)
@@ -32,7 +33,8 @@ class ConfluentKafka:
         admin.create_topics([new], operation_timeout=WAIT_S)[topic].result(WAIT_S)
 
     def produce(self, topic: str, codec: str, records: Sequence[Record]) -> list[int]:
-        producer = confluent_kafka.Producer({**self._common, "compression.type": codec, "linger.ms": 20})
+        settings = {"compression.type": codec, "linger.ms": 20, **self._producer_settings}
+        producer = confluent_kafka.Producer({**self._common, **settings})
         offsets = [-1] * len(records)
         failures: list[str] = []
 

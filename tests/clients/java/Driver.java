@@ -18,7 +18,9 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Future;
+import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
@@ -38,18 +40,26 @@ public class Driver {
 
     /** What a tool's exit becomes, so that the tool ends and the JVM lives on. */
     private static final class ToolExit extends RuntimeException {
-        final int code;
-
         ToolExit(int code) {
             super("exit " + code, null, false, false);
-            this.code = code;
         }
     }
 
+    /** The code of the first exit: a tool that catches its own exit as a failure exits again with another. */
+    private static final AtomicReference<Integer> EXIT_CODE = new AtomicReference<>();
+
+    /** What a tool wants to have run when its JVM ends; the end of the tool takes that place. */
+    private static final List<Runnable> HOOKS = new CopyOnWriteArrayList<>();
+
+    private static void exit(int code) {
+        EXIT_CODE.compareAndSet(null, code);
+        throw new ToolExit(code);
+    }
+
     public static void main(String[] args) throws Exception {
-        Exit.setExitProcedure((code, message) -> { throw new ToolExit(code); });
-        Exit.setHaltProcedure((code, message) -> { throw new ToolExit(code); });
-        Exit.setShutdownHookAdder((name, hook) -> { });
+        Exit.setExitProcedure((code, message) -> exit(code));
+        Exit.setHaltProcedure((code, message) -> exit(code));
+        Exit.setShutdownHookAdder((name, hook) -> HOOKS.add(hook));
         PrintStream answers = System.out;
         System.setOut(System.err);
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
@@ -179,6 +189,8 @@ public class Driver {
         System.setOut(toolOut);
         System.setErr(toolErr);
         int code = 0;
+        EXIT_CODE.set(null);
+        HOOKS.clear();
         try {
             scala.Console.withOut(toolOut, () -> scala.Console.withErr(toolErr, () -> {
                 try {
@@ -191,11 +203,12 @@ public class Driver {
                 return null;
             }));
         } catch (ToolExit exit) {
-            code = exit.code;
+            code = EXIT_CODE.get();
         } catch (Throwable failure) {
             failure.printStackTrace(toolErr);
             code = 1;
         } finally {
+            HOOKS.forEach(Runnable::run);
             System.setIn(stdin);
             System.setOut(stdout);
             System.setErr(stderr);
