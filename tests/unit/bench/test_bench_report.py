@@ -1,0 +1,78 @@
+"""The bench's arithmetic: percentiles, ratios of medians, goals, and that every step is fit to run."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCH = Path(__file__).parents[3] / "bench"
+sys.path.insert(0, str(BENCH))
+
+import client  # noqa: E402
+import report  # noqa: E402
+import run  # noqa: E402
+from workloads import STEPS, Goal  # noqa: E402
+
+
+@pytest.mark.parametrize(
+    "values, share, expected",
+    [
+        ([5.0], 0.5, 5.0),
+        ([1.0, 2.0, 3.0, 4.0], 0.5, 2.0),
+        ([float(n) for n in range(1, 101)], 0.99, 99.0),
+        ([3.0, 1.0, 2.0], 1.0, 3.0),
+    ],
+)
+def test_percentile_is_the_nearest_rank(values: list[float], share: float, expected: float) -> None:
+    assert client.percentile(values, share) == expected
+
+
+def test_payload_has_its_size_and_does_not_repeat() -> None:
+    for size_bytes in (1, 100, 1_000, 10_000):
+        assert len(client.payload(size_bytes)) == size_bytes
+    value = client.payload(10_000)
+    assert len({value[start : start + 8] for start in range(0, len(value), 8)}) == len(value) // 8
+
+
+def test_rows_compare_medians_and_judge_the_goal() -> None:
+    values: report.Values = {
+        "unbatched": {"kafka": [10.0, 30.0, 20.0], "barnabas": [50.0, 70.0, 60.0]},
+        "one_in_flight_p50": {"kafka": [1.0], "barnabas": [0.9]},
+        "rss_idle": {"barnabas": [59.0]},
+        "cold_start": {"kafka": [3.5]},
+    }
+    rows = {row["metric"]: row for row in report.summarize(values)}
+    assert (rows["unbatched"]["ratio"], rows["unbatched"]["met"]) == (3.0, True)
+    assert (rows["unbatched"]["kafka"]["min"], rows["unbatched"]["kafka"]["max"]) == (10.0, 30.0)
+    assert (rows["one_in_flight_p50"]["ratio"], rows["one_in_flight_p50"]["met"]) == (0.9, False)
+    assert (rows["rss_idle"]["ratio"], rows["rss_idle"]["met"]) == (None, True)
+    assert rows["cold_start"]["met"] is None
+    text = report.markdown(list(rows.values()), dict.fromkeys(report.machine(), "x"), 3, quick=False)
+    assert (
+        "| produce, one record per batch | records/s | 10 / **20** / 30 | 50 / **60** / 70 | 3.00× | ≥ 3× | yes |"
+        in text
+    )
+
+
+def test_goals() -> None:
+    assert Goal(at_most=0.8).holds(100.0, 0.8)
+    assert not Goal(at_most=0.8).holds(100.0, 0.81)
+    assert Goal(at_least=1.0).holds(1.0, None) is None
+    assert Goal(at_most=60.0, absolute=True).holds(60.0, 5.0)
+    assert Goal(at_most=0.5, absolute=True).show("s") == "≤ 0.5 s"
+
+
+def test_every_step_has_a_client_and_metrics_of_its_own() -> None:
+    metrics = [metric.name for step in STEPS for metric in step.metrics.values()]
+    assert len(metrics) == len(set(metrics))
+    for step in STEPS:
+        assert step.client is None or step.client in client.WORKLOADS
+        assert step.quick.keys() <= step.options.keys()
+
+
+def test_a_step_brings_the_one_it_reads_from() -> None:
+    assert [step.name for step in run.select("consume_1kb")] == ["batched_1kb", "consume_1kb"]
+    with pytest.raises(SystemExit, match="no such step: nonsense"):
+        run.select("nonsense")
