@@ -11,12 +11,13 @@ that the topic wants changed, or `verify_records`. Records that are opened are c
     INVALID_TIMESTAMP    outside `message.timestamp.{before,after}.max.ms`, or LogAppendTime set by a producer
     UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE (above `segment.bytes`)
 
-`validate_for_append` reads only: a rejected batch is left as it came. `stamp` then writes what the leader adds, in place
-where it may.
+`validate_for_append` reads only: a rejected batch is left as it came. `stamp` then writes what the leader adds, in
+place where it may.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -59,8 +60,8 @@ class AppendRules:
 
     __slots__ = (
         "after_max_ms",
-        "before_max_ms",
         "batch_bytes_max",
+        "before_max_ms",
         "codec",
         "is_compacted",
         "is_log_append_time",
@@ -119,7 +120,7 @@ def validate_for_append(view: Buffer, rules: AppendRules, *, wall_ms: int, from_
     behind it are dropped. Batches that are not from clients may be control batches and have any offset."""
     try:
         header = BatchHeader._make(HEADER.unpack_from(view))
-    except Exception:
+    except struct.error:
         raise _no_batch(view) from None
     (base_offset, length, _, magic, crc, attributes, last_delta, _, max_timestamp, producer_id, _, sequence, count) = (
         header
@@ -321,7 +322,7 @@ def _timestamp_error(record: Record, header: BatchHeader, rules: AppendRules, wa
         if not -rules.after_max_ms <= wall_ms - timestamp <= rules.before_max_ms:
             return (
                 f"Timestamp {timestamp} of message with offset {record.offset} is out of range. The timestamp should "
-                f"be within [{max(wall_ms - rules.before_max_ms, 0)}, {wall_ms + rules.after_max_ms}]"
+                f"be within [{wall_ms - rules.before_max_ms}, {wall_ms + rules.after_max_ms}]"
             )
     elif header.timestamp_type == LOG_APPEND_TIME:
         return "Producer should not set timestamp type to LogAppendTime"
