@@ -21,7 +21,7 @@ from barnabas.common.config_keys import (
 from barnabas.common.errors import ConfigError
 from barnabas.common.properties import parse_properties
 
-TEXT = st.text(st.characters(blacklist_categories=("Cs",), max_codepoint=0xFFFF), max_size=30)
+TEXT = st.text(st.characters(exclude_categories=["Cs"], max_codepoint=0xFFFF), max_size=30)
 KEYS: list[ConfigKey] = [*BROKER_KEYS.values(), *TOPIC_KEYS.values(), *GROUP_KEYS.values()]
 
 
