@@ -4,7 +4,7 @@ The first use of a (class, version) writes a Python function for exactly that la
 it and keeps it: no field is looked up by name, no version is compared while a message passes.
 
     decode   bytes from outside. Whatever they are, the outcome is a message or DecodeError; a count is believed only as
-             far as the bytes that are left could hold it, so memory stays in proportion to the input
+             far as the bytes that are left could hold it, and all arrays together have a bounded number of elements
     encode   values of ours. EncodeError for what the version cannot carry: a field it lacks (unless it is ignorable or
              has its default), a null, a number out of range
 """

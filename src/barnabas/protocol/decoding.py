@@ -2,7 +2,7 @@
 
 In the written text `b` is the data, `e` its end, `p` the position, `o...` a struct, `n...` a length or count, `q` the
 end of a value. Nothing is read without a bound: `struct` and indexing refuse to pass the end, slices are compared with
-`e` first.
+`e` first. `left` is how many more elements all arrays together may have.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import cast
 
 from barnabas.common.errors import DecodeError
-from barnabas.protocol.layout import FIXED, SHORT_ARRAYS, Layout, Source, array_layouts
+from barnabas.protocol.layout import ELEMENTS_MAX, FIXED, SHORT_ARRAYS, Layout, Source, array_layouts
 from barnabas.protocol.message import Field, Message, Struct
 from barnabas.protocol.wire import STRING_BYTES_MAX, Buffer, continue_unsigned_varint, read_tagged_fields
 
@@ -48,6 +48,7 @@ class _DecoderWriter:
         add("def decode(b, p):")
         source.indent()
         add("e = len(b)")
+        add(f"left = {ELEMENTS_MAX}")
         add("try:")
         source.indent()
         result = self._struct(self._cls)
@@ -165,6 +166,8 @@ class _DecoderWriter:
             add(f'else: {target} = list(unpack(f">{{{count}}}{code}", b, p))')
             add(f"p += {size} * {count}")
             return
+        add(f"left -= {count}")
+        add(f"if left < 0: raise fault({field.name!r}, p)")
         items = source.name("l")
         add(f"{items} = {target} = []")
         add(f"for _ in range({count}):")

@@ -24,6 +24,9 @@ FIXED = {
     "uuid": ("16s", 16),
 }
 
+#: Most structs and strings that all arrays of one message may hold together. Two bytes of input can be one of them,
+#: but here it takes some hundred: a frame of the greatest size could else fill the memory. Real ones have far fewer.
+ELEMENTS_MAX = 1 << 20
 #: Arrays of numbers up to this length have their `struct` ready: most are lists of replicas.
 SHORT_ARRAYS = range(17)
 

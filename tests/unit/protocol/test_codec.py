@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 
 import pytest
 
 from barnabas.common.errors import DecodeError, EncodeError
-from barnabas.protocol import codec
+from barnabas.protocol import codec, decoding
+from barnabas.protocol.layout import ELEMENTS_MAX
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.header import ResponseHeader
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceRequest
 
@@ -124,6 +127,31 @@ def test_unknown_tags_are_kept_in_the_order_of_tags() -> None:
     data = codec.encode(request, 12)
     assert data.endswith(bytes.fromhex("03 00 04 04 616263 07 00 5a 01 7a"))
     assert codec.decode(FetchRequest, 12, data)[0].unknown_tags == ((7, b""), (90, b"z"))
+
+
+def test_a_message_of_too_many_elements_is_refused_before_it_fills_the_memory() -> None:
+    topics = ELEMENTS_MAX + 1
+    data = topics.to_bytes(4, "big") + bytes(2 * topics)
+    tracemalloc.start()
+    with pytest.raises(DecodeError, match="Topics"):
+        codec.decode(MetadataRequest, 1, data)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
+def test_elements_of_nested_arrays_count_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "ELEMENTS_MAX", 12)
+    decode = decoding.compile_decoder(ListOffsetsRequest, 1)
+    cls = ListOffsetsRequest
+    for topics, fits in ((3, True), (4, False)):
+        topic = cls.ListOffsetsTopic(partitions=[cls.ListOffsetsPartition() for _ in range(3)])
+        message = cls(topics=[topic] * topics)
+        if fits:
+            assert decode(codec.encode(message, 1), 0)[0] == message
+        else:
+            with pytest.raises(DecodeError, match="Partitions"):
+                decode(codec.encode(message, 1), 0)
 
 
 def test_encode_into_appends() -> None:
