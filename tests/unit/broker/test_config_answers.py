@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from barnabas.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
 from barnabas.common.config import BrokerConfig
@@ -206,8 +208,20 @@ def accepted(probe: dict[str, Any], actual: Any, expected: Any) -> bool:
     return (key, value) in OTHERWISE
 
 
+@pytest.fixture
+def logger_levels() -> Iterator[None]:
+    """Levels as the recorded node had them; afterwards as before."""
+    names = ("barnabas", OUR_LOGGER)
+    before = [logging.getLogger(name).level for name in names]
+    logging.getLogger("barnabas").setLevel(logging.WARNING)
+    logging.getLogger(OUR_LOGGER).setLevel(logging.NOTSET)
+    yield
+    for name, level in zip(names, before, strict=True):
+        logging.getLogger(name).setLevel(level)
+
+
+@pytest.mark.usefixtures("logger_levels")
 def test_answers_are_those_of_apache_kafka() -> None:
-    logging.getLogger(OUR_LOGGER)
     lines = (DATA / "4.1.0-answers.jsonl").read_text("utf-8").replace(KAFKA_LOGGER, OUR_LOGGER).splitlines()
     node = Node(json.loads(lines[0])["static"])
     different = []
@@ -222,6 +236,7 @@ def test_answers_are_those_of_apache_kafka() -> None:
             actual = change(node, probe)
         if actual != expected and not accepted(probe, actual, expected):
             different.append((probe, actual, expected))
+    assert logging.getLogger(OUR_LOGGER).level == logging.DEBUG, "the last change of a level was carried out"
     for probe, actual, expected in different:
         print(probe, actual, expected, sep="\n  ")
     assert not different
