@@ -5,7 +5,7 @@
 An image is shared freely: nothing in it ever changes. `MetadataDelta.replay` is the only way in which a record takes
 effect, so that brokers, controllers and snapshots agree by construction. What a delta touched can be asked of it
 (`changed_topics`, `deleted_topics`, `changed_brokers`, `changed_configs`), so that whoever follows the metadata pays
-for what changed, not for the size of the cluster. Both kinds of controller (metadata quorum and ZooKeeper) make this image.
+for what changed, not for the size of the cluster. Both kinds of controller (metadata quorum, ZooKeeper) make it.
 
 Maps are hash tries: their order depends on the hash seed of the process. Whatever leaves the process in some order is
 sorted first.
