@@ -39,12 +39,15 @@ class RequestContext(Protocol):
     @property
     def client_host(self) -> str:
         """Address of the peer, without port, as Kafka shows it: "/127.0.0.1"."""
+
     @property
     def listener(self) -> str:
         """Name of the listener it came in by."""
+
     @property
     def principal(self) -> str:
         """ "User:ANONYMOUS" until security is there."""
+
     @property
     def now_ms(self) -> int:
         """Monotonic time at which it was read."""

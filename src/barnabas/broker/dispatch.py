@@ -291,4 +291,3 @@ class Dispatcher:
 
     def _load(self, offer: Offer, function: str) -> Any:
         return getattr(importlib.import_module(f"{self._package}.{offer.name}"), function)
-

@@ -47,7 +47,9 @@ class Session:
     def advance(self) -> None:
         self.epoch = 1 if self.epoch == 0x7FFFFFFF else self.epoch + 1
 
-    def changed(self, items: Sequence[FetchItem], results: Sequence[FetchResult]) -> list[tuple[FetchItem, FetchResult]]:
+    def changed(
+        self, items: Sequence[FetchItem], results: Sequence[FetchResult]
+    ) -> list[tuple[FetchItem, FetchResult]]:
         """What an incremental answer must say, noting what it said."""
         told = []
         for item, result in zip(items, results, strict=True):

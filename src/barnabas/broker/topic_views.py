@@ -48,7 +48,5 @@ def reachable(image: MetadataImage, replicas: tuple[int, ...], listener: str) ->
     return [
         replica
         for replica in replicas
-        if (broker := brokers.get(replica)) is not None
-        and not broker.fenced
-        and broker.endpoint(listener) is not None
+        if (broker := brokers.get(replica)) is not None and not broker.fenced and broker.endpoint(listener) is not None
     ]

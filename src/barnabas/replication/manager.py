@@ -16,7 +16,7 @@ from barnabas.common.log_config import LogConfig
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from barnabas.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.topics import PartitionImage, TopicImage
-from barnabas.replication.partition import Isolation, Partition, Role
+from barnabas.replication.partition import Partition, Role
 from barnabas.replication.purgatory import Purgatory
 from barnabas.storage.log import AppendInfo, Log, Origin
 from barnabas.storage.manager import LogManager
@@ -111,16 +111,15 @@ class ReplicaManager:
     def append(self, topic: str, index: int, batches: Buffer, *, acks: int, wall_ms: int) -> Appended:
         """A client's write. `acks` as in Produce; with -1 the caller then waits for the HW."""
         if topic == GROUP_METADATA_TOPIC or topic == TRANSACTION_STATE_TOPIC:
-            return Appended(
-                ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}"
-            )
+            return Appended(ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}")
         try:
             partition = self.leader(topic, index)
         except RequestFailed as failure:
             return Appended(failure.code, message=failure.message)
-        return self._append(partition, batches, acks, wall_ms, Origin.CLIENT)
+        return self.append_to(partition, batches, acks, wall_ms, Origin.CLIENT)
 
-    def _append(self, partition: Partition, batches: Buffer, acks: int, wall_ms: int, origin: Origin) -> Appended:
+    def append_to(self, partition: Partition, batches: Buffer, acks: int, wall_ms: int, origin: Origin) -> Appended:
+        """Append to a partition led here, with what went wrong as a value."""
         if acks == -1 and not partition.enough_in_sync:
             return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
         try:
@@ -132,30 +131,6 @@ class ReplicaManager:
         except StorageFault as fault:
             self.on_directory_failed(fault.directory, fault)
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=str(fault))
-
-    # -- the internal topics' state machines (coordinators.runtime.PartitionWriter and PartitionReader)
-
-    def write_internal(
-        self, topic_partition: TopicPartition, batch: bytearray, done: Callable[[ErrorCode, int], None]
-    ) -> None:
-        """Append with acks=all; `done(code, base offset)` once committed, maybe at once."""
-        try:
-            partition = self.leader(*topic_partition)
-        except RequestFailed as failure:
-            done(failure.code, -1)
-            return
-        appended = self._append(partition, batch, -1, self.host.clock.wall_ms(), Origin.COORDINATOR)
-        if appended.info is None:
-            done(appended.error, -1)
-            return
-        info = appended.info
-        partition.await_commit(info.last_offset + 1, lambda code: done(code, info.first_offset))
-
-    def read_internal(self, topic_partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
-        """Batches from `offset` up to the LEO; empty at the end. Raises RequestFailed when not led here."""
-        partition = self.leader(*topic_partition)
-        read = partition.read(offset, max_bytes, Isolation.LOG_END, min_one_batch=True)
-        return b"" if read is None else bytes(read.data)
 
     # -- following the image
 
@@ -250,6 +225,7 @@ class ReplicaManager:
 
     def on_directory_failed(self, directory: str, error: BaseException | None = None) -> None:
         """All partitions in it go offline (KIP-112); the others serve on."""
+        self.logs.directory_failed(directory)
         self.host.faults.report(f"log directory {directory} failed", error)
         for partition in self.partitions():
             if _is_in(partition.log, directory) and partition.role is not Role.OFFLINE:

@@ -12,7 +12,7 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from barnabas.broker.assembly import Broker
 from barnabas.common.config import BrokerConfig, parse_properties
@@ -24,7 +24,7 @@ from barnabas.server.listener import ListenerLog, ListeningSocket
 try:
     import uvloop
 
-    _new_event_loop = uvloop.new_event_loop
+    _new_event_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
 except ImportError:  # not on every platform; asyncio's own loop serves as well, more slowly
     _new_event_loop = asyncio.new_event_loop
 
@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         config = load_config(argv)
     except (UsageError, ConfigError) as error:
-        print(f"barnabas: {error}", file=sys.stderr)
+        sys.stderr.write(f"barnabas: {error}\n")
         return 2
     for warning in config.warnings:
         log.warning("%s", warning)
@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> int:
     try:
         return loop.run_until_complete(_serve(config, loop))
     except (ConfigError, FatalFault, StorageFault) as error:
-        print(f"barnabas: {error}", file=sys.stderr)
+        sys.stderr.write(f"barnabas: {error}\n")
         return 1
     finally:
         loop.close()
@@ -111,7 +111,8 @@ async def _serve(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> int:
         gc.set_threshold(*_GC_THRESHOLDS)
         for listener in config.advertised_listeners:
             if listener.name not in config.controller_listener_names:
-                print(f"started: {listener.host}:{listener.port}", flush=True)
+                sys.stdout.write(f"started: {listener.host}:{listener.port}\n")
+                sys.stdout.flush()
                 break
         await stop.wait()
         log.info("stopping")

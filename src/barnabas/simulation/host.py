@@ -1,4 +1,4 @@
-"""An in-memory host: virtual time, seeded chance, a disk in memory, links that are lists. Runs the broker's own objects.
+"""An in-memory host: virtual time, seeded chance, a disk and links in memory. Runs the broker's own objects.
 
 Nothing here waits: `run_for` moves the clock from timer to timer, so an hour takes as long as its events take.
 """
@@ -121,7 +121,7 @@ class MemoryHost:
         self.timers = self.time
         self.random = SeededRandom(seed)
         self.blocking = DeferredWork(self.time)
-        self.disk = disk or MemoryDisk()
+        self.disk = disk or MemoryDisk(clock=self.time)
         self.faults = RaisedFaults()
 
 

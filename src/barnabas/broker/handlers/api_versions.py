@@ -11,7 +11,7 @@ import re
 from barnabas.broker.context import Services
 from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
 from barnabas.common.errors import DecodeError, ErrorCode
-from barnabas.metadata.versions import SUPPORTED_FEATURES
+from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.protocol import codec
 from barnabas.protocol.api import API_VERSIONS
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse

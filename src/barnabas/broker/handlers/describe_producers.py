@@ -9,9 +9,7 @@ from barnabas.protocol.messages.describe_producers import DescribeProducersReque
 Partition = DescribeProducersResponse.PartitionResponse
 
 
-def handle(
-    context: RequestContext, request: DescribeProducersRequest, services: Services
-) -> DescribeProducersResponse:
+def handle(context: RequestContext, request: DescribeProducersRequest, services: Services) -> DescribeProducersResponse:
     response = DescribeProducersResponse()
     for topic in request.topics:
         rows = [_describe(services, topic.name, index) for index in topic.partition_indexes]
@@ -29,12 +27,12 @@ def _describe(services: Services, topic: str, index: int) -> Partition:
         active_producers=[
             DescribeProducersResponse.ProducerState(
                 producer_id=producer.producer_id,
-                producer_epoch=producer.producer_epoch,
+                producer_epoch=producer.epoch,
                 last_sequence=producer.last_sequence,
                 last_timestamp=producer.last_timestamp,
                 coordinator_epoch=producer.coordinator_epoch,
-                current_txn_start_offset=producer.current_txn_start_offset,
+                current_txn_start_offset=-1 if producer.txn_first_offset is None else producer.txn_first_offset,
             )
-            for producer in producers.active()
+            for producer in producers.producers.values()
         ],
     )

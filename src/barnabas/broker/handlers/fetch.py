@@ -75,7 +75,8 @@ def _watched(replicas: ReplicaManager, items: Sequence[FetchItem]) -> list[Parti
 
 
 def _isolation(message: FetchRequest, version: int) -> Isolation:
-    replica_id = message.replica_id if version < 15 else message.replica_state.replica_id
+    state = message.replica_state
+    replica_id = message.replica_id if version < 15 or state is None else state.replica_id
     if replica_id != -1:
         return Isolation.LOG_END
     return Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
@@ -271,5 +272,3 @@ def _partition_tags(result: FetchResult) -> bytes:
         if body
     ]
     return bytes((len(tags),)) + b"".join(tags)
-
-

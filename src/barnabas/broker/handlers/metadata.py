@@ -105,16 +105,16 @@ def _error(code: ErrorCode, name: str | None, topic_id: bytes) -> MetadataRespon
     )
 
 
-def _describe(image: MetadataImage, topic: TopicImage, context: RequestContext) -> MetadataResponse.MetadataResponseTopic:
+def _describe(
+    image: MetadataImage, topic: TopicImage, context: RequestContext
+) -> MetadataResponse.MetadataResponseTopic:
     describe = _partition_reachable_only if context.api_version == 0 else _partition
     return MetadataResponse.MetadataResponseTopic(
         error_code=ErrorCode.NONE,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[
-            describe(image, index, partition, context) for index, partition in enumerate(topic.partitions)
-        ],
+        partitions=[describe(image, index, partition, context) for index, partition in enumerate(topic.partitions)],
     )
 
 

@@ -20,9 +20,7 @@ def handle(
     for topic in request.topics:
         rows = []
         for asked in topic.partitions:
-            row = OffsetForLeaderEpochResponse.EpochEndOffset(
-                partition=asked.partition, leader_epoch=-1, end_offset=-1
-            )
+            row = OffsetForLeaderEpochResponse.EpochEndOffset(partition=asked.partition, leader_epoch=-1, end_offset=-1)
             try:
                 partition = services.replicas.leader(topic.topic, asked.partition)
                 row.error_code = partition.check_epoch(asked.current_leader_epoch)

@@ -14,7 +14,7 @@ from barnabas.broker.context import Services
 from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
-from barnabas.protocol.wire import read_unsigned_varint, write_unsigned_varint
+from barnabas.protocol.wire import read_unsigned_varint, skip_tagged_fields, write_unsigned_varint
 from barnabas.replication.manager import Appended, ReplicaManager
 from barnabas.replication.partition import Partition
 from barnabas.replication.purgatory import DelayedOperation
@@ -107,10 +107,10 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> tuple[boo
             index = _INT32.unpack_from(frame, position)[0]
             size, position = read_unsigned_varint(frame, position + 4)
             batches.append((index, _records(frame, position, size - 1)))
-            position = _skip_tags(frame, position + max(size - 1, 0))
-        position = _skip_tags(frame, position)
+            position = skip_tagged_fields(frame, position + max(size - 1, 0))
+        position = skip_tagged_fields(frame, position)
         asked.append((topic, batches))
-    _expect_end(frame, _skip_tags(frame, position))
+    _expect_end(frame, skip_tagged_fields(frame, position))
     return length > 0, acks, timeout_ms, asked
 
 
@@ -129,19 +129,6 @@ def _records(frame: memoryview, position: int, size: int) -> memoryview:
     if position + size > len(frame):
         raise DecodeError(f"{size} bytes of records run out of their frame", position)
     return frame[position : position + size]
-
-
-def _skip_tags(frame: memoryview, position: int) -> int:
-    if frame[position] == 0:
-        return position + 1
-    count, position = read_unsigned_varint(frame, position)
-    for _ in range(count):
-        _, position = read_unsigned_varint(frame, position)
-        size, position = read_unsigned_varint(frame, position)
-        position += size
-        if position > len(frame):
-            raise DecodeError("a tagged field runs out of its frame", position)
-    return position
 
 
 def _expect_end(frame: memoryview, position: int) -> None:
@@ -208,9 +195,7 @@ class DelayedProduce(DelayedOperation):
 
     __slots__ = ("_answered", "_missing", "_request")
 
-    def __init__(
-        self, request: InFlight, answered: Answered, waiting: list[tuple[Partition, int, int, int]]
-    ) -> None:
+    def __init__(self, request: InFlight, answered: Answered, waiting: list[tuple[Partition, int, int, int]]) -> None:
         super().__init__()
         self._request = request
         self._answered = answered
@@ -266,9 +251,7 @@ def _write(head: bytearray, answered: Answered, version: int) -> None:
             info = appended.info
             assert info is not None
             if version >= 5:
-                head += _PARTITION.pack(
-                    index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset
-                )
+                head += _PARTITION.pack(index, 0, info.first_offset, info.log_append_time_ms, info.log_start_offset)
                 if version >= 8:
                     head += b"\0\0\0\0\xff\xff"  # no record errors, no message
             else:

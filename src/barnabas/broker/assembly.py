@@ -1,0 +1,148 @@
+"""A broker from a configuration and a host: the one place where the rooms meet. `server/` and `simulation/` both use it.
+
+open      format an empty directory, open the logs and the metadata quorum, follow the metadata
+start     register with the controller; from then on clients find the topics' leaders here
+stop      hand over leaderships, write checkpoints, mark the stop as clean
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.broker.context import Services
+from barnabas.broker.dispatch import ConnectionLog, Dispatcher
+from barnabas.broker.fetch_sessions import SessionCache
+from barnabas.broker.lifecycle import BrokerLifecycle
+from barnabas.broker.producer_ids import ProducerIdPool
+from barnabas.common.config import BrokerConfig
+from barnabas.common.host import Host
+from barnabas.common.types import GROUP_METADATA_TOPIC, METADATA_TOPIC, TopicPartition
+from barnabas.controller.kraft.controller import Controller
+from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.coordinator import GroupCoordinator
+from barnabas.metadata.cluster import endpoints_of
+from barnabas.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
+from barnabas.metadata.store import MetadataStore
+from barnabas.protocol.api import Offer
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.raft.formatting import ensure_formatted
+from barnabas.raft.node import RaftNode
+from barnabas.replication.internal import InternalPartitions
+from barnabas.replication.manager import LeadershipListener, ReplicaManager
+from barnabas.storage.manager import LogManager
+
+
+class Broker:
+    """All parts of one combined node (broker and controller), wired once."""
+
+    def __init__(self, host: Host, config: BrokerConfig, connection_log: ConnectionLog) -> None:
+        self.host = host
+        self.config = config
+        self._connection_log = connection_log
+        self._area = ReceiveArea()
+        self._opened = False
+        self.formatted = ensure_formatted(host, config)
+        cluster_id = self.formatted.cluster_id
+        self.metadata = MetadataStore()
+        self.logs = LogManager(host, config)
+        self.raft = RaftNode(host, config, self.metadata, self.formatted)
+        self.controller = Controller(host, config, self.raft, self.metadata, cluster_id)
+        self.replicas = ReplicaManager(host, config, config.node_id, self.logs)
+        partitions = InternalPartitions(self.replicas, host.clock)
+        self.groups = GroupCoordinator(
+            host,
+            GroupConfig.from_broker(config),
+            partitions,
+            partitions,
+            partition_count=self._group_partitions,
+            partition_exists=self._partition_exists,
+        )
+        self.lifecycle = BrokerLifecycle(host, config, self.controller, self.metadata, cluster_id)
+        self.services = Services(
+            host=host,
+            config=config,
+            cluster_id=cluster_id,
+            node_id=config.node_id,
+            metadata=self.metadata,
+            controller=self.controller,
+            replicas=self.replicas,
+            groups=self.groups,
+            fetch_sessions=SessionCache(config.int_of("max.incremental.fetch.session.cache.slots"), host.random),
+            producer_ids=ProducerIdPool(self.controller, config.node_id, lambda: self.lifecycle.epoch),
+        )
+
+    # -- life
+
+    def open(self) -> None:
+        """Everything up to the point where requests can be served. Raises ConfigError, StorageFault."""
+        self.logs.start(high_watermarks=self.replicas.high_watermarks)
+        self.replicas.start(self.logs.checkpointed_high_watermarks())
+        self.replicas.listen(
+            LeadershipListener(GROUP_METADATA_TOPIC, self.groups.on_partition_leader, self.groups.on_partition_resigned)
+        )
+        self.metadata.subscribe(self._on_broker_config)
+        self.metadata.subscribe(self.replicas.on_image)
+        self.metadata.subscribe(self._on_deleted_topics)
+        self._opened = True
+        self.raft.start()
+
+    def start(self) -> None:
+        """Join the cluster."""
+        self.lifecycle.start(
+            [
+                endpoint
+                for endpoint in endpoints_of(self.config.advertised_listeners, self.config.advertised_listeners)
+                if endpoint.name not in self.config.controller_listener_names
+            ],
+            self.formatted.directory_ids,
+            self.logs.previous_broker_epoch,
+        )
+
+    def stop(self) -> None:
+        """In order: leaderships, then state machines, then logs. Once; a broker that was never opened has nothing."""
+        if not self._opened:
+            return
+        self._opened = False
+        self.lifecycle.stop(self._close)
+
+    def _close(self) -> None:
+        self.groups.shutdown()
+        self.replicas.close()
+        self.logs.shutdown(self.lifecycle.epoch)
+        self.raft.stop()
+
+    # -- listeners
+
+    def dispatcher(self, offers: Mapping[int, Offer]) -> Dispatcher:
+        """The gate of one listener."""
+        return Dispatcher(
+            self.services,
+            offers,
+            area=self._area,
+            frame_bytes_max=self.config.int_of("socket.request.max.bytes"),
+            log=self._connection_log,
+        )
+
+    # -- following the metadata
+
+    def _on_broker_config(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        own, default = (BROKER_RESOURCE, str(self.config.node_id)), (BROKER_RESOURCE, "")
+        if own in delta.changed_configs or default in delta.changed_configs:
+            for problem in self.config.update_dynamic(image.config_of(*own), image.config_of(*default)):
+                self.host.faults.report(problem)
+
+    def _on_deleted_topics(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        gone = [
+            TopicPartition(topic.name, index)
+            for topic in delta.deleted_topics.values()
+            for index in range(len(topic.partitions))
+        ]
+        if gone:
+            self.groups.on_partitions_deleted(gone)
+
+    def _group_partitions(self) -> int:
+        topic = self.metadata.image.topics_by_name.get(GROUP_METADATA_TOPIC)
+        return self.config.int_of("offsets.topic.num.partitions") if topic is None else len(topic.partitions)
+
+    def _partition_exists(self, topic: str, index: int) -> bool:
+        return topic != METADATA_TOPIC and self.metadata.image.partition(topic, index) is not None

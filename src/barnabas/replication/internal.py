@@ -1,0 +1,50 @@
+"""The internal topics as their state machines see them (`coordinators.runtime.PartitionWriter` and `PartitionReader`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.host import Clock
+from barnabas.common.types import TopicPartition
+from barnabas.replication.manager import ReplicaManager
+from barnabas.replication.partition import Isolation
+from barnabas.storage.log import Origin
+
+
+class InternalPartitions:
+    """Writes with acks=all, reads up to the LEO. Readers raise RequestFailed for a partition that is not led here."""
+
+    def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
+        self._replicas = replicas
+        self._clock = clock
+
+    def append(self, partition: TopicPartition, batch: bytearray, done: Callable[[ErrorCode, int], None]) -> None:
+        """`done(code, base offset)` once, when committed or failed, maybe at once."""
+        try:
+            leader = self._replicas.leader(*partition)
+        except RequestFailed as failure:
+            done(failure.code, -1)
+            return
+        appended = self._replicas.append_to(leader, batch, -1, self._clock.wall_ms(), Origin.COORDINATOR)
+        info = appended.info
+        if info is None:
+            done(appended.error, -1)
+            return
+        base_offset = info.first_offset
+        leader.await_commit(info.last_offset + 1, lambda code: done(code, base_offset))
+
+    def read(self, partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
+        """Whole batches from the one with `offset` on; empty at the end."""
+        leader = self._replicas.leader(*partition)
+        read = leader.read(offset, max_bytes, Isolation.LOG_END, min_one_batch=True)
+        return b"" if read is None else bytes(read.data)
+
+    def log_start_offset(self, partition: TopicPartition) -> int:
+        return self._replicas.leader(*partition).log.log_start_offset
+
+    def log_end_offset(self, partition: TopicPartition) -> int:
+        return self._replicas.leader(*partition).log.log_end_offset
+
+    def high_watermark(self, partition: TopicPartition) -> int:
+        return self._replicas.leader(*partition).high_watermark

@@ -1,0 +1,176 @@
+"""The real disk: `common.host.Disk` on the operating system's files."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import shutil
+from collections.abc import Sequence
+
+from barnabas.common.host import Buffer, DiskUsage
+
+_NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+
+
+class OsFile:
+    """One descriptor, read and written at explicit places. `append` is one call where the system takes it whole."""
+
+    __slots__ = ("_fd", "_size")
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self._size = os.fstat(fd).st_size
+
+    def size(self) -> int:
+        return self._size
+
+    def append(self, data: Buffer) -> None:
+        start = self._size
+        length = len(data)
+        try:
+            written = os.pwrite(self._fd, data, start)
+            if written != length:
+                self._append_rest(memoryview(data), written)
+        except OSError:
+            self._cut_back(start)
+            raise
+        self._size = start + length
+
+    def _append_rest(self, data: memoryview, written: int) -> None:
+        """The system took a part only (a signal, nearly full disk): go on until it takes all or says why not."""
+        while written < len(data):
+            written += os.pwrite(self._fd, data[written:], self._size + written)
+
+    def _cut_back(self, size: int) -> None:
+        try:
+            os.ftruncate(self._fd, size)
+        except OSError:
+            # The caller hears of the first error; recovery cuts what is left over.
+            return
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        data = os.pread(self._fd, size, offset)
+        if len(data) == size or offset + len(data) >= self._size:
+            return data
+        parts = [data]
+        done = len(data)
+        while done < size and (more := os.pread(self._fd, size - done, offset + done)):
+            parts.append(more)
+            done += len(more)
+        return b"".join(parts)
+
+    def read_at_nowait(self, offset: int, size: int) -> bytes | None:
+        if not _NOWAIT:
+            return None
+        buffer = bytearray(size)
+        try:
+            count = os.preadv(self._fd, [buffer], offset, _NOWAIT)
+        except BlockingIOError:
+            return None
+        except OSError:
+            return None
+        if count < size and offset + count < self._size:
+            return None
+        return bytes(memoryview(buffer)[:count])
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        view = memoryview(data)
+        done = 0
+        while done < len(view):
+            done += os.pwrite(self._fd, view[done:], offset + done)
+        self._size = max(self._size, offset + len(view))
+
+    def truncate(self, size: int) -> None:
+        os.ftruncate(self._fd, size)
+        self._size = size
+
+    def sync(self) -> None:
+        if self._fd < 0:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class OsLock:
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def release(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class OsDisk:
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> OsFile:
+        flags = os.O_RDONLY if read_only else os.O_RDWR
+        if create:
+            flags |= os.O_CREAT
+        return OsFile(os.open(path, flags | os.O_CLOEXEC, 0o644))
+
+    def exists(self, path: str) -> bool:
+        return os.path.exists(path)
+
+    def is_dir(self, path: str) -> bool:
+        return os.path.isdir(path)
+
+    def list_dir(self, path: str) -> Sequence[str]:
+        return sorted(os.listdir(path))
+
+    def make_dirs(self, path: str) -> None:
+        os.makedirs(path, exist_ok=True)
+
+    def rename(self, source: str, target: str) -> None:
+        os.replace(source, target)
+
+    def remove(self, path: str) -> None:
+        os.remove(path)
+
+    def remove_tree(self, path: str) -> None:
+        shutil.rmtree(path)
+
+    def sync_dir(self, path: str) -> None:
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    def read(self, path: str) -> bytes:
+        with open(path, "rb") as stream:
+            return stream.read()
+
+    def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
+        with open(path, "wb") as stream:
+            stream.write(data)
+            if sync:
+                stream.flush()
+                os.fsync(stream.fileno())
+
+    def size(self, path: str) -> int:
+        return os.stat(path).st_size
+
+    def modified_ms(self, path: str) -> int:
+        return os.stat(path).st_mtime_ns // 1_000_000
+
+    def usage(self, path: str) -> DiskUsage:
+        state = os.statvfs(path)
+        return DiskUsage(state.f_blocks * state.f_frsize, state.f_bavail * state.f_frsize)
+
+    def lock(self, path: str) -> OsLock:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # The first keeps out another lock of this process too, the second what a Java broker takes.
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(fd)
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path) from error
+        return OsLock(fd)
