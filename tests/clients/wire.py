@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Sequence
 from types import TracebackType
 
+import crc32c
+
 CODEC_NAMES = ("none", "gzip", "snappy", "lz4", "zstd")
+PRODUCE = 0
 FETCH = 1
+LIST_OFFSETS = 2
+METADATA = 3
 API_VERSIONS = 18
 
 
@@ -94,3 +100,73 @@ def codecs_on_the_wire(port: int, topic: str, partition: int) -> set[str]:
         found.add(CODEC_NAMES[attributes & 7])
         position += 12 + size
     return found
+
+
+def record(delta: int, key: bytes | None, value: bytes | None) -> bytes:
+    """One record of a v2 batch, its lengths as zigzag varints."""
+    body = b"\x00" + _varint(0) + _varint(delta) + _nullable(key) + _nullable(value) + _varint(0)
+    return _varint(len(body)) + body
+
+
+def batch(
+    records: Sequence[bytes],
+    *,
+    magic: int = 2,
+    attributes: int = 0,
+    base_offset: int = 0,
+    last_delta: int | None = None,
+    count: int | None = None,
+    timestamp: int = 1_700_000_000_000,
+    producer: tuple[int, int, int] = (-1, -1, -1),
+    crc_error: int = 0,
+    size_error: int = 0,
+) -> bytes:
+    """A v2 batch; what is named differs from what a correct client would write."""
+    count = len(records) if count is None else count
+    last_delta = len(records) - 1 if last_delta is None else last_delta
+    checked = struct.pack(">hiqqqhii", attributes, last_delta, timestamp, timestamp, *producer, count) + b"".join(
+        records
+    )
+    crc = (crc32c.crc32c(checked) + crc_error) & 0xFFFFFFFF
+    head = struct.pack(">qiibI", base_offset, 9 + len(checked) + size_error, -1, magic, crc)
+    return head + checked
+
+
+def produce_body(topic: str, partition: int, records: bytes | None, *, acks: int = 1) -> bytes:
+    """The body of a Produce request, the same in versions 3 to 8."""
+    name = topic.encode()
+    body = struct.pack(f">hhiih{len(name)}si", -1, acks, 10_000, 1, len(name), name, 1)
+    return body + struct.pack(">ii", partition, -1 if records is None else len(records)) + (records or b"")
+
+
+def produce(port: int, topic: str, partition: int, records: bytes) -> tuple[int, int]:
+    """Error code and base offset of a Produce v7."""
+    with Wire(port) as wire:
+        answer = wire.request(PRODUCE, 7, produce_body(topic, partition, records))
+    _, error, offset = struct.unpack_from(">ihq", answer, 4 + 2 + len(topic.encode()) + 4)
+    return error, offset
+
+
+def end_offset(port: int, topic: str, partition: int) -> int:
+    """The latest offset by ListOffsets v1."""
+    name = topic.encode()
+    body = struct.pack(f">iih{len(name)}siiq", -1, 1, len(name), name, 1, partition, -1)
+    with Wire(port) as wire:
+        answer = wire.request(LIST_OFFSETS, 1, body)
+    _, error, _, offset = struct.unpack_from(">ihqq", answer, 4 + 2 + len(name) + 4)
+    assert error == 0, f"ListOffsets of {topic}-{partition}: error {error}"
+    return int(offset)
+
+
+def _varint(value: int) -> bytes:
+    value = (value << 1) ^ (value >> 63)
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _nullable(data: bytes | None) -> bytes:
+    return _varint(-1) if data is None else _varint(len(data)) + data

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import kafka_jars
 from clients.drivers import CODECS, ProcessClient, Record, ToolResult
 from clients.python_clients import ConfluentKafka
 from clients.servers import Server
