@@ -134,7 +134,36 @@ def note_on(name: str) -> str | None:
     )
 
 
+#: Keys of Kafka 3.9 that 4.0 took away (those of ZooKeeper apart).
+_REMOVED: Final = frozenset(
+    {
+        "auto.include.jmx.reporter",
+        "broker.id.generation.enable",
+        "control.plane.listener.name",
+        "controlled.shutdown.max.retries",
+        "controlled.shutdown.retry.backoff.ms",
+        "delegation.token.master.key",
+        "eligible.leader.replicas.enable",
+        "group.coordinator.new.enable",
+        "group.share.max.groups",
+        "inter.broker.protocol.version",
+        "leader.imbalance.per.broker.percentage",
+        "log.message.downconversion.enable",
+        "log.message.format.version",
+        "log.message.timestamp.difference.max.ms",
+        "metadata.log.segment.min.bytes",
+        "offsets.commit.required.acks",
+        "reserved.broker.max.id",
+    }
+)
+
+
 def unknown(name: str) -> str:
+    """What to say of a key that is none of Kafka 4.1's."""
     if name.startswith("zookeeper."):
-        return f"{name} is not a key of Kafka 4.1: ZooKeeper mode ended with 3.9; it is left out"
-    return f"{name} is not a key that Kafka 4.1 or Barnabas knows; it is left out"
+        return f"{name} is left out: it belongs to ZooKeeper mode, which ended with Kafka 3.9"
+    if name in _REMOVED or name.startswith("password.encoder."):
+        return f"{name} is left out: it ended with Kafka 3.9"
+    if name == "config.providers" or name.startswith("config.providers."):
+        return f"{name} is left out: values from config providers (${{provider:key}}) are not looked up"
+    return f"{name} is left out: neither Kafka 4.1 nor Barnabas knows it"
