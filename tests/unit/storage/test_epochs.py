@@ -1,0 +1,160 @@
+"""Leader epochs: assignment, the answers of OffsetForLeaderEpoch, truncation, persistence."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from barnabas.simulation.disk import MemoryDisk
+from barnabas.storage.checkpoints import CheckpointError
+from barnabas.storage.epochs import LeaderEpochCache
+
+END = 100
+
+
+def cache(*entries: tuple[int, int]) -> LeaderEpochCache:
+    disk = MemoryDisk()
+    disk.make_dirs("/log")
+    made = LeaderEpochCache(disk, "/log")
+    for epoch, start in entries:
+        made.assign(epoch, start)
+    return made
+
+
+def reopened(old: LeaderEpochCache) -> LeaderEpochCache:
+    made = LeaderEpochCache(old._disk, old.directory)
+    made.load()
+    return made
+
+
+def test_an_empty_cache_knows_nothing() -> None:
+    empty = reopened(cache())
+    assert empty.latest_epoch == -1
+    assert empty.end_offset_for(0, END) == (-1, -1)
+    assert empty.epoch_for_offset(5) is None
+    empty.truncate_from_end(0)
+    empty.truncate_from_start(7)
+    assert empty.entries == ()
+
+
+def test_every_assignment_is_on_disk_at_once() -> None:
+    made = cache((0, 0), (4, 5), (6, 8))
+    assert made._disk.read("/log/leader-epoch-checkpoint") == b"0\n3\n0 0\n4 5\n6 8\n"
+    assert reopened(made).entries == made.entries
+    assert reopened(made).latest_epoch == 6
+
+
+def test_the_current_epoch_is_not_moved_up() -> None:
+    made = cache((3, 10))
+    assert not made.assign(3, 10)
+    assert not made.assign(3, 25)
+    assert made.assign(3, 4), "but down it is: its first records were not all known"
+    assert made.entries == ((3, 4),)
+
+
+def test_an_epoch_in_which_nothing_was_written_is_replaced() -> None:
+    made = cache((1, 0), (2, 10))
+    made.assign(3, 10)
+    assert made.entries == ((1, 0), (3, 10))
+
+
+def test_an_older_epoch_takes_away_what_it_contradicts() -> None:
+    made = cache((1, 0), (5, 10), (7, 20))
+    made.assign(6, 15)
+    assert made.entries == ((1, 0), (5, 10), (6, 15))
+    made.assign(7, 5)
+    assert made.entries == ((1, 0), (7, 5))
+
+
+@pytest.mark.parametrize(
+    "asked, answer",
+    [
+        (-1, (-1, -1)),
+        (0, (0, 11)),
+        (2, (2, 20)),
+        (3, (2, 20)),
+        (4, (4, 30)),
+        (6, (4, 30)),
+        (7, (7, END)),
+        (8, (-1, -1)),
+    ],
+)
+def test_the_end_of_an_epoch(asked: int, answer: tuple[int, int]) -> None:
+    assert cache((2, 11), (4, 20), (7, 30)).end_offset_for(asked, END) == answer
+
+
+@pytest.mark.parametrize("offset, epoch", [(0, None), (10, None), (11, 2), (19, 2), (20, 4), (30, 7), (10_000, 7)])
+def test_the_epoch_of_an_offset(offset: int, epoch: int | None) -> None:
+    assert cache((2, 11), (4, 20), (7, 30)).epoch_for_offset(offset) == epoch
+
+
+def test_neighbours() -> None:
+    made = cache((2, 11), (4, 20))
+    assert (made.previous_epoch(4), made.previous_epoch(3), made.previous_epoch(2)) == (2, 2, None)
+    assert (made.start_offset_of(4), made.start_offset_of(3)) == (20, None)
+
+
+def test_truncation_from_both_ends() -> None:
+    made = cache((2, 11), (4, 20), (7, 30))
+    made.truncate_from_end(31)
+    assert len(made.entries) == 3
+    made.truncate_from_end(30)
+    assert made.entries == ((2, 11), (4, 20))
+    made.truncate_from_start(15)
+    assert made.entries == ((2, 15), (4, 20))
+    assert reopened(made).entries == made.entries
+    made.truncate_from_start(20)
+    assert made.entries == ((4, 20),)
+    made.truncate_from_start(500)
+    assert made.entries == ((4, 500),)
+    made.clear()
+    assert made.entries == ()
+    assert reopened(made).latest_epoch == -1
+
+
+def test_nothing_is_written_while_recovering_until_asked() -> None:
+    made = cache()
+    made.assign(1, 0, persist=False)
+    assert not made._disk.exists(made.path)
+    made.persist()
+    assert reopened(made).entries == ((1, 0),)
+
+
+def test_a_malformed_file_takes_nothing_over() -> None:
+    made = cache((1, 0))
+    made._disk.write(made.path, b"0\n1\nx y\n")
+    with pytest.raises(CheckpointError):
+        made.load()
+    assert made.entries == ((1, 0),)
+
+
+@given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=12), st.integers(0, 9))
+def test_epochs_and_offsets_always_rise(assignments: list[tuple[int, int]], cut: int) -> None:
+    made = cache(*assignments)
+    for change in (made.truncate_from_end, made.truncate_from_start):
+        change(cut)
+        entries = made.entries
+        assert all(a.epoch < b.epoch and a.start_offset < b.start_offset for a, b in pairwise(entries))
+        assert made.latest_epoch == max((e.epoch for e in entries), default=-1)
+        assert reopened(made).entries == entries
+
+
+@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.integers(-1, 14))
+def test_ends_agree_with_a_log_that_remembers_each_record(steps: list[int], asked: int) -> None:
+    """A list with the epoch of every record tells the same ends."""
+    made, log, epoch = cache(), list[int](), 0
+    for step in steps:
+        epoch += step
+        made.assign(epoch, len(log))
+        log.append(epoch)
+    later = [offset for offset, e in enumerate(log) if e > asked]
+    if asked < 0 or asked > epoch:
+        expected = (-1, -1)
+    elif not later:
+        expected = (epoch, len(log))
+    else:
+        expected = (max((e for e in log if e <= asked), default=asked), later[0])
+    assert made.end_offset_for(asked, len(log)) == expected
