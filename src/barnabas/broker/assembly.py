@@ -1,4 +1,4 @@
-"""A broker from a configuration and a host: the one place where the rooms meet. `server/` and `simulation/` both use it.
+"""A broker from a configuration and a host: the one place where the rooms meet, used by `server/` and `simulation/`.
 
 open      format an empty directory, open the logs and the metadata quorum, follow the metadata
 start     register with the controller; from then on clients find the topics' leaders here

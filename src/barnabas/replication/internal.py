@@ -1,4 +1,4 @@
-"""The internal topics as their state machines see them (`coordinators.runtime.PartitionWriter` and `PartitionReader`)."""
+"""The internal topics as their state machines see them (`PartitionWriter`, `PartitionReader` of the coordinators)."""
 
 from __future__ import annotations
 

@@ -22,6 +22,9 @@ from barnabas.storage.log import AppendInfo, Log, Origin
 from barnabas.storage.manager import LogManager
 
 
+_WRITTEN_BY_COORDINATORS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
+
+
 class Appended(NamedTuple):
     """What became of one partition's batches. A refused batch tells the log start offset all the same."""
 
@@ -110,7 +113,7 @@ class ReplicaManager:
 
     def append(self, topic: str, index: int, batches: Buffer, *, acks: int, wall_ms: int) -> Appended:
         """A client's write. `acks` as in Produce; with -1 the caller then waits for the HW."""
-        if topic == GROUP_METADATA_TOPIC or topic == TRANSACTION_STATE_TOPIC:
+        if topic in _WRITTEN_BY_COORDINATORS:
             return Appended(ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}")
         try:
             partition = self.leader(topic, index)

@@ -50,7 +50,9 @@ def handle(context: RequestContext, request: ListOffsetsRequest, services: Servi
                 if (topic.name, partition.partition_index) in duplicates:
                     raise RequestFailed(ErrorCode.INVALID_REQUEST)
                 found = _find(services, topic.name, partition, isolation, context.api_version)
-                row.timestamp, row.offset, row.leader_epoch = found
+                row.timestamp, row.offset = found.timestamp, found.offset
+                if context.api_version >= 4:
+                    row.leader_epoch = found.leader_epoch
             except RequestFailed as failure:
                 row.error_code = failure.code
             except StorageFault as fault:

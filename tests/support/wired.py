@@ -1,0 +1,166 @@
+"""A whole broker in memory and a client's protocol core wired to it: no socket, no thread, no real time."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from barnabas.broker.assembly import Broker
+from barnabas.broker.dispatch import Connection
+from barnabas.common.config import BrokerConfig
+from barnabas.common.host import Buffer
+from barnabas.protocol import codec
+from barnabas.protocol.api import BROKER_APIS
+from barnabas.protocol.connection import FrameReader, ReceiveArea
+from barnabas.protocol.header import request_header_version, response_header_version
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.header import RequestHeader, ResponseHeader
+from barnabas.protocol.messages.index import response_class
+from barnabas.simulation.host import MemoryHost, MemoryLink
+
+M = TypeVar("M", bound=Message)
+
+PROPERTIES = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    "log.dirs": "/data",
+    "offsets.topic.replication.factor": "1",
+    "offsets.topic.num.partitions": "2",
+    "group.initial.rebalance.delay.ms": "0",
+}
+
+
+class NotedCloses:
+    def __init__(self) -> None:
+        self.causes: list[str] = []
+
+    def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None:
+        self.causes.append(f"{cause}: {error!r}" if error else cause)
+
+
+class WiredBroker:
+    """A started broker. `restart(clean=False)` is a crash that keeps what the disk has."""
+
+    def __init__(self, host: MemoryHost | None = None, **properties: str) -> None:
+        self.host = host or MemoryHost(seed=1)
+        self.properties = {**PROPERTIES, **{key.replace("_", "."): value for key, value in properties.items()}}
+        self.closes = NotedCloses()
+        self.broker = self._start()
+
+    def _start(self) -> Broker:
+        broker = Broker(self.host, BrokerConfig.from_properties(self.properties), self.closes)
+        broker.open()
+        broker.start()
+        self.host.time.run_for(100)
+        return broker
+
+    def restart(self, *, clean: bool = True) -> None:
+        if clean:
+            self.broker.stop()
+        self.host.disk.locked.clear()
+        self.host = MemoryHost(seed=2, disk=self.host.disk)
+        self.host.time.run_for(1_000_000)
+        self.broker = self._start()
+
+    def connect(self) -> WiredClient:
+        return WiredClient(self)
+
+    def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
+        request = CreateTopicsRequest(
+            topics=[
+                CreateTopicsRequest.CreatableTopic(
+                    name=name,
+                    num_partitions=partitions,
+                    replication_factor=1,
+                    configs=[
+                        CreateTopicsRequest.CreatableTopicConfig(name=key.replace("_", "."), value=value)
+                        for key, value in configs.items()
+                    ],
+                )
+            ],
+            timeout_ms=1000,
+        )
+        response = self.connect().call(request, 7, CreateTopicsResponse)
+        assert [topic.error_code for topic in response.topics] == [0], response
+
+
+class WiredClient:
+    """One connection. Requests are encoded, cut into frames, answered and decoded as on a wire."""
+
+    def __init__(self, wired: WiredBroker, client_id: str = "wired") -> None:
+        self._wired = wired
+        self._client_id = client_id
+        self._correlation_id = 0
+        self._asked: dict[int, tuple[int, int]] = {}
+        self._frames = FrameReader(ReceiveArea(), 1 << 30)
+        self.link = MemoryLink()
+        self.core: Connection = wired.broker.dispatcher(BROKER_APIS).connect(self.link, "/127.0.0.1", "PLAINTEXT")
+
+    def send(self, request: Message, version: int) -> int:
+        """Send without waiting; the correlation id."""
+        self._correlation_id += 1
+        api_key = type(request).API_KEY
+        assert api_key is not None
+        header = RequestHeader(
+            request_api_key=api_key,
+            request_api_version=version,
+            correlation_id=self._correlation_id,
+            client_id=self._client_id,
+        )
+        frame = codec.encode(header, request_header_version(api_key, version))
+        codec.encode_into(request, version, frame)
+        self._asked[self._correlation_id] = (api_key, version)
+        self.send_raw(len(frame).to_bytes(4, "big") + frame)
+        return self._correlation_id
+
+    def send_raw(self, data: Buffer) -> None:
+        """Hand bytes to the broker, in pieces that fit its buffer."""
+        view = memoryview(data)
+        while len(view) and not self.core.is_closed:
+            room = self.core.get_buffer()
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            self.core.received(count)
+            view = view[count:]
+
+    def received(self) -> list[tuple[int, Message]]:
+        """(correlation id, response) of all answers that have come."""
+        data = memoryview(self.link.take())
+        answers = []
+        while len(data):
+            room = self._frames.get_buffer()
+            count = min(len(room), len(data))
+            room[:count] = data[:count]
+            self._frames.received(count)
+            data = data[count:]
+            while (frame := self._frames.next_frame()) is not None:
+                answers.append(self._decode(frame))
+        return answers
+
+    def _decode(self, frame: memoryview) -> tuple[int, Message]:
+        correlation_id = int.from_bytes(frame[:4], "big")
+        api_key, version = self._asked.pop(correlation_id)
+        header_version = response_header_version(api_key, version)
+        _, position = codec.decode(ResponseHeader, header_version, frame)
+        cls = response_class(api_key)
+        # What is decoded may point into the frame, which lives only until the next one is read.
+        response, end = codec.decode(cls, version, bytes(frame), position)
+        assert end == len(frame), "bytes behind the response"
+        return correlation_id, response
+
+    def call(self, request: Message, version: int, response_type: type[M], *, within_ms: int = 5_000) -> M:
+        """Send, let virtual time pass until the answer is there, and decode it."""
+        sent = self.send(request, version)
+        for _ in range(within_ms // 10 + 1):
+            for correlation_id, response in self.received():
+                assert correlation_id == sent
+                assert isinstance(response, response_type)
+                return response
+            assert not self.core.is_closed, self._wired.closes.causes
+            self._wired.host.time.run_for(10)
+        raise AssertionError(f"no answer to {type(request).__name__} within {within_ms} ms")
