@@ -101,6 +101,23 @@ def test_null_is_refused_where_the_version_has_none() -> None:
     assert codec.decode(MetadataRequest, 1, b"\xff\xff\xff\xff")[0].topics is None
 
 
+def test_a_count_beyond_the_bytes_left_is_refused_at_the_count() -> None:
+    with pytest.raises(DecodeError, match=r"Topics \(at byte 4\)"):
+        codec.decode(MetadataRequest, 1, (101).to_bytes(4, "big") + bytes(2) * 100)
+    with pytest.raises(DecodeError, match="Topics"):
+        codec.decode(MetadataRequest, 9, b"\x66" + bytes.fromhex("01 00") * 100 + bytes(2))
+
+
+@pytest.mark.parametrize("byte", [1, 2, 128, 255])
+def test_any_byte_but_zero_is_true(byte: int) -> None:
+    alone = b"\xff\xff\xff\xff" + bytes([byte])
+    assert codec.decode(MetadataRequest, 4, alone)[0].allow_auto_topic_creation is True
+    in_a_run = codec.decode(MetadataRequest, 8, b"\xff\xff\xff\xff" + bytes([byte, 0, byte]))[0]
+    assert in_a_run.include_cluster_authorized_operations is False
+    assert in_a_run.include_topic_authorized_operations is True
+    assert codec.encode(in_a_run, 8).endswith(bytes([1, 0, 1]))
+
+
 def test_tagged_structs_with_defaults_only_are_not_sent() -> None:
     cls = FetchResponse.PartitionData
     absent = cls(records=b"")
