@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -147,15 +148,27 @@ def produce(port: int, topic: str, partition: int, records: bytes) -> tuple[int,
     return error, offset
 
 
-def end_offset(port: int, topic: str, partition: int) -> int:
-    """The latest offset by ListOffsets v1."""
+def list_offsets(port: int, topic: str, partition: int, timestamp: int) -> tuple[int, int]:
+    """Error code and offset of a ListOffsets v1."""
     name = topic.encode()
-    body = struct.pack(f">iih{len(name)}siiq", -1, 1, len(name), name, 1, partition, -1)
+    body = struct.pack(f">iih{len(name)}siiq", -1, 1, len(name), name, 1, partition, timestamp)
     with Wire(port) as wire:
         answer = wire.request(LIST_OFFSETS, 1, body)
     _, error, _, offset = struct.unpack_from(">ihqq", answer, 4 + 2 + len(name) + 4)
+    return error, offset
+
+
+def end_offset(port: int, topic: str, partition: int) -> int:
+    error, offset = list_offsets(port, topic, partition, -1)
     assert error == 0, f"ListOffsets of {topic}-{partition}: error {error}"
-    return int(offset)
+    return offset
+
+
+def wait_until_led(port: int, topic: str, partition: int = 0) -> None:
+    """A topic is created a moment before its leader takes it up; clients retry, hand-made requests must wait."""
+    deadline = time.monotonic() + 10
+    while (error := list_offsets(port, topic, partition, -1)[0]) != 0:
+        assert time.monotonic() < deadline, f"{topic}-{partition} has no leader: error {error}"
 
 
 def _varint(value: int) -> bytes:

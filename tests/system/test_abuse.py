@@ -26,6 +26,7 @@ from clients.wire import (
     produce,
     produce_body,
     record,
+    wait_until_led,
 )
 
 Names = Callable[[str], str]
@@ -40,6 +41,11 @@ TRANSACTIONAL_ID_AUTHORIZATION_FAILED = 53
 INVALID_RECORD = 87
 
 FRAME_LIMIT = 104_857_600  # socket.request.max.bytes
+
+
+def create_topic(server: Server, topic: str) -> None:
+    ConfluentKafka(server.bootstrap).create_topic(topic, 1)
+    wait_until_led(server.port, topic)
 
 
 def resident_bytes(pid: int) -> int:
@@ -210,7 +216,7 @@ BAD_BATCHES = {
 def test_bad_batches_are_refused_and_nothing_is_stored(server: Server, new_topic_name: Names, name: str) -> None:
     data, expected = BAD_BATCHES[name]
     topic = new_topic_name("bad-batches")
-    ConfluentKafka(server.bootstrap).create_topic(topic, 1)
+    create_topic(server, topic)
     good = batch([record(0, b"k", b"before")])
     assert produce(server.port, topic, 0, good) == (NONE, 0)
 
@@ -226,7 +232,7 @@ def test_bad_batches_are_refused_and_nothing_is_stored(server: Server, new_topic
 @pytest.mark.usefixtures("others_unharmed")
 def test_produce_without_acks_that_fails_closes_the_connection(server: Server, new_topic_name: Names) -> None:
     topic = new_topic_name("no-acks")
-    ConfluentKafka(server.bootstrap).create_topic(topic, 1)
+    create_topic(server, topic)
     with Wire(server.port) as wire:
         header = struct.pack(">hhih", PRODUCE, 7, 1, -1)
         wire.send_frame(header + produce_body(topic, 0, batch(ONE), acks=0))
@@ -240,7 +246,7 @@ def test_produce_without_acks_that_fails_closes_the_connection(server: Server, n
 def test_mutated_requests_are_answered_or_end_their_connection(server: Server, new_topic_name: Names) -> None:
     """Valid requests with a few bytes changed: any answer will do, as long as the server and its data stay whole."""
     topic = new_topic_name("mutated")
-    ConfluentKafka(server.bootstrap).create_topic(topic, 1)
+    create_topic(server, topic)
     good = batch([record(number, b"key", b"value") for number in range(3)])
     assert produce(server.port, topic, 0, good) == (NONE, 0)
     name = struct.pack(f">h{len(topic)}s", len(topic), topic.encode())
