@@ -253,7 +253,7 @@ class RaftNode:
             self.log.flush()
         except (StorageFault, OSError) as error:
             self._fail(error)
-        role.update(self.own, end_offset, self.quorum.voters)
+        role.update(self.own.node_id, end_offset, self.quorum.voters)
         self._deliver(role)
         return True
 

@@ -42,15 +42,15 @@ class Leader:
     #: Offset of this epoch's first record (its LeaderChange).
     epoch_start_offset: int
     granting: tuple[VoterKey, ...]
-    #: Voter -> end of what it has on disk.
-    end_offsets: dict[VoterKey, int] = field(default_factory=dict)
+    #: Voter's node id -> end of what it has on disk. (No two voters have one node id.)
+    end_offsets: dict[int, int] = field(default_factory=dict)
     high_watermark: int = 0
 
-    def update(self, voter: VoterKey, end_offset: int, voters: VoterSet) -> bool:
+    def update(self, voter_id: int, end_offset: int, voters: VoterSet) -> bool:
         """This voter has everything before `end_offset` on disk. Whether the high watermark moved."""
-        assert end_offset >= self.end_offsets.get(voter, 0), "what is on a voter's disk stays there"
-        self.end_offsets[voter] = end_offset
-        known = sorted((self.end_offsets.get(v.key, 0) for v in voters), reverse=True)
+        assert end_offset >= self.end_offsets.get(voter_id, 0), "what is on a voter's disk stays there"
+        self.end_offsets[voter_id] = end_offset
+        known = sorted((self.end_offsets.get(voter.key.node_id, 0) for voter in voters), reverse=True)
         candidate = known[voters.majority - 1]
         if candidate <= self.epoch_start_offset or candidate <= self.high_watermark:
             return False
