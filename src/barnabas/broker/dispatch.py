@@ -283,9 +283,9 @@ class Dispatcher:
         handler = self._handlers.get(request.api_key)
         if handler is None:
             handler = self._handlers[request.api_key] = self._load(offer, "handle")
-        message, end = codec.decode(request_class(request.api_key), request.api_version, frame, position)
-        if end != len(frame):
-            raise DecodeError(f"{len(frame) - end} bytes behind the end of a {offer.name} request", end)
+        # What stands behind the end is ignored, as Kafka does: librdkafka leaves three bytes there when it asks for the
+        # metadata of all topics.
+        message, _ = codec.decode(request_class(request.api_key), request.api_version, frame, position)
         response = handler(request, message, self.services)
         return None if response is None else request.encode(response)
 
