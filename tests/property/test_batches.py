@@ -25,7 +25,7 @@ REFUSALS = {
     ErrorCode.INVALID_RECORD,
     ErrorCode.INVALID_TIMESTAMP,
     ErrorCode.MESSAGE_TOO_LARGE,
-    ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
+    ErrorCode.UNKNOWN_SERVER_ERROR,
 }
 codecs = st.integers(0, 4)
 any_timestamps = st.integers(-(1 << 63), (1 << 63) - 1)

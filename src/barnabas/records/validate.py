@@ -9,7 +9,8 @@ that the topic wants changed, or `verify_records`. Records that are opened are c
     CORRUPT_MESSAGE      sizes or checksum wrong
     MESSAGE_TOO_LARGE    above `max.message.bytes`, as it came or as it was recompressed
     INVALID_TIMESTAMP    outside `message.timestamp.{before,after}.max.ms`, or LogAppendTime set by a producer
-    UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE (above `segment.bytes`)
+    UNKNOWN_SERVER_ERROR an unknown codec, or a stream that cannot be unpacked
+    RECORD_LIST_TOO_LARGE  above `segment.bytes`
 
 `validate_for_append` reads only: a rejected batch is left as it came. `stamp` then writes what the leader adds, in
 place where it may.
@@ -27,7 +28,7 @@ from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.common.host import Buffer
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import TopicPartition
-from barnabas.records.batch import assign_offsets, decode_body, encode_batch, set_max_timestamp
+from barnabas.records.batch import decode_body, encode_batch, set_max_timestamp
 from barnabas.records.compression import CODEC_NAMES, Codec, codec_of
 from barnabas.records.header import (
     ATTRIBUTES_OFFSET,
@@ -52,6 +53,8 @@ from barnabas.records.header import (
 from barnabas.records.record import Record
 
 _MAX_LONG = (1 << 63) - 1
+#: Base offset and leader epoch, with the length between them: one call for both.
+_LEADER_FIELDS = struct.Struct(">qii")
 _ERRORS_SHOWN = 3
 
 
@@ -159,11 +162,11 @@ def stamp(valid: ValidBatch, base_offset: int, leader_epoch: int) -> tuple[Batch
     copy. The header that it has then, and the bytes for the log."""
     header, view, _, new_max_timestamp = valid
     batch: bytearray | memoryview
-    if isinstance(view, bytes) or (isinstance(view, memoryview) and view.readonly):
-        batch = bytearray(view)
+    if isinstance(view, memoryview):
+        batch = bytearray(view) if view.readonly else view
     else:
-        batch = view
-    assign_offsets(batch, 0, base_offset, leader_epoch)
+        batch = bytearray(view) if isinstance(view, bytes) else view
+    _LEADER_FIELDS.pack_into(batch, 0, base_offset, header[1], leader_epoch)
     if new_max_timestamp is not None:
         set_max_timestamp(batch, 0, new_max_timestamp, header.timestamp_type)
     return BatchHeader._make((base_offset, header[1], leader_epoch, *header[3:])), batch
@@ -243,8 +246,7 @@ def _wrong_batch(header: BatchHeader, rules: AppendRules) -> RecordsRejected:
 
 def _validate_records(header: BatchHeader, view: Buffer, rules: AppendRules, wall_ms: int) -> ValidBatch:
     """Open the batch, check each record, and write it anew if the topic wants another codec."""
-    source = codec_of(header.attributes)
-    records = decode_body(header, view[HEADER_BYTES:])
+    source, records = _open(header, view, rules)
     if not header.is_control:
         _reject_wrong_records(records, header, rules, wall_ms)
     log_append_time_ms = wall_ms if rules.is_log_append_time else -1
@@ -261,6 +263,17 @@ def _validate_records(header: BatchHeader, view: Buffer, rules: AppendRules, wal
     if max_timestamp == header.max_timestamp and timestamp_type == header.timestamp_type:
         return ValidBatch(header, view, log_append_time_ms, None)
     return ValidBatch(_with_timestamp(header, max_timestamp, timestamp_type), view, log_append_time_ms, max_timestamp)
+
+
+def _open(header: BatchHeader, view: Buffer, rules: AppendRules) -> tuple[Codec, list[Record]]:
+    """Apache Kafka trips over an unknown codec or a broken stream; its clients take the answer as final."""
+    try:
+        return codec_of(header.attributes), decode_body(header, view[HEADER_BYTES:])
+    except RecordsRejected as rejected:
+        if rejected.code not in (ErrorCode.CORRUPT_MESSAGE, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
+            raise
+        message = f"The records cannot be unpacked in {rules.topic_partition}: {rejected.message}"
+        raise RecordsRejected(ErrorCode.UNKNOWN_SERVER_ERROR, message) from None
 
 
 def _encode_anew(

@@ -30,7 +30,14 @@ from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.common.host import Disk
 from barnabas.common.types import TopicPartition
 from barnabas.records.batch import BatchHeader, EndTxnMarker
-from barnabas.records.header import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, TRANSACTIONAL_FLAG
+from barnabas.records.header import (
+    CONTROL_FLAG,
+    NO_PRODUCER_EPOCH,
+    NO_SEQUENCE,
+    NO_TIMESTAMP,
+    TRANSACTIONAL_FLAG,
+    advance_sequence,
+)
 from barnabas.storage.checkpoints import SNAPSHOT_SUFFIX, CheckpointError, file_name, offset_of
 
 #: So many batches of each producer can be recognised when they come again; clients have no more than this in flight.
@@ -342,20 +349,18 @@ class ProducerStateManager:
 
     def update(self, header: BatchHeader) -> None:
         """A data batch of a producer is in the log, with these offsets."""
-        producer_id = header.producer_id
+        base_offset, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
         assert producer_id >= 0, "a batch without a producer"
-        assert not header.is_control, "a control batch goes to apply_marker"
+        assert not attributes & CONTROL_FLAG, "a control batch goes to apply_marker"
         entry = self._producers.get(producer_id)
         if entry is None:
-            entry = self._producers[producer_id] = ProducerEntry(producer_id, header.producer_epoch)
-        elif header.producer_epoch != entry.epoch:
-            entry.move_to_epoch(header.producer_epoch)
-        entry.add(
-            AppendedBatch(header.last_sequence, header.last_offset, header.last_offset_delta, header.max_timestamp)
-        )
-        if entry.txn_first_offset is None and header.is_transactional:
-            entry.txn_first_offset = header.base_offset
-            self._open[header.base_offset] = producer_id
+            entry = self._producers[producer_id] = ProducerEntry(producer_id, epoch)
+        elif epoch != entry.epoch:
+            entry.move_to_epoch(epoch)
+        entry.add(AppendedBatch(advance_sequence(sequence, delta), base_offset + delta, delta, timestamp))
+        if attributes & TRANSACTIONAL_FLAG and entry.txn_first_offset is None:
+            entry.txn_first_offset = base_offset
+            self._open[base_offset] = producer_id
 
     # Transactions
 

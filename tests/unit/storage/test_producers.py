@@ -112,6 +112,7 @@ def test_a_new_epoch_begins_at_sequence_0_and_fences_the_old_one() -> None:
     log.send(1, 0, epoch=3)
     assert log.refuses(1, 1, epoch=4) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert log.send(1, 0, epoch=4) == 1, "the same sequence in a new epoch is a new write"
+    assert log.send(1, 0, epoch=4) == 1, "and its repetition is that one's, not the old epoch's"
     assert log.refuses(1, 1, epoch=3) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert log.refuses(1, 0, epoch=3) is ErrorCode.INVALID_PRODUCER_EPOCH
     assert log.send(1, 1, epoch=4) == 2
