@@ -8,9 +8,11 @@ import sys
 from typing import Annotated
 
 import typer
+from confluent_kafka import KafkaException
 
 import barnabas
 from barnabas.cli import cluster, output
+from barnabas.cli.clients import failure
 from barnabas.cli.consume import consume
 from barnabas.cli.demo import demo
 from barnabas.cli.failures import Failure
@@ -29,8 +31,11 @@ def run(argv: list[str]) -> int:
     """One command; returns its exit code."""
     try:
         app(args=argv, prog_name="barnabas")
-    except Failure as failure:
-        output.show_failure(failure)
+    except Failure as refused:
+        output.show_failure(refused)
+        return 1
+    except KafkaException as error:
+        output.show_failure(failure(error, "the cluster did not answer"))
         return 1
     except KeyboardInterrupt:
         return 130

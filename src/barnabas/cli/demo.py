@@ -130,7 +130,8 @@ def demo(
         data = _order_data(weeks)
         expected = data.books()
         output.say(
-            f"orders of {weeks} {'week' if weeks == 1 else 'weeks'}: {expected.orders:,} orders, {expected.lines:,} lines, {expected.sales} in sales"
+            f"orders of {output.counted(weeks, 'week')}: {expected.orders:,} orders, {expected.lines:,} lines, "
+            f"{expected.sales} in sales"
         )
         with _cluster(directory, bootstrap) as address:
             _create_topic(address)

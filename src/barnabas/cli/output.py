@@ -76,6 +76,11 @@ def rate(count: float, elapsed_s: float, unit: str) -> str:
     return f"{count / elapsed_s:,.0f} {unit}/s" if elapsed_s > 0 else f"- {unit}/s"
 
 
+def counted(count: int, noun: str) -> str:
+    """1 -> "1 record", 2000 -> "2,000 records"."""
+    return f"{count:,} {noun if count == 1 else noun + 's'}"
+
+
 def size(count_bytes: float) -> str:
     """1536 -> "1.5 kB"; decimal units, as throughput is given everywhere."""
     value = float(count_bytes)

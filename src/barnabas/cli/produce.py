@@ -170,6 +170,6 @@ def _report(topic: str, delivery: Delivery, left: int, elapsed_s: float) -> None
             + (f" ({left} without an answer in time)" if left else "")
         )
     output.say_done(
-        f"{delivery.records} records ({output.size(delivery.size_bytes)}) to {topic} in {elapsed_s:.2f} s, "
-        f"{output.rate(delivery.records, elapsed_s, 'records')}"
+        f"{output.counted(delivery.records, 'record')} ({output.size(delivery.size_bytes)}) to {topic} "
+        f"in {elapsed_s:.2f} s, {output.rate(delivery.records, elapsed_s, 'records')}"
     )

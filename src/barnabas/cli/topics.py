@@ -138,7 +138,7 @@ def alter(
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
         for changed in admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values():
             result(changed, f"cannot alter the configs of {name}")
-        print(f"altered {len(entries)} config{'s' if len(entries) > 1 else ''} of {name}")
+        print(f"altered {output.counted(len(entries), 'config')} of {name}")
     if partitions is not None:
         added = admin.create_partitions([NewPartitions(name, partitions)], request_timeout=TIMEOUT_S)
         result(added[name], f"cannot add partitions to {name}")
