@@ -116,7 +116,7 @@ def test_the_recorded_log_loads_to_what_kafka_reads_in_it(name: str) -> None:
             )
             for m in expected["members"]
         ]
-        topics = {topic for member in expected["members"] for topic in member["subscription"]["topics"]}
+        topics = frozenset(topic for member in expected["members"] for topic in member["subscription"]["topics"])
         if group.protocol_type == "consumer":
             assert group.subscribed == topics
     for group_id, offsets in dumped.offsets.items():

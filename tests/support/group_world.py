@@ -77,6 +77,19 @@ class MemoryPartitions:
         while self._held:
             self._held.popleft()[2](code, -1)
 
+    def lose_uncommitted(self) -> None:
+        """The next leader never had what is above the HW."""
+        for partition, log in self.logs.items():
+            end = self.committed.get(partition, 0)
+            places = [place for place, header in iter_headers(memoryview(bytes(log))) if header.base_offset >= end]
+            if places:
+                del log[places[0] :]
+            self.next_offset[partition] = end
+
+    def keep_uncommitted(self) -> None:
+        """The next leader has it all, and commits it."""
+        self.committed.update(self.next_offset)
+
     def install(self, partition: TopicPartition, log: bytes) -> None:
         """A log as it was found on disk."""
         self.logs[partition] = bytearray(log)

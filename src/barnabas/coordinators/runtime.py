@@ -28,8 +28,9 @@ from barnabas.records.record import Record
 #: One slice of loading must not hold up the loop: some thousand records, a few milliseconds.
 LOAD_SLICE_BYTES = 96 * 1024
 LOAD_SLICE_RECORDS = 256
-#: How often a loaded shard looks whether the HW has passed the end of what it loaded.
-_HW_POLL_MS = 10
+#: How soon a loaded shard looks again whether the HW has passed what it loaded; doubled each time, up to a bound.
+_HW_POLL_MS = 5
+_HW_POLL_MAX_MS = 160
 
 
 class PartitionWriter(Protocol):
@@ -185,6 +186,7 @@ class LogLoader:
         "_host",
         "_latest",
         "_partition",
+        "_poll_ms",
         "_position",
         "_reader",
         "_sink",
@@ -202,6 +204,7 @@ class LogLoader:
         self._target = 0
         self._latest: dict[bytes, bytes | None] = {}
         self._transactions: OpenTransactions = {}
+        self._poll_ms = _HW_POLL_MS
         self._stopped = False
 
     def start(self) -> None:
@@ -303,4 +306,5 @@ class LogLoader:
             self._stopped = True
             self._sink.on_loaded(self._transactions)
         else:
-            self._host.timers.call_later(_HW_POLL_MS, self._await_high_watermark)
+            self._host.timers.call_later(self._poll_ms, self._await_high_watermark)
+            self._poll_ms = min(2 * self._poll_ms, _HW_POLL_MAX_MS)

@@ -143,7 +143,7 @@ def test_members_go_on_with_the_new_coordinator_as_if_nothing_had_been() -> None
     assert world.sync("g", 1, follower).response.assignment == f"part of {follower}".encode()
     answer = world.commit("g", {ORDERS_0: 6}, generation=1, member_id=follower)
     assert commit_errors(answer)[ORDERS_0] is ErrorCode.NONE
-    assert world.group("g").subscribed == {"orders"}
+    assert world.group("g").subscribed == frozenset({"orders"})
     assert world.join("g", follower).response.leader == leader
 
 
@@ -210,7 +210,7 @@ def test_loading_waits_until_what_it_has_read_is_committed() -> None:
     world.pass_ms(500)
     assert world.join("g").error is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     log.committed[world.partition()] = log.next_offset[world.partition()]
-    world.pass_ms(50)
+    world.pass_ms(200)
     assert fetched(world.fetch("g")) == {ORDERS_0: 6}
 
 

@@ -382,6 +382,22 @@ def test_a_replacement_that_cannot_be_stored_is_undone() -> None:
     assert world.heartbeat("g", 1, old, instance_id="one") is ErrorCode.NONE
 
 
+def test_a_replacement_that_may_yet_be_stored_is_kept() -> None:
+    world = GroupWorld()
+    [old] = static_group(world, "one")
+    world.log.holding = True
+    answer = world.join("g", instance_id="one", session_ms=30_000)
+    world.pass_ms(world.config.offsets_commit_timeout_ms)
+    assert answer.error is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    world.log.commit()
+    known = set(world.group("g").members)
+    assert old not in known
+    again = world.restart()
+    assert set(again.group("g").members) == known
+    again.log.holding = False
+    assert again.join("g", instance_id="one").error is ErrorCode.NONE
+
+
 def test_a_restarted_static_member_that_changes_the_protocol_starts_a_rebalance() -> None:
     world = GroupWorld()
     static_group(world, "one", protocols=BOTH)

@@ -21,6 +21,8 @@ from barnabas.protocol.messages.join_group import JoinGroupResponse
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
+#: Errors after which a record may be in the log, and be committed, all the same.
+_MAYBE_STORED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
 class Join(NamedTuple):
@@ -161,7 +163,7 @@ class Joining:
             if group.members.get(member.member_id) is not member or not group.is_in(GroupState.STABLE):
                 return  # a rebalance has begun, or it was replaced in turn: that answers
             if code is not ErrorCode.NONE:
-                self._undo_replacement(group, old, member, storing_failed(code))
+                self._fail_replacement(group, old, member, code)
                 return
             group.complete_join(member, self._replaced(group, member, api_version, leader_before))
 
@@ -177,10 +179,14 @@ class Joining:
         response.leader = leader_before
         return response
 
-    def _undo_replacement(self, group: ClassicGroup, old: Member, member: Member, code: ErrorCode) -> None:
+    def _fail_replacement(self, group: ClassicGroup, old: Member, member: Member, code: ErrorCode) -> None:
+        """The old member is as good as before, unless the record of the new one may yet be committed: then the instance
+        is best off joining once more, and what is known here stays what the next coordinator will read."""
         response = replies.joined(group, member, with_members=False)
-        response.error_code, response.member_id = code, UNKNOWN_MEMBER
+        response.error_code, response.member_id = storing_failed(code), UNKNOWN_MEMBER
         group.complete_join(member, response)
+        if code in _MAYBE_STORED:
+            return
         restored = group.replace_static(member, old.member_id, self._context.deadlines.new())
         group.update(restored, old.protocols, rebalance_ms=old.rebalance_timeout_ms, session_ms=old.session_timeout_ms)
         group.learn_subscription()
