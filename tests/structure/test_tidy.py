@@ -44,6 +44,7 @@ def test_large_classes_and_constructors_are_found() -> None:
     methods = "".join(f"    def m{number}(self) -> None: ...\n" for number in range(tidy.CLASS_METHODS_MAX + 1))
     assert texts(SERVER, "class A:\n" + methods) == ["A: 26 methods, 25 are allowed"]
     assert texts(SERVER, "class A:\n" + methods.replace("    def m0", "    @property\n    def m0")) == []
+    assert texts("tests/unit/test_example.py", "class A:\n" + methods) == []
     parameters = ", ".join(f"p{number}: int" for number in range(tidy.CONSTRUCTOR_PARAMETERS_MAX + 1))
     assert texts(SERVER, f"class A:\n    def __init__(self, *, {parameters}) -> None: ...\n") == [
         "A: 9 constructor parameters, 8 are allowed"

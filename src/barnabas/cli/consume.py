@@ -35,7 +35,10 @@ def consume(
     show: Annotated[
         str,
         typer.Option(
-            "--show", "-s", help="Fields before the value: topic,partition,offset,timestamp,key,headers, or all."
+            "--show",
+            "-s",
+            metavar="FIELD,...",
+            help="Fields before the value: topic, partition, offset, timestamp, key, headers; or all.",
         ),
     ] = "",
     null: Annotated[str, typer.Option(help="How a null is printed.")] = "null",

@@ -199,7 +199,7 @@ def log_tail(node: Node, lines: int = 15) -> str:
 
 
 def _settings(node_id: int, port: int, controller_port: int, data: Path) -> dict[str, str]:
-    """A combined-mode node as Kafka's own example file has it, with one replica for the internal topics."""
+    """A combined-mode node as Kafka's own example file has it, with one replica of the offsets topic."""
     return {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
@@ -210,8 +210,6 @@ def _settings(node_id: int, port: int, controller_port: int, data: Path) -> dict
         "controller.quorum.voters": f"{node_id}@{HOST}:{controller_port}",
         "log.dirs": str(data),
         "offsets.topic.replication.factor": "1",
-        "transaction.state.log.replication.factor": "1",
-        "transaction.state.log.min.isr": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
 
