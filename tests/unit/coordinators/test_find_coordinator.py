@@ -1,0 +1,115 @@
+"""FindCoordinator: the leader of the group's partition, by the listener that was asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import pytest
+from immutables import Map
+from tests.support.group_world import GroupWorld
+
+from barnabas.broker.context import Services
+from barnabas.broker.handlers import find_coordinator
+from barnabas.common.errors import ErrorCode
+from barnabas.metadata.cluster import BrokerImage, Endpoint
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.topics import PartitionImage, TopicImage
+from barnabas.protocol import codec
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+
+PARTITIONS = 5
+
+
+@dataclass
+class Asked:
+    api_version: int
+    listener: str = "PLAINTEXT"
+
+
+@dataclass
+class Store:
+    image: MetadataImage
+
+
+@dataclass
+class FakeServices:
+    """What the handler uses of the broker."""
+
+    metadata: Store
+    groups: Any
+    created: list[str] = field(default_factory=list)
+
+
+def broker(broker_id: int, *, fenced: bool = False) -> BrokerImage:
+    endpoints = (Endpoint("PLAINTEXT", f"host{broker_id}", 9092, 0), Endpoint("INTERNAL", f"in{broker_id}", 9094, 0))
+    return BrokerImage(broker_id, 1, bytes(16), endpoints, fenced=fenced)
+
+
+def services(*, exists: bool = True, fenced: bool = False, leader: int = 2) -> FakeServices:
+    topics: Map[str, TopicImage] = Map()
+    if exists:
+        partition = PartitionImage((leader,), (leader,), leader, 0, 0)
+        topics = topics.set(
+            "__consumer_offsets", TopicImage("__consumer_offsets", bytes(16), (partition,) * PARTITIONS)
+        )
+    image = MetadataImage(topics_by_name=topics, brokers=Map({2: broker(2, fenced=fenced)}))
+    return FakeServices(Store(image), GroupWorld(partitions=PARTITIONS).coordinator)
+
+
+def ask(
+    where: FakeServices, version: int, *keys: str, key_type: int = 0, listener: str = "PLAINTEXT"
+) -> FindCoordinatorResponse:
+    request = FindCoordinatorRequest(key_type=key_type)
+    if version >= 4:
+        request.coordinator_keys = list(keys)
+    else:
+        request.key = keys[0]
+    response = find_coordinator.handle(cast(Any, Asked(version, listener)), request, cast(Services, where))
+    codec.encode(response, version)
+    return response
+
+
+@pytest.mark.parametrize("version", [0, 1, 2, 3])
+def test_one_key_is_asked_for_before_version_4(version: int) -> None:
+    found = ask(services(), version, "g")
+    assert (found.error_code, found.error_message, found.node_id, found.host, found.port) == (
+        0,
+        "NONE",
+        2,
+        "host2",
+        9092,
+    )
+
+
+@pytest.mark.parametrize("version", [4, 5, 6])
+def test_several_keys_are_asked_for_since_version_4(version: int) -> None:
+    found = ask(services(), version, "a", "b", listener="INTERNAL").coordinators
+    assert [(one.key, one.node_id, one.host, one.port, one.error_code, one.error_message) for one in found] == [
+        ("a", 2, "in2", 9094, 0, ""),
+        ("b", 2, "in2", 9094, 0, ""),
+    ]
+
+
+def test_the_topic_is_created_when_it_is_first_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    where = services(exists=False)
+    monkeypatch.setattr(find_coordinator, "ensure_internal_topic", lambda _, name: where.created.append(name))
+    found = ask(where, 6, "g").coordinators[0]
+    assert (found.error_code, found.node_id, found.host, found.port) == (15, -1, "", -1)
+    assert where.created == ["__consumer_offsets"]
+
+
+@pytest.mark.parametrize("where", [services(fenced=True), services(leader=-1), services(leader=9)])
+def test_without_a_living_leader_there_is_no_coordinator_yet(where: FakeServices) -> None:
+    assert ask(where, 6, "g").coordinators[0].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    found = ask(where, 3, "g")
+    assert (found.error_code, found.error_message) == (15, "The coordinator is not available.")
+
+
+def test_a_listener_that_the_leader_does_not_have_finds_nobody() -> None:
+    assert ask(services(), 6, "g", listener="OTHER").coordinators[0].error_code == 15
+
+
+@pytest.mark.parametrize("key_type,code", [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.INVALID_REQUEST)])
+def test_other_coordinators_are_not_here(key_type: int, code: ErrorCode) -> None:
+    assert ask(services(), 6, "t", key_type=key_type).coordinators[0].error_code == code
