@@ -7,7 +7,7 @@ stop      hand over leaderships, write checkpoints, mark the stop as clean
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from barnabas.broker.context import Services
 from barnabas.broker.dispatch import ConnectionLog, Dispatcher
@@ -98,18 +98,21 @@ class Broker:
             self.logs.previous_broker_epoch,
         )
 
-    def stop(self) -> None:
-        """In order: leaderships, then state machines, then logs. Once; a broker that was never opened has nothing."""
+    def stop(self, done: Callable[[], None]) -> None:
+        """In order: leaderships, state machines, logs; then `done`. A broker that was never opened is done at once."""
         if not self._opened:
+            done()
             return
         self._opened = False
-        self.lifecycle.stop(self._close)
 
-    def _close(self) -> None:
-        self.groups.shutdown()
-        self.replicas.close()
-        self.logs.shutdown(self.lifecycle.epoch)
-        self.raft.stop()
+        def close() -> None:
+            self.groups.shutdown()
+            self.replicas.close()
+            self.logs.shutdown(self.lifecycle.epoch)
+            self.raft.stop()
+            done()
+
+        self.lifecycle.stop(close)
 
     # -- listeners
 

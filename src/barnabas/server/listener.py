@@ -16,11 +16,22 @@ log = logging.getLogger("barnabas.connections")
 #: Unsent answers above which a connection is not read any further.
 _WRITE_BUFFER_BYTES_MAX = 8 * 1024 * 1024
 
+_SWEEPS_PER_IDLE_TIME = 8
+
 
 class ConnectionProtocol(asyncio.BufferedProtocol):
     """One peer: asyncio's protocol on one side, the core's `Link` on the other."""
 
-    __slots__ = ("_connection", "_dispatcher", "_listener", "_open", "_reading_paused", "_transport", "_write_paused")
+    __slots__ = (
+        "_connection",
+        "_dispatcher",
+        "_listener",
+        "_open",
+        "_reading_paused",
+        "_transport",
+        "_write_paused",
+        "idle_sweeps",
+    )
 
     def __init__(self, dispatcher: Dispatcher, listener: str, open_connections: set[ConnectionProtocol]) -> None:
         self._dispatcher = dispatcher
@@ -30,6 +41,8 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._write_paused = False
         self._reading_paused = False
+        #: Sweeps of the listener since the last byte came or went.
+        self.idle_sweeps = 0
 
     # -- asyncio
 
@@ -50,6 +63,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         assert self._connection is not None
+        self.idle_sweeps = 0
         self._connection.received(nbytes)
 
     def eof_received(self) -> bool:
@@ -73,6 +87,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
     def write(self, chunks: Sequence[Buffer]) -> None:
         transport = self._transport
         assert transport is not None
+        self.idle_sweeps = 0
         if len(chunks) == 1:
             transport.write(chunks[0])
         else:
@@ -108,15 +123,27 @@ class ListenerLog:
 
 
 class ListeningSocket:
-    """One listener of the broker, bound and serving."""
+    """One listener of the broker, bound and serving.
 
-    def __init__(self, name: str, server: asyncio.Server, open_connections: set[ConnectionProtocol]) -> None:
+    Connections that stay idle for connections.max.idle.ms are closed by a sweep, a few of which fit in that time:
+    a connection then costs no timer of its own and a request no look at the clock.
+    """
+
+    def __init__(
+        self, name: str, server: asyncio.Server, open_connections: set[ConnectionProtocol], idle_ms_max: int
+    ) -> None:
         self.name = name
         self._server = server
         self._open = open_connections
+        self._sweep_s = idle_ms_max / 1000 / _SWEEPS_PER_IDLE_TIME
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        if idle_ms_max > 0:
+            self._schedule_sweep()
 
     @classmethod
-    async def bind(cls, dispatcher: Dispatcher, name: str, host: str, port: int, backlog: int) -> ListeningSocket:
+    async def bind(
+        cls, dispatcher: Dispatcher, name: str, host: str, port: int, *, backlog: int, idle_ms_max: int
+    ) -> ListeningSocket:
         """Start to serve. Raises OSError when the address is taken."""
         loop = asyncio.get_running_loop()
         open_connections: set[ConnectionProtocol] = set()
@@ -127,7 +154,7 @@ class ListeningSocket:
             backlog=backlog,
             reuse_address=True,
         )
-        return cls(name, server, open_connections)
+        return cls(name, server, open_connections, idle_ms_max)
 
     @property
     def port(self) -> int:
@@ -136,6 +163,18 @@ class ListeningSocket:
 
     async def close(self) -> None:
         """No new connections; the open ones end."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
         self._server.close()
         for protocol in tuple(self._open):
             protocol.close()
+
+    def _schedule_sweep(self) -> None:
+        self._sweep_timer = asyncio.get_running_loop().call_later(self._sweep_s, self._sweep)
+
+    def _sweep(self) -> None:
+        for protocol in tuple(self._open):
+            protocol.idle_sweeps += 1
+            if protocol.idle_sweeps > _SWEEPS_PER_IDLE_TIME:
+                protocol.close()
+        self._schedule_sweep()

@@ -32,6 +32,7 @@ log = logging.getLogger("barnabas")
 
 _USAGE = "usage: barnabas broker FILE [--override key=value ...]"
 _BACKLOG = 1024
+_STOP_S_MAX = 20
 #: Collections are rare and small: what lives long is frozen after the start, and requests leave no cycles behind.
 _GC_THRESHOLDS = (50_000, 20, 100)
 
@@ -120,7 +121,12 @@ async def _serve(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> int:
     finally:
         for listening in sockets:
             await listening.close()
-        broker.stop()
+        stopped = asyncio.Event()
+        broker.stop(stopped.set)
+        try:
+            await asyncio.wait_for(stopped.wait(), _STOP_S_MAX)
+        except TimeoutError:
+            log.error("the controller did not let go within %d s: stopping without a clean mark", _STOP_S_MAX)
         host.close()
 
 
@@ -131,7 +137,14 @@ async def _bind(broker: Broker, config: BrokerConfig) -> list[ListeningSocket]:
         is_controller = listener.name in config.controller_listener_names
         dispatcher = broker.dispatcher(CONTROLLER_APIS if is_controller else BROKER_APIS)
         try:
-            bound = await ListeningSocket.bind(dispatcher, listener.name, listener.host, listener.port, _BACKLOG)
+            bound = await ListeningSocket.bind(
+                dispatcher,
+                listener.name,
+                listener.host,
+                listener.port,
+                backlog=_BACKLOG,
+                idle_ms_max=config.int_of("connections.max.idle.ms"),
+            )
         except OSError as error:
             raise ConfigError(
                 f"cannot listen on {listener.host or '*'}:{listener.port} ({listener.name}): {error.strerror}"
