@@ -14,6 +14,7 @@ from barnabas.protocol.connection import FrameReader, ReceiveArea
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.header import RequestHeader, ResponseHeader
 from barnabas.protocol.messages.index import response_class
 from barnabas.simulation.host import MemoryHost, MemoryLink
@@ -61,7 +62,7 @@ class WiredBroker:
 
     def restart(self, *, clean: bool = True) -> None:
         if clean:
-            self.broker.stop()
+            self.broker.stop(lambda: None)
         self.host.disk.locked.clear()
         self.host = MemoryHost(seed=2, disk=self.host.disk)
         self.host.time.run_for(1_000_000)
@@ -87,6 +88,11 @@ class WiredBroker:
         )
         response = self.connect().call(request, 7, CreateTopicsResponse)
         assert [topic.error_code for topic in response.topics] == [0], response
+
+    def delete_topic(self, name: str) -> None:
+        request = DeleteTopicsRequest(topics=[DeleteTopicsRequest.DeleteTopicState(name=name)], timeout_ms=1000)
+        response = self.connect().call(request, 6, DeleteTopicsResponse)
+        assert [topic.error_code for topic in response.responses] == [0], response
 
 
 class WiredClient:

@@ -102,6 +102,13 @@ class InFlight:
         self.connection.complete(self, chunks)
 
 
+class Shortcut(Protocol):
+    """Serves a connection's next request if it is like its last one."""
+
+    def serve(self, frame: memoryview) -> bool:
+        """True when it did; False leaves everything as it was."""
+
+
 class ConnectionLog(Protocol):
     """Where the ends of connections are noted."""
 
@@ -124,6 +131,7 @@ class Connection:
         "client_software",
         "listener",
         "principal",
+        "shortcut",
     )
 
     def __init__(self, dispatcher: Dispatcher, link: Link, client_host: str, listener: str) -> None:
@@ -138,6 +146,7 @@ class Connection:
         self.client_host = client_host
         self.listener = listener
         self.principal = "User:ANONYMOUS"
+        self.shortcut: Shortcut | None = None
         self.client_software: tuple[str, str] = ("unknown", "unknown")
 
     def get_buffer(self) -> memoryview:
@@ -253,6 +262,9 @@ class Dispatcher:
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request. DecodeError ends the connection."""
+        shortcut = connection.shortcut
+        if shortcut is not None and shortcut.serve(frame):
+            return
         api_key, api_version, correlation_id, client_id, position = decode_request_header(frame)
         offer = self.offers.get(api_key)
         if offer is None:

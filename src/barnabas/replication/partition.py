@@ -116,6 +116,11 @@ class Partition:
         assert image is not None
         return len(image.isr) >= min(self.log.config.min_insync_replicas, len(image.replicas))
 
+    @property
+    def is_replicated(self) -> bool:
+        """Whether the HW waits for other replicas."""
+        return self.image is None or len(self.image.isr) != 1
+
     def append(self, batches: Buffer, wall_ms: int, origin: Origin) -> AppendInfo:
         """Append as leader. Raises RecordsRejected or StorageFault; the HW follows if this replica is alone in ISR."""
         info = self.log.append_as_leader(batches, self.leader_epoch, wall_ms=wall_ms, origin=origin)

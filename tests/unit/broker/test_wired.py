@@ -5,13 +5,13 @@ from __future__ import annotations
 import itertools
 
 import pytest
+from tests.support.wired import WiredBroker, WiredClient
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
-from tests.support.wired import WiredBroker, WiredClient
 
 
 def batch_of(*values: bytes, producer_id: int = -1, base_sequence: int = -1) -> bytes:
@@ -90,6 +90,37 @@ def test_what_is_produced_is_fetched(wired: WiredBroker, version: int) -> None:
     row = response.responses[0].partitions[0]
     assert (row.error_code, row.high_watermark) == (0, 3)
     assert values_of(response) == [b"a", b"b", b"c"]
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+@pytest.mark.parametrize("version", range(3, 14))
+def test_requests_alike_but_for_their_records_are_answered_alike(wired: WiredBroker, version: int, acks: int) -> None:
+    """The second and later ones take the shortcut; every answer is what a fresh connection gets."""
+    client = wired.connect()
+    for number in range(4):
+        batch = batch_of(*(b"%d" % number * (1 + 50 * number) for _ in range(1 + number)))
+        offset = wired.broker.replicas.leader("orders", 0).log.log_end_offset
+        assert produce(wired, client, batch, version, acks=acks) == (0, offset)
+        assert produce(wired, wired.connect(), batch, version, acks=acks) == (0, offset + 1 + number)
+    assert client.core.shortcut is not None
+    broken = bytearray(batch_of(b"x"))
+    broken[65] ^= 1
+    assert produce(wired, client, bytes(broken), version, acks=acks) == (ErrorCode.CORRUPT_MESSAGE, -1)
+    assert produce(wired, client, b"", version, acks=acks)[0] == ErrorCode.INVALID_RECORD
+    end = wired.broker.replicas.leader("orders", 0).log.log_end_offset
+    assert produce(wired, client, batch_of(b"after"), version, acks=acks) == (0, end)
+
+
+def test_the_shortcut_does_not_outlive_its_topic(wired: WiredBroker) -> None:
+    client = wired.connect()
+    request = produce_request(wired, batch_of(b"x"), 13)
+    for _ in range(2):
+        assert client.call(request, 13, ProduceResponse).responses[0].partition_responses[0].error_code == 0
+    wired.delete_topic("orders")
+    wired.create_topic("orders", 1)
+    gone = client.call(request, 13, ProduceResponse).responses[0].partition_responses[0]
+    assert gone.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+    assert produce(wired, client, batch_of(b"y"), 13) == (0, 0)
 
 
 @pytest.mark.parametrize("version", range(4, 19))
@@ -235,7 +266,7 @@ def test_offsets_by_time(wired: WiredBroker, version: int) -> None:
                     name="orders",
                     partitions=[ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=timestamp)],
                 )
-            ]
+            ],
         )
         row = client.call(request, version, ListOffsetsResponse).topics[0].partitions[0]
         return row.error_code, row.timestamp, row.offset

@@ -1,6 +1,6 @@
 """Produce (0), versions 3-13: append record batches to partitions led here.
 
-Read and answered by hand, because it is the hottest path: the request is not turned into objects, the batches stay where
+Read and answered by hand, for it is the hottest path: the request is not turned into objects, the batches stay where
 the socket put them until the log writes them out. Version 13 names topics by id (KIP-516). acks=0 is not answered; an
 error there closes the connection, as Kafka does, so that the client refreshes its metadata. Versions 10+ tell the
 leader for NOT_LEADER_OR_FOLLOWER (KIP-951). Transactional batches are refused until there are transactions.
@@ -12,35 +12,28 @@ import struct
 
 from barnabas.broker.context import Services
 from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
+from barnabas.broker.produce_shortcut import ProduceShortcut
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
-from barnabas.protocol.wire import read_unsigned_varint, skip_tagged_fields, write_unsigned_varint
+from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, Asked, parse_produce
+from barnabas.protocol.wire import write_unsigned_varint
 from barnabas.replication.manager import Appended, ReplicaManager
 from barnabas.replication.partition import Partition
 from barnabas.replication.purgatory import DelayedOperation
 
-_FLEXIBLE = 9
-_BY_TOPIC_ID = 13
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-_ACKS_TIMEOUT = struct.Struct(">hi")
-_INDEX_SIZE = struct.Struct(">ii")
 #: index, error code, base offset, log append time, log start offset
 _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V3 = struct.Struct(">ihqq")
 
-#: A topic (its name, or its 16-byte id) and its (index, batches).
-Asked = list[tuple[str | bytes, list[tuple[int, memoryview]]]]
 Answered = list[tuple[str | bytes, list[tuple[int, Appended]]]]
 
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
     """Append all that the request carries; answer at once unless acks=all has to wait for the HW."""
     version = request.api_version
-    if version >= _FLEXIBLE:
-        transactional, acks, timeout_ms, asked = _parse_flexible(frame, position, version)
-    else:
-        transactional, acks, timeout_ms, asked = _parse(frame, position)
+    transactional, acks, timeout_ms, asked = parse_produce(frame, position, version)
     if acks not in (-1, 0, 1):
         answered = _refuse_all(asked, ErrorCode.INVALID_REQUIRED_ACKS)
     elif transactional:
@@ -55,85 +48,30 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
             delayed = DelayedProduce(request, answered, waiting)
             services.replicas.purgatory.expire_at(request.now_ms + max(0, timeout_ms), delayed)
             return None
-    return _encode(request, answered)
+    chunks = _encode(request, answered)
+    if len(asked) == 1 and len(asked[0][1]) == 1:
+        request.connection.shortcut = _shortcut(request, frame, acks, asked, answered, chunks, services)
+    return chunks
 
 
-# -- reading
-
-
-def _parse(frame: memoryview, position: int) -> tuple[bool, int, int, Asked]:
-    """Versions 3-8."""
-    length = _INT16.unpack_from(frame, position)[0]
-    position += 2 + max(length, 0)
-    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
-    topics = _INT32.unpack_from(frame, position + 6)[0]
-    position += 10
-    asked: Asked = []
-    for _ in range(topics):
-        name_end = position + 2 + _INT16.unpack_from(frame, position)[0]
-        name = _text(frame, position + 2, name_end)
-        partitions = _INT32.unpack_from(frame, name_end)[0]
-        position = name_end + 4
-        batches = []
-        for _ in range(partitions):
-            index, size = _INDEX_SIZE.unpack_from(frame, position)
-            position += 8
-            batches.append((index, _records(frame, position, size)))
-            position += max(size, 0)
-        asked.append((name, batches))
-    _expect_end(frame, position)
-    return length >= 0, acks, timeout_ms, asked
-
-
-def _parse_flexible(frame: memoryview, position: int, version: int) -> tuple[bool, int, int, Asked]:
-    """Versions 9-13: compact lengths (plus one, 0 is null) and tagged fields."""
-    length, position = read_unsigned_varint(frame, position)
-    position += max(length - 1, 0)
-    acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
-    topics, position = read_unsigned_varint(frame, position + 6)
-    asked: Asked = []
-    for _ in range(topics - 1):
-        topic: str | bytes
-        if version >= _BY_TOPIC_ID:
-            topic = bytes(frame[position : position + 16])
-            position += 16
-        else:
-            name_length, position = read_unsigned_varint(frame, position)
-            topic = _text(frame, position, position + name_length - 1)
-            position += name_length - 1
-        partitions, position = read_unsigned_varint(frame, position)
-        batches = []
-        for _ in range(partitions - 1):
-            index = _INT32.unpack_from(frame, position)[0]
-            size, position = read_unsigned_varint(frame, position + 4)
-            batches.append((index, _records(frame, position, size - 1)))
-            position = skip_tagged_fields(frame, position + max(size - 1, 0))
-        position = skip_tagged_fields(frame, position)
-        asked.append((topic, batches))
-    _expect_end(frame, skip_tagged_fields(frame, position))
-    return length > 0, acks, timeout_ms, asked
-
-
-def _text(frame: memoryview, start: int, end: int) -> str:
-    if not start <= end <= len(frame):
-        raise DecodeError("a topic name runs out of its frame", start)
-    try:
-        return str(frame[start:end], "utf-8")
-    except UnicodeDecodeError as error:
-        raise DecodeError("a topic name is not UTF-8", start) from error
-
-
-def _records(frame: memoryview, position: int, size: int) -> memoryview:
-    if size < 0:
-        return frame[:0]
-    if position + size > len(frame):
-        raise DecodeError(f"{size} bytes of records run out of their frame", position)
-    return frame[position : position + size]
-
-
-def _expect_end(frame: memoryview, position: int) -> None:
-    if position != len(frame):
-        raise DecodeError("a produce request does not end where its frame ends", position)
+def _shortcut(
+    request: InFlight,
+    frame: memoryview,
+    acks: int,
+    asked: Asked,
+    answered: Answered,
+    chunks: Chunks,
+    services: Services,
+) -> ProduceShortcut | None:
+    """For a request of one partition that went well: the next one will likely be the same."""
+    topic, ((index, appended),) = answered[0]
+    partition = services.replicas.find(_name_of(services.replicas, topic), index)
+    if partition is None or appended.info is None:
+        return None
+    records_bytes = len(asked[0][1][0][1])
+    return ProduceShortcut.of(
+        request, services, partition, frame, records_bytes=records_bytes, acks=acks, answer=bytes(chunks[0])
+    )
 
 
 # -- appending
@@ -232,8 +170,8 @@ def _encode(request: InFlight, answered: Answered) -> Chunks:
         for _, appended in partitions:
             if appended.error is not ErrorCode.NONE:
                 return request.encode(_with_errors(answered, request))
-    head = start_response(request.correlation_id, 1 if version >= _FLEXIBLE else 0)
-    if version >= _FLEXIBLE:
+    head = start_response(request.correlation_id, 1 if version >= FLEXIBLE_SINCE else 0)
+    if version >= FLEXIBLE_SINCE:
         _write_flexible(head, answered, version)
     else:
         _write(head, answered, version)
