@@ -25,9 +25,9 @@ from barnabas.coordinators.deadlines import Deadlines
 from barnabas.records.batch import ControlType, control_type, decode_batch, encode_batch, iter_headers
 from barnabas.records.record import Record
 
-#: One slice of loading must not hold up the loop: some thousand records, a few milliseconds.
-LOAD_SLICE_BYTES = 96 * 1024
-LOAD_SLICE_RECORDS = 256
+#: One slice of loading must not hold up the loop: some hundred records, two or three milliseconds.
+LOAD_SLICE_BYTES = 48 * 1024
+LOAD_SLICE_RECORDS = 128
 #: How soon a loaded shard looks again whether the HW has passed what it loaded; doubled each time, up to a bound.
 _HW_POLL_MS = 5
 _HW_POLL_MAX_MS = 160

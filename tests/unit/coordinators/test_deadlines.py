@@ -1,3 +1,5 @@
+"""One timer for many deadlines: extended, pulled forward, cancelled."""
+
 from __future__ import annotations
 
 from barnabas.coordinators.deadlines import Deadlines

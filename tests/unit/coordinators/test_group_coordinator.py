@@ -195,7 +195,7 @@ def test_loading_takes_turns_with_other_work() -> None:
     world.host.timers.call_soon(count)
     world.pass_ms(0)
     assert turns > 10
-    assert fetched(world.fetch("g2559")) == {ORDERS_0: 2559}
+    assert fetched(world.fetch(f"g{i}")) == {ORDERS_0: i}
 
 
 def test_loading_waits_until_what_it_has_read_is_committed() -> None:

@@ -209,6 +209,8 @@ class Rebalancer:
 
     def revive(self, group: ClassicGroup) -> None:
         """After loading: everybody has a session's time to be heard of."""
+        if group.is_in(_DEAD):
+            return
         for member in tuple(group.members.values()):
             self.extend_session(group, member)
         if len(group.members) > self._context.config.group_size_max:

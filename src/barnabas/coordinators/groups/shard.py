@@ -27,8 +27,8 @@ from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.coordinators.groups.records import OffsetKey, parse_group, parse_key, parse_offset
 from barnabas.coordinators.runtime import LogLoader, OpenTransactions, PartitionReader, PartitionWriter, ShardLog
 
-#: Groups looked at in one turn of the loop when offsets expire.
-_EXPIRY_SLICE = 256
+#: Groups looked at in one turn of the loop after loading, and when offsets expire.
+_SLICE = 256
 
 
 class ShardState(Enum):
@@ -145,9 +145,17 @@ class GroupShard:
             if group_id not in self._context.groups:
                 self._context.create(group_id)
         self._automaton.move(ShardState.ACTIVE)
-        for group in self.groups():
-            self._rebalancer.revive(group)
+        self._revive_slice(self.groups(), 0)
         self._schedule_expiry()
+
+    def _revive_slice(self, groups: tuple[ClassicGroup, ...], start: int) -> None:
+        """Begin the sessions of all members, some groups in each turn of the loop."""
+        if self.state is not ShardState.ACTIVE:
+            return
+        for group in groups[start : start + _SLICE]:
+            self._rebalancer.revive(group)
+        if start + _SLICE < len(groups):
+            self._host.timers.call_soon(lambda: self._revive_slice(groups, start + _SLICE))
 
     def on_load_failed(self, error: Exception) -> None:
         self._automaton.move(ShardState.FAILED)
@@ -177,9 +185,9 @@ class GroupShard:
     def _expire_slice(self, group_ids: tuple[str, ...], start: int) -> None:
         if self.state is not ShardState.ACTIVE:
             return
-        for group_id in group_ids[start : start + _EXPIRY_SLICE]:
+        for group_id in group_ids[start : start + _SLICE]:
             group = self._context.groups.get(group_id)
             if group is not None:
                 self.offsets.expire(group)
-        if start + _EXPIRY_SLICE < len(group_ids):
-            self._host.timers.call_soon(lambda: self._expire_slice(group_ids, start + _EXPIRY_SLICE))
+        if start + _SLICE < len(group_ids):
+            self._host.timers.call_soon(lambda: self._expire_slice(group_ids, start + _SLICE))
