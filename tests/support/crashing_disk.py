@@ -64,6 +64,7 @@ class CrashingFile:
     def sync(self) -> None:
         self._disk.change()
         self._file.sync()
+        self._disk.synced_paths.append(self._path)
         self._inode.synced = self._file.read_at(0, self._file.size())
         self._disk.name_is_sure(self._path, self._inode)
 
@@ -78,6 +79,7 @@ class CrashingDisk(MemoryDisk):
         super().__init__()
         self.changes_left = changes_left
         self.changes = 0
+        self.synced_paths: list[str] = []
         self._inodes: dict[str, _Inode] = {}
         self._sure: dict[str, _Inode] = {}
 

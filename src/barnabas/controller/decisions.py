@@ -125,7 +125,9 @@ class StripedPlacement:
         self._racks = [_Rack([broker for broker in brokers if broker.rack == name], random) for name in names]
         self._broker_count = len(brokers)
         self._unfenced_count = sum(not broker.fenced for broker in brokers)
+        #: Counts the partitions; never set back, so that no broker's turn is taken for one that it already had.
         self._round = 0
+        self._until_shuffle = self._unfenced_count
         self._offset = random.below(len(self._racks)) if self._racks else 0
 
     def check(self, replication_factor: int) -> None:
@@ -147,9 +149,9 @@ class StripedPlacement:
     def place(self, replication_factor: int) -> list[int]:
         """The next partition's replicas, the preferred leader first."""
         self.check(replication_factor)
-        if self._round == self._unfenced_count and self._unfenced_count > 1:
+        if self._until_shuffle == 0:
             self._shuffle()
-            self._round = 0
+            self._until_shuffle = self._unfenced_count
         if self._offset >= len(self._racks):
             self._offset = 0
         leader_rack, leader = self._place_leader()
@@ -166,6 +168,7 @@ class StripedPlacement:
                     replicas.append(broker)
             rack = (rack + 1) % len(self._racks)
         self._round += 1
+        self._until_shuffle -= 1
         self._offset += 1
         return replicas
 

@@ -25,6 +25,7 @@ from barnabas.raft.snapshots import SnapshotId, encode_snapshot
 from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet
 from barnabas.storage.checkpoints import (
     BOOTSTRAP_CHECKPOINT,
+    LOG_SUFFIX,
     META_PROPERTIES,
     CheckpointError,
     MetaProperties,
@@ -83,6 +84,7 @@ def ensure_formatted(
 def _read(host: Host, config: BrokerConfig, directory: str) -> MetaProperties | None:
     path = f"{directory}/{META_PROPERTIES}"
     if not host.disk.exists(path):
+        _check_empty(host, directory)
         return None
     try:
         meta = decode_meta_properties(path, host.disk.read(path))
@@ -95,6 +97,16 @@ def _read(host: Host, config: BrokerConfig, directory: str) -> MetaProperties | 
             f"{path} belongs to node {meta.node_id}, but node.id={config.node_id}: use the directory of this node"
         )
     return meta
+
+
+def _check_empty(host: Host, directory: str) -> None:
+    """A metadata log whose owner is not known must not get a new one: it would be another voter's past."""
+    log = metadata_log_directory(directory)
+    if host.disk.is_dir(log) and any(name.endswith(LOG_SUFFIX) for name in host.disk.list_dir(log)):
+        raise ConfigError(
+            f"{log} holds a metadata log, but {directory}/{META_PROPERTIES} is missing: put that file back, or empty "
+            "the directory to begin anew"
+        )
 
 
 def _format(

@@ -157,11 +157,12 @@ def test_nothing_is_delivered_before_it_is_flushed() -> None:
 def test_held_proposals_share_one_sync() -> None:
     disk = CrashingDisk()
     world = NodeWorld(disk=disk).join()
-    before = disk.changes
+    disk.synced_paths.clear()
     with world.raft.held():
         for _ in range(5):
             world.raft.propose([(NoOpRecord(), 0)], wall_ms=5)
-    assert disk.changes - before == 5 + 1
+        assert disk.synced_paths == []
+    assert [path for path in disk.synced_paths if path.endswith(".log")] == [f"{METADATA_DIR}/{'0' * 20}.log"]
 
 
 def test_a_reply_may_propose_again() -> None:

@@ -1,0 +1,329 @@
+"""The controller over a real quorum of one: replies after commits, sessions in time, configurations, refusals."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.node_world import NodeWorld
+
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.kraft.configs import ConfigChange
+from barnabas.controller.kraft.result import Cause
+from barnabas.metadata.image import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
+from barnabas.metadata.topics import NO_LEADER
+from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+
+Answer = tuple[ErrorCode, str | None]
+
+
+@pytest.fixture
+def world() -> NodeWorld:
+    return NodeWorld().join()
+
+
+def alter(
+    world: NodeWorld,
+    resource_type: int,
+    name: str,
+    *changes: tuple[str, int, str | None],
+    validate_only: bool = False,
+    replace: bool = False,
+) -> Answer:
+    answers: list[list[Answer]] = []
+    world.controller.alter_configs(
+        [(resource_type, name, list(changes))], validate_only, answers.append, replace=replace
+    )
+    ((answer,),) = answers
+    return answer
+
+
+SET, DELETE, APPEND, SUBTRACT = ConfigChange.SET, ConfigChange.DELETE, ConfigChange.APPEND, ConfigChange.SUBTRACT
+
+
+def test_a_reply_finds_its_change_published(world: NodeWorld) -> None:
+    seen: list[bool] = []
+    world.store.subscribe(lambda delta, image: seen.append("t" in image.topics_by_name))
+    response = world.create("t")
+    assert response.topics[0].error_code == ErrorCode.NONE
+    assert seen == [True]
+    assert world.controller.image == world.image
+
+
+def test_decisions_see_what_was_decided_and_not_yet_committed(world: NodeWorld) -> None:
+    answers: list[CreateTopicsResponse] = []
+    with world.raft.held():
+        for _ in range(2):
+            world.controller.create_topics(_request("t"), answers.append)
+        assert answers == []
+        assert "t" in world.controller.image.topics_by_name
+        assert "t" not in world.image.topics_by_name
+    assert [response.topics[0].error_code for response in answers] == [
+        ErrorCode.NONE,
+        ErrorCode.TOPIC_ALREADY_EXISTS,
+    ]
+
+
+def _request(name: str) -> CreateTopicsRequest:
+    return CreateTopicsRequest(
+        topics=[CreateTopicsRequest.CreatableTopic(name=name, num_partitions=1, replication_factor=1)]
+    )
+
+
+def test_every_change_has_a_cause(world: NodeWorld) -> None:
+    journal: list[tuple[int, Cause]] = []
+    world.controller.journal = lambda offset, cause: journal.append((offset, cause))
+    offset = world.raft.log_end_offset
+    world.create("t")
+    assert journal == [(offset, Cause("CreateTopics", "controller", "t"))]
+
+
+def test_producer_ids_come_in_blocks(world: NodeWorld) -> None:
+    blocks: list[tuple[int, int, ErrorCode]] = []
+    for epoch in (world.epoch, world.epoch, world.epoch + 1):
+        world.controller.allocate_producer_ids(1, epoch, lambda *block: blocks.append(block))
+    assert blocks == [(0, 1000, ErrorCode.NONE), (1000, 1000, ErrorCode.NONE), (-1, 0, ErrorCode.STALE_BROKER_EPOCH)]
+
+
+# Sessions
+
+
+def test_a_silent_broker_is_fenced_and_comes_back(world: NodeWorld) -> None:
+    world.create("t")
+    world.host.time.run_for(8_999)
+    assert not world.image.brokers[1].fenced
+    world.host.time.run_for(1)
+    assert world.image.brokers[1].fenced
+    partition = world.image.partition("t", 0)
+    assert partition is not None
+    assert (partition.leader, partition.elr) == (NO_LEADER, (1,))
+    assert not world.beat().is_fenced
+    partition = world.image.partition("t", 0)
+    assert partition is not None
+    assert (partition.leader, partition.elr) == (1, ())
+
+
+def test_heartbeats_keep_a_session(world: NodeWorld) -> None:
+    for _ in range(10):
+        world.host.time.run_for(5_000)
+        world.beat()
+    assert not world.image.brokers[1].fenced
+
+
+def test_a_controller_that_did_not_run_fences_nobody_for_it(world: NodeWorld) -> None:
+    world.register(2)
+    world.beat(2)
+    world.host.time.run_for(5_000)
+    world.beat(2)
+    # A pause of a minute: the timers come late, and so would the heartbeats.
+    world.host.time._now_ms += 60_000
+    world.host.time.run_for(0)
+    assert not world.image.brokers[2].fenced
+    world.host.time.run_for(9_000)
+    assert world.image.brokers[2].fenced
+
+
+def test_another_incarnation_waits_for_the_session_to_end(world: NodeWorld) -> None:
+    assert world.register(2).error_code == ErrorCode.NONE
+    assert world.register(2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    world.host.time.run_for(9_000)
+    assert world.register(2).error_code == ErrorCode.NONE
+
+
+def test_after_a_crash_the_own_broker_is_back_at_once_and_others_have_their_session() -> None:
+    first = NodeWorld().join()
+    first.register(2)
+    first.beat(2)
+    second = NodeWorld(disk=first.host.disk, seed=1).start()
+    assert second.register(1).error_code == ErrorCode.NONE
+    assert second.register(2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+def test_an_ordered_stop_and_start_keeps_leadership_clean() -> None:
+    first = NodeWorld().join()
+    first.create("t")
+    epoch = first.epoch
+    assert not first.beat(want_shut_down=True).should_shut_down
+    assert first.beat(want_shut_down=True).should_shut_down
+    first.raft.stop()
+    second = NodeWorld(disk=first.host.disk, seed=1).join(previous_epoch=epoch)
+    partition = second.image.partition("t", 0)
+    assert partition is not None
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (1, (1,), 0)
+
+
+# Configurations
+
+
+def test_a_topics_settings_are_set_and_taken_back(world: NodeWorld) -> None:
+    world.create("t")
+    assert alter(world, TOPIC_RESOURCE, "t", ("retention.ms", SET, "5"), ("segment.ms", SET, "7")) == (
+        ErrorCode.NONE,
+        None,
+    )
+    assert dict(world.image.topic_config("t")) == {"retention.ms": "5", "segment.ms": "7"}
+    offset = world.image.offset
+    assert alter(world, TOPIC_RESOURCE, "t", ("retention.ms", SET, "5")) == (ErrorCode.NONE, None)
+    assert world.image.offset == offset, "what is so already is not written again"
+    assert alter(world, TOPIC_RESOURCE, "t", ("retention.ms", DELETE, None)) == (ErrorCode.NONE, None)
+    assert dict(world.image.topic_config("t")) == {"segment.ms": "7"}
+    assert alter(world, TOPIC_RESOURCE, "t", ("retention.ms", SET, "9"), replace=True) == (ErrorCode.NONE, None)
+    assert dict(world.image.topic_config("t")) == {"retention.ms": "9"}
+    assert alter(world, TOPIC_RESOURCE, "t", ("retention.ms", SET, "1"), validate_only=True) == (ErrorCode.NONE, None)
+    assert dict(world.image.topic_config("t")) == {"retention.ms": "9"}
+
+
+def test_lists_are_added_to_and_taken_from(world: NodeWorld) -> None:
+    world.create("t")
+    assert alter(world, TOPIC_RESOURCE, "t", ("cleanup.policy", APPEND, "compact")) == (ErrorCode.NONE, None)
+    assert dict(world.image.topic_config("t")) == {"cleanup.policy": "delete,compact"}
+    assert alter(world, TOPIC_RESOURCE, "t", ("cleanup.policy", SUBTRACT, "delete")) == (ErrorCode.NONE, None)
+    assert dict(world.image.topic_config("t")) == {"cleanup.policy": "compact"}
+    assert alter(world, TOPIC_RESOURCE, "t", ("retention.ms", APPEND, "5")) == (
+        ErrorCode.INVALID_CONFIG,
+        "Can't APPEND to key retention.ms because its type is not LIST.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("resource_type", "name", "change", "expected"),
+    [
+        (
+            TOPIC_RESOURCE,
+            "missing",
+            ("retention.ms", SET, "5"),
+            (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "The topic 'missing' does not exist."),
+        ),
+        (
+            TOPIC_RESOURCE,
+            "",
+            ("retention.ms", SET, "5"),
+            (ErrorCode.INVALID_REQUEST, "Default topic resources are not allowed."),
+        ),
+        (
+            TOPIC_RESOURCE,
+            "t",
+            ("retention.ms", SET, "not a number"),
+            (
+                ErrorCode.INVALID_CONFIG,
+                "Invalid value not a number for configuration retention.ms: Not a number of type LONG",
+            ),
+        ),
+        (
+            BROKER_RESOURCE,
+            "9",
+            ("log.cleaner.threads", SET, "2"),
+            (ErrorCode.BROKER_ID_NOT_REGISTERED, "No node with id 9 found."),
+        ),
+        (
+            BROKER_RESOURCE,
+            "one",
+            ("log.cleaner.threads", SET, "2"),
+            (ErrorCode.INVALID_REQUEST, "Unable to parse broker name as a base 10 number."),
+        ),
+        (
+            BROKER_RESOURCE,
+            "-3",
+            ("log.cleaner.threads", SET, "2"),
+            (ErrorCode.INVALID_REQUEST, "Invalid negative broker ID."),
+        ),
+        (
+            BROKER_RESOURCE,
+            "1",
+            ("min.insync.replicas", SET, "2"),
+            (ErrorCode.INVALID_CONFIG, "Broker-level min.insync.replicas cannot be altered while ELR is enabled."),
+        ),
+        (
+            BROKER_RESOURCE,
+            "",
+            ("min.insync.replicas", DELETE, None),
+            (ErrorCode.INVALID_CONFIG, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."),
+        ),
+        (
+            GROUP_RESOURCE,
+            "",
+            ("consumer.session.timeout.ms", SET, "50000"),
+            (ErrorCode.INVALID_REQUEST, "Default group resources are not allowed."),
+        ),
+        (
+            CLIENT_METRICS_RESOURCE,
+            "m",
+            ("no.such.key", SET, "1"),
+            (ErrorCode.INVALID_REQUEST, "Unknown client metrics configuration: no.such.key"),
+        ),
+        (
+            BROKER_LOGGER_RESOURCE,
+            "1",
+            ("root", SET, "DEBUG"),
+            (
+                ErrorCode.INVALID_REQUEST,
+                "Unable to handle resource type 8 with name '1' on the controller.",
+            ),
+        ),
+        (
+            TOPIC_RESOURCE,
+            "t",
+            ("retention.ms", 9, "5"),
+            (ErrorCode.INVALID_REQUEST, "Unknown operation type 9 is not allowed."),
+        ),
+    ],
+)
+def test_refused_settings(
+    world: NodeWorld, resource_type: int, name: str, change: tuple[str, int, str | None], expected: Answer
+) -> None:
+    world.create("t")
+    before = world.image.configs
+    assert alter(world, resource_type, name, change) == expected
+    assert world.image.configs == before
+
+
+def test_min_isr_of_the_cluster_and_of_topics_moves_the_elr_anew(world: NodeWorld) -> None:
+    world.create("t")
+    world.host.time.run_for(9_000)
+    partition = world.image.partition("t", 0)
+    assert partition is not None
+    assert partition.elr == (1,)
+    assert alter(world, BROKER_RESOURCE, "", ("min.insync.replicas", SET, "2")) == (ErrorCode.NONE, None)
+    assert dict(world.image.config_of(BROKER_RESOURCE, "")) == {"min.insync.replicas": "2"}
+    partition = world.image.partition("t", 0)
+    assert partition is not None
+    assert partition.elr == ()
+
+
+def test_a_group_and_metrics_may_be_configured_before_they_are_there(world: NodeWorld) -> None:
+    assert alter(world, GROUP_RESOURCE, "g", ("consumer.session.timeout.ms", SET, "50000")) == (ErrorCode.NONE, None)
+    assert alter(world, CLIENT_METRICS_RESOURCE, "m", ("interval.ms", SET, "1000")) == (ErrorCode.NONE, None)
+    assert dict(world.image.config_of(GROUP_RESOURCE, "g")) == {"consumer.session.timeout.ms": "50000"}
+
+
+# Not active
+
+
+def test_an_inactive_controller_says_so() -> None:
+    world = NodeWorld()
+    assert world.register().error_code == ErrorCode.NOT_CONTROLLER
+    assert world.create("t").topics[0].error_code == ErrorCode.NOT_CONTROLLER
+    assert alter(world, TOPIC_RESOURCE, "t", ("retention.ms", SET, "5")) == (ErrorCode.NOT_CONTROLLER, None)
+    blocks: list[tuple[int, int, ErrorCode]] = []
+    world.controller.allocate_producer_ids(1, 1, lambda *block: blocks.append(block))
+    assert blocks == [(-1, 0, ErrorCode.NOT_CONTROLLER)]
+    answers: list[AlterPartitionResponse] = []
+    world.controller.alter_partition(AlterPartitionRequest(broker_id=1), answers.append)
+    assert [answer.error_code for answer in answers] == [ErrorCode.NOT_CONTROLLER]
+
+
+def test_unregistering(world: NodeWorld) -> None:
+    world.register(2)
+    answers: list[Answer] = []
+    world.controller.unregister_broker(2, lambda *answer: answers.append(answer))
+    world.controller.unregister_broker(2, lambda *answer: answers.append(answer))
+    assert answers == [
+        (ErrorCode.NONE, None),
+        (ErrorCode.BROKER_ID_NOT_REGISTERED, "Broker ID 2 is not currently registered"),
+    ]
+    assert 2 not in world.image.brokers
