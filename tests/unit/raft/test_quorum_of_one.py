@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.crashing_disk import CrashingDisk
 from tests.support.metadata_logs import DATA
-from tests.support.node_world import METADATA_DIR, NodeWorld, content
+from tests.support.node_world import LOG_DIR, METADATA_DIR, NodeWorld, content
 
 from barnabas.common.errors import ErrorCode, FatalFault, RequestFailed
 from barnabas.metadata.frame import decode_record
@@ -16,6 +16,7 @@ from barnabas.raft.quorum_state import ElectionState, decode_state, encode_state
 from barnabas.raft.snapshots import SnapshotId, decode_snapshot
 from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
 from barnabas.simulation.disk import MemoryDisk
+from barnabas.storage.checkpoints import decode_epochs
 
 
 def log_records(disk: MemoryDisk) -> list[tuple[int, list[str]]]:
@@ -303,3 +304,32 @@ def test_a_torn_tail_is_cut() -> None:
     again = NodeWorld(disk=world.host.disk, seed=1).start()
     assert "kept" in again.image.topics_by_name
     assert again.raft.quorum.role.epoch_start_offset == end_offset  # type: ignore[union-attr]
+
+
+def test_a_node_that_kafka_ran_goes_on_here() -> None:
+    """The directory of a combined node of Apache Kafka 4.1.0 after a clean stop: same voter, next epoch, and its broker
+    takes its leaderships up again cleanly."""
+    disk = MemoryDisk()
+    disk.make_dirs(METADATA_DIR)
+    disk.write(f"{LOG_DIR}/meta.properties", (DATA / "formatted-standalone" / "meta.properties").read_bytes())
+    for path in sorted((DATA / "one-node").iterdir()):
+        if path.suffix != ".gz":
+            disk.write(f"{METADATA_DIR}/{path.name}", path.read_bytes())
+    world = NodeWorld(disk=disk).start()
+    assert world.formatted.cluster_id == "Z29sZGVuLWNsdXN0ZXItMQ"
+    assert world.raft.epoch == 5
+    assert world.raft.quorum.role.epoch_start_offset == 346  # type: ignore[union-attr]
+    assert log_epochs(disk) == [(1, 0), (2, 149), (3, 183), (4, 280), (5, 346)]
+    partitions = [partition for topic in world.image.topics() for partition in topic.partitions]
+    assert len(partitions) == 30
+    assert {partition.leader for partition in partitions} == {-1}
+    assert world.register(previous_epoch=282).error_code == ErrorCode.NONE
+    assert not world.beat().is_fenced
+    after = [partition for topic in world.image.topics() for partition in topic.partitions]
+    assert {(partition.leader, partition.isr, partition.elr) for partition in after} == {(1, (1,), ())}
+    assert [p.leader_recovery_state for p in after] == [p.leader_recovery_state for p in partitions]
+
+
+def log_epochs(disk: MemoryDisk) -> list[tuple[int, int]]:
+    entries = decode_epochs("e", disk.read(f"{METADATA_DIR}/leader-epoch-checkpoint"))
+    return [(entry.epoch, entry.start_offset) for entry in entries]
