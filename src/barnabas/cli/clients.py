@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
@@ -18,21 +17,17 @@ T = TypeVar("T")
 TIMEOUT_S = 15.0
 _CONNECT_TIMEOUT_S = 3.0
 
-_silent = logging.getLogger("barnabas.librdkafka")
-_silent.addHandler(logging.NullHandler())
-_silent.propagate = False
-
 
 def admin_client(bootstrap: str, properties: Iterable[str] | None = None) -> AdminClient:
-    return _configured(lambda: AdminClient(_config(bootstrap, properties, {}), logger=_silent))
+    return _configured(lambda: AdminClient(_config(bootstrap, properties, {})))
 
 
 def producer(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[str, Any]) -> Producer:
-    return _configured(lambda: Producer(_config(bootstrap, properties, defaults), logger=_silent))
+    return _configured(lambda: Producer(_config(bootstrap, properties, defaults)))
 
 
 def consumer(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[str, Any]) -> Consumer:
-    return _configured(lambda: Consumer(_config(bootstrap, properties, defaults), logger=_silent))
+    return _configured(lambda: Consumer(_config(bootstrap, properties, defaults)))
 
 
 def result(future: Future[T], what: str) -> T:
@@ -94,6 +89,8 @@ def _config(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "client.id": "barnabas",
+        # Errors come as exceptions; its own lines on stderr would come twice.
+        "log_level": 0,
         **defaults,
     }
     config.update(key_values(properties or [], "--property"))

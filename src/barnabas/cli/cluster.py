@@ -41,7 +41,7 @@ def up(
             "start it with --brokers 1",
         )
     cluster = EmbeddedCluster(directory)
-    with terminated_like_interrupted():
+    with interruptible():
         nodes = cluster.start(port=port, properties=key_values(override or [], "--override"))
         print(f"bootstrap: {','.join(node.bootstrap for node in nodes)}", flush=True)
         if detach:
@@ -101,17 +101,35 @@ def down(directory: Directory = DEFAULT_DIRECTORY) -> None:
         print("nothing was running")
 
 
-@contextmanager
-def terminated_like_interrupted() -> Iterator[None]:
-    """SIGTERM and a closed terminal end the command as Ctrl-C does, so that it still stops its brokers."""
+class Interruption:
+    """Whether the person, or whoever runs us, wants an end.
 
-    def interrupt(_number: int, _frame: FrameType | None) -> None:
+    The signal raises KeyboardInterrupt at once; but when it comes while a C library calls back into Python, that
+    exception may never be seen again. Long loops therefore `check`.
+    """
+
+    def __init__(self) -> None:
+        self._wanted = False
+
+    def check(self) -> None:
+        if self._wanted:
+            raise KeyboardInterrupt
+
+    def on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        self._wanted = True
         raise KeyboardInterrupt
 
-    numbers = [signal.SIGTERM, signal.SIGHUP] if sys.platform != "win32" else [signal.SIGTERM]
-    before = [(number, signal.signal(number, interrupt)) for number in numbers]
+
+@contextmanager
+def interruptible() -> Iterator[Interruption]:
+    """Ctrl-C, SIGTERM and a closed terminal all end the command in the same way, so that it still stops its brokers."""
+    interruption = Interruption()
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if sys.platform != "win32":
+        numbers.append(signal.SIGHUP)
+    before = [(number, signal.signal(number, interruption.on_signal)) for number in numbers]
     try:
-        yield
+        yield interruption
     finally:
         for number, handler in before:
             signal.signal(number, handler)

@@ -28,7 +28,7 @@ from rich.progress import Progress, TaskID
 
 from barnabas.cli import clients, output
 from barnabas.cli.books import Books, Order
-from barnabas.cli.cluster import terminated_like_interrupted
+from barnabas.cli.cluster import Interruption, interruptible
 from barnabas.cli.embedded import EmbeddedCluster
 from barnabas.cli.failures import Failure
 
@@ -75,16 +75,18 @@ class Auditor:
         self._reader = threading.Thread(target=self._read, args=(on_progress, task), daemon=True)
         self._reader.start()
 
-    def finish(self, end_offsets: dict[int, int]) -> dict[str, Any]:
+    def finish(self, end_offsets: dict[int, int], interruption: Interruption) -> dict[str, Any]:
         """Tell where the end is, wait until it has been read, and return the report."""
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps({"end_offsets": end_offsets}) + "\n")
             self._process.stdin.flush()
-        try:
-            self._process.wait(_AUDIT_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            raise Failure(f"the consumer did not reach the end within {_AUDIT_TIMEOUT_S:.0f} s") from None
+        deadline = time.monotonic() + _AUDIT_TIMEOUT_S
+        while self._process.poll() is None:
+            interruption.check()
+            if time.monotonic() > deadline:
+                raise Failure(f"the consumer did not reach the end within {_AUDIT_TIMEOUT_S:.0f} s")
+            time.sleep(0.02)
         self._reader.join()
         if self._report is None:
             raise Failure(f"the consumer ended with code {self._process.returncode} and no report")
@@ -126,7 +128,7 @@ def demo(
 
     Takes about ten seconds with the four weeks of the default.
     """
-    with terminated_like_interrupted():
+    with interruptible() as interruption:
         data = _order_data(weeks)
         expected = data.books()
         output.say(
@@ -135,7 +137,7 @@ def demo(
         )
         with _cluster(directory, bootstrap) as address:
             _create_topic(address)
-            acknowledged, report = _run(address, data, expected)
+            acknowledged, report = _run(address, data, expected, interruption)
     consumed = Books(**report["books"])
     balanced = is_balanced(expected, acknowledged.books, consumed, report["out_of_order"])
     if as_json:
@@ -202,20 +204,24 @@ def _create_topic(bootstrap: str) -> None:
             return
 
 
-def _run(bootstrap: str, data: OrderData, expected: Books) -> tuple[Acknowledged, dict[str, Any]]:
+def _run(
+    bootstrap: str, data: OrderData, expected: Books, interruption: Interruption
+) -> tuple[Acknowledged, dict[str, Any]]:
     """Both clients at once: one writes, the other reads behind it."""
     with output.progress("orders") as progress:
         producing = progress.add_task("produced", total=expected.orders, rate="")
         consuming = progress.add_task("consumed", total=expected.orders, rate="")
         auditor = Auditor(bootstrap, progress, consuming)
         try:
-            acknowledged = _produce(bootstrap, data, progress, producing)
-            return acknowledged, auditor.finish(acknowledged.end_offsets)
+            acknowledged = _produce(bootstrap, data, interruption, progress, producing)
+            return acknowledged, auditor.finish(acknowledged.end_offsets, interruption)
         finally:
             auditor.close()
 
 
-def _produce(bootstrap: str, data: OrderData, progress: Progress, task: TaskID) -> Acknowledged:
+def _produce(
+    bootstrap: str, data: OrderData, interruption: Interruption, progress: Progress, task: TaskID
+) -> Acknowledged:
     acknowledged = Acknowledged()
     settings = {"enable.idempotence": True, "acks": "all", "linger.ms": 5, "compression.type": "lz4"}
     client = clients.producer(bootstrap, None, {**settings, "client.id": "orders-replay"})
@@ -231,6 +237,7 @@ def _produce(bootstrap: str, data: OrderData, progress: Progress, task: TaskID) 
             )
             if number % 500 == 0:
                 client.poll(0)
+                interruption.check()
                 speed = output.rate(acknowledged.books.orders, time.monotonic() - started, "orders")
                 progress.update(task, completed=acknowledged.books.orders, rate=speed)
         left = client.flush(60.0)
