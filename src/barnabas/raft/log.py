@@ -17,10 +17,10 @@ from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId
 from barnabas.records.batch import BatchHeader
+from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import PARTITION_METADATA, dir_name, encode_partition_metadata, write_atomically
 from barnabas.storage.log import Log, Origin
 from barnabas.storage.recovery import LogServices, Opening, open_log
-from barnabas.storage.segment import Descriptors
 
 PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 #: No batch of the metadata log comes near this.

@@ -3,201 +3,185 @@
     .index      8 bytes an entry: offset - base offset (int32), position in the .log (int32)
     .timeindex  12 bytes an entry: timestamp (int64), offset - base offset (int32)
 
-Entries rise strictly in offset; a time index entry says that no record up to its offset has a larger timestamp. Entries
-are kept in memory as the bytes of the file, once somebody asks; what is appended goes to the file at once. A file that
-Kafka left preallocated ends in zeros: reading stops at the first entry that does not rise.
+Entries rise strictly in offset. An offset entry names the last offset of the batch at that position; a time entry says
+that no record up to its offset has a larger timestamp.
+
+An index is read into memory when somebody asks, and given back by `release`. New entries are written in blocks, at the
+latest by `write_out`: after a crash the missing ones are made anew from the log, so nothing depends on them, and no
+index holds a descriptor. A file that a Java broker left behind at its full preallocated size ends in
+zeros; the zeros are no entries.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
 
-from barnabas.common.host import Disk, File
+from barnabas.common.host import Disk
 
 _OFFSET_ENTRY = struct.Struct(">ii")
 _TIME_ENTRY = struct.Struct(">qi")
 OFFSET_ENTRY_BYTES = _OFFSET_ENTRY.size
 TIME_ENTRY_BYTES = _TIME_ENTRY.size
+_BLOCK_BYTES = 4096
 
 
-class _Entries:
-    """A file of entries of one size, with all of it in memory while it is in use."""
+class _Index:
+    """A file of entries of one size."""
 
-    __slots__ = ("_disk", "_entry_bytes", "_file", "_sound_bytes", "data", "path")
+    __slots__ = ("_base_offset", "_data", "_disk", "_entry_bytes", "_unsynced", "_written_bytes", "path")
 
-    def __init__(self, disk: Disk, path: str, entry_bytes: int, sound_bytes: Callable[[bytes], int]) -> None:
+    def __init__(self, disk: Disk, path: str, base_offset: int, entry_bytes: int) -> None:
         self._disk = disk
-        self._entry_bytes = entry_bytes
-        self._sound_bytes = sound_bytes
-        self._file: File | None = None
-        self.path = path
-        #: The sound entries' bytes; None until they are needed.
-        self.data: bytearray | None = None
-
-    def load(self) -> bytearray:
-        data = self.data
-        if data is None:
-            raw = self._disk.read(self.path) if self._disk.exists(self.path) else b""
-            data = self.data = bytearray(raw[: self._sound_bytes(raw)])
-        return data
-
-    def append(self, entry: bytes) -> None:
-        data = self.load()
-        if self._file is None:
-            self._file = self._disk.open(self.path, create=True)
-            if self._file.size() != len(data):
-                self._file.truncate(len(data))
-        self._file.append(entry)
-        data += entry
-
-    def truncate(self, count: int) -> None:
-        """Keep the first `count` entries, in the file too."""
-        data = self.load()
-        size = count * self._entry_bytes
-        del data[size:]
-        if self._file is None:
-            self._file = self._disk.open(self.path, create=True)
-        if self._file.size() != size:
-            self._file.truncate(size)
-
-    def sync(self) -> None:
-        if self._file is not None:
-            self._file.sync()
-
-    def release(self) -> None:
-        """Give back descriptor and memory; both come again when needed."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-        self.data = None
-
-
-def _sound_offset_bytes(raw: bytes) -> int:
-    previous = -1
-    end = len(raw) - len(raw) % OFFSET_ENTRY_BYTES
-    for start in range(0, end, OFFSET_ENTRY_BYTES):
-        relative, position = _OFFSET_ENTRY.unpack_from(raw, start)
-        if relative <= previous or (start and position == 0):
-            return start
-        previous = relative
-    return end
-
-
-def _sound_time_bytes(raw: bytes) -> int:
-    previous_time, previous_offset = -1, -1
-    end = len(raw) - len(raw) % TIME_ENTRY_BYTES
-    for start in range(0, end, TIME_ENTRY_BYTES):
-        timestamp, relative = _TIME_ENTRY.unpack_from(raw, start)
-        if timestamp < previous_time or relative <= previous_offset:
-            return start
-        previous_time, previous_offset = timestamp, relative
-    return end
-
-
-class OffsetIndex:
-    """Where in the segment an offset is, roughly."""
-
-    __slots__ = ("_base_offset", "_entries")
-
-    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
         self._base_offset = base_offset
-        self._entries = _Entries(disk, path, OFFSET_ENTRY_BYTES, _sound_offset_bytes)
-
-    @property
-    def path(self) -> str:
-        return self._entries.path
-
-    @path.setter
-    def path(self, path: str) -> None:
-        self._entries.path = path
+        self._entry_bytes = entry_bytes
+        self._unsynced = False
+        self.path = path
+        #: All entries' bytes; None until they are needed.
+        self._data: bytearray | None = None
+        #: So many of them are in the file.
+        self._written_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._entries.load()) // OFFSET_ENTRY_BYTES
+        return len(self._load()) // self._entry_bytes
 
-    @property
-    def size_bytes(self) -> int:
-        return len(self._entries.load())
+    def _load(self) -> bytearray:
+        data = self._data
+        if data is None:
+            data = bytearray(self._disk.read(self.path)) if self._disk.exists(self.path) else bytearray()
+            del data[self._sound_count(data) * self._entry_bytes :]
+            self._data = data
+            self._written_bytes = len(data)
+        return data
+
+    def _sound_count(self, data: bytearray) -> int:
+        """How many entries there are before the zeros of preallocation, which no entry but the first may look like."""
+        low, high = 0, len(data) // self._entry_bytes
+        if high == 0 or not self._is_blank(data, high - 1):
+            return high
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_blank(data, middle):
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _is_blank(self, data: bytearray, place: int) -> bool:
+        start = place * self._entry_bytes
+        return not any(data[start : start + self._entry_bytes])
+
+    def _append(self, entry: bytes) -> None:
+        data = self._load()
+        data += entry
+        if len(data) - self._written_bytes >= _BLOCK_BYTES:
+            self.write_out()
+
+    def _keep(self, count: int) -> None:
+        data = self._load()
+        del data[count * self._entry_bytes :]
+        self._written_bytes = min(self._written_bytes, len(data))
+        self._write(data)
+
+    def write_out(self) -> None:
+        """Put into the file what is only in memory."""
+        data = self._data
+        if data is not None and self._written_bytes != len(data):
+            self._write(data)
+
+    def _write(self, data: bytearray) -> None:
+        file = self._disk.open(self.path, create=True)
+        try:
+            if file.size() != self._written_bytes:
+                file.truncate(self._written_bytes)
+            if self._written_bytes != len(data):
+                file.append(bytes(memoryview(data)[self._written_bytes :]))
+        finally:
+            file.close()
+        self._written_bytes = len(data)
+        self._unsynced = True
+
+    def trim(self) -> None:
+        """A file as long as its entries, with no zeros behind them."""
+        data = self._load()
+        if not self._disk.exists(self.path) or self._disk.size(self.path) != len(data):
+            self._write(data)
+
+    def sync(self) -> None:
+        self.write_out()
+        if self._unsynced:
+            file = self._disk.open(self.path, read_only=True)
+            try:
+                file.sync()
+            finally:
+                file.close()
+            self._unsynced = False
+
+    def clear(self) -> None:
+        self._data = bytearray()
+        self._written_bytes = 0
+        self._write(self._data)
+
+    def release(self) -> None:
+        """Give back the memory; it comes again when needed. What is not yet in the file stays."""
+        if self._data is not None and self._written_bytes == len(self._data):
+            self._data = None
+
+
+class OffsetIndex(_Index):
+    """Where in the segment an offset is, roughly."""
+
+    __slots__ = ()
+
+    def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
+        super().__init__(disk, path, base_offset, OFFSET_ENTRY_BYTES)
 
     def entry(self, place: int) -> tuple[int, int]:
         """(offset, position)"""
-        relative, position = _OFFSET_ENTRY.unpack_from(self._entries.load(), place * OFFSET_ENTRY_BYTES)
+        relative, position = _OFFSET_ENTRY.unpack_from(self._load(), place * OFFSET_ENTRY_BYTES)
         return self._base_offset + relative, position
 
     def append(self, offset: int, position: int) -> None:
-        """No-op for an offset that is not above the last entry's."""
-        count = len(self)
-        if count and offset <= self.entry(count - 1)[0]:
-            return
-        self._entries.append(_OFFSET_ENTRY.pack(offset - self._base_offset, position))
+        self._append(_OFFSET_ENTRY.pack(offset - self._base_offset, position))
 
     def lookup(self, offset: int) -> tuple[int, int]:
         """The last entry at or below `offset`; the segment's beginning if there is none."""
-        place = self._last_at_or_below(offset)
+        place = self._count_below(offset + 1) - 1
         return self.entry(place) if place >= 0 else (self._base_offset, 0)
 
-    def first_position_above(self, position: int) -> int | None:
-        """The position of the first entry above this one, or None."""
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self.entry(middle)[1] > position:
-                high = middle
-            else:
-                low = middle + 1
-        return self.entry(low)[1] if low < len(self) else None
+    def last(self) -> tuple[int, int]:
+        """The last entry; the segment's beginning if there is none."""
+        count = len(self)
+        return self.entry(count - 1) if count else (self._base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
         """Drop entries for records at or above `offset`."""
-        self._entries.truncate(self._last_at_or_below(offset - 1) + 1)
+        self._keep(self._count_below(offset))
 
-    def clear(self) -> None:
-        self._entries.truncate(0)
-
-    def sync(self) -> None:
-        self._entries.sync()
-
-    def release(self) -> None:
-        self._entries.release()
-
-    def _last_at_or_below(self, offset: int) -> int:
-        low, high = 0, len(self)
+    def _count_below(self, offset: int) -> int:
+        data = self._load()
+        unpack_from = _OFFSET_ENTRY.unpack_from
+        relative = offset - self._base_offset
+        low, high = 0, len(data) // OFFSET_ENTRY_BYTES
         while low < high:
             middle = (low + high) // 2
-            if self.entry(middle)[0] <= offset:
+            if unpack_from(data, middle * OFFSET_ENTRY_BYTES)[0] < relative:
                 low = middle + 1
             else:
                 high = middle
-        return low - 1
+        return low
 
 
-class TimeIndex:
+class TimeIndex(_Index):
     """Up to which offset all timestamps are at most so large."""
 
-    __slots__ = ("_base_offset", "_entries")
+    __slots__ = ()
 
     def __init__(self, disk: Disk, path: str, base_offset: int) -> None:
-        self._base_offset = base_offset
-        self._entries = _Entries(disk, path, TIME_ENTRY_BYTES, _sound_time_bytes)
-
-    @property
-    def path(self) -> str:
-        return self._entries.path
-
-    @path.setter
-    def path(self, path: str) -> None:
-        self._entries.path = path
-
-    def __len__(self) -> int:
-        return len(self._entries.load()) // TIME_ENTRY_BYTES
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self._entries.load())
+        super().__init__(disk, path, base_offset, TIME_ENTRY_BYTES)
 
     def entry(self, place: int) -> tuple[int, int]:
         """(timestamp, offset)"""
-        timestamp, relative = _TIME_ENTRY.unpack_from(self._entries.load(), place * TIME_ENTRY_BYTES)
+        timestamp, relative = _TIME_ENTRY.unpack_from(self._load(), place * TIME_ENTRY_BYTES)
         return timestamp, self._base_offset + relative
 
     def last(self) -> tuple[int, int]:
@@ -207,9 +191,8 @@ class TimeIndex:
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Only for a larger timestamp than the last entry's."""
-        last_timestamp, last_offset = self.last()
-        if timestamp > last_timestamp and (offset > last_offset or not len(self)):
-            self._entries.append(_TIME_ENTRY.pack(timestamp, offset - self._base_offset))
+        if timestamp > self.last()[0]:
+            self._append(_TIME_ENTRY.pack(timestamp, offset - self._base_offset))
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The last entry at or below `timestamp`; (-1, base offset) if there is none."""
@@ -227,13 +210,4 @@ class TimeIndex:
         count = len(self)
         while count and self.entry(count - 1)[1] >= offset:
             count -= 1
-        self._entries.truncate(count)
-
-    def clear(self) -> None:
-        self._entries.truncate(0)
-
-    def sync(self) -> None:
-        self._entries.sync()
-
-    def release(self) -> None:
-        self._entries.release()
+        self._keep(count)

@@ -17,9 +17,10 @@ from collections.abc import Callable, Iterator
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError, StorageFault
-from barnabas.common.host import Host, Lock, Timer
+from barnabas.common.host import Disk, Host, Lock, Timer
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, TopicPartition
+from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     DELETE_DIR_SUFFIX,
@@ -38,8 +39,8 @@ from barnabas.storage.checkpoints import (
     write_atomically,
 )
 from barnabas.storage.log import Log
-from barnabas.storage.recovery import LogServices, Opening, open_log
-from barnabas.storage.segment import Descriptors
+from barnabas.storage.recovery import Opening, open_log
+from barnabas.storage.segments import LogServices
 
 Offsets = dict[TopicPartition, int]
 _NO_BROKER_EPOCH = -1
@@ -59,6 +60,52 @@ class LogDirectory:
         self.written: dict[str, bytes] = {}
 
 
+class DelayedRemoval:
+    """Files and directories that are removed after a while, beside the loop; one timer for all."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._waiting: deque[tuple[int, list[str]]] = deque()
+        self._timer: Timer | None = None
+
+    def add(self, paths: list[str], delay_ms: int) -> None:
+        if paths:
+            self._waiting.append((self._host.clock.now_ms() + delay_ms, paths))
+            self._arm()
+
+    def cancel(self) -> None:
+        """What still waits is found and removed at the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        if self._timer is None and self._waiting:
+            due_ms = min(due for due, _ in self._waiting)
+            delay_ms = max(0, due_ms - self._host.clock.now_ms())
+            self._timer = self._host.timers.call_later(delay_ms, self._remove_due)
+
+    def _remove_due(self) -> None:
+        self._timer = None
+        now_ms = self._host.clock.now_ms()
+        paths = [path for due, some in self._waiting if due <= now_ms for path in some]
+        self._waiting = deque(entry for entry in self._waiting if entry[0] > now_ms)
+        self._host.blocking.run(lambda: _remove(self._host.disk, paths), self._removed)
+        self._arm()
+
+    def _removed(self, _: object, error: BaseException | None) -> None:
+        if error is not None:
+            self._host.faults.report("cannot remove deleted files", error)
+
+
+def _remove(disk: Disk, paths: list[str]) -> None:
+    for path in paths:
+        if disk.is_dir(path):
+            disk.remove_tree(path)
+        elif disk.exists(path):
+            disk.remove(path)
+
+
 class LogManager:
     """The logs of all partitions but the metadata log, which its quorum keeps."""
 
@@ -69,7 +116,7 @@ class LogManager:
         self._logs: dict[TopicPartition, Log] = {}
         self._dirs: dict[str, LogDirectory] = {}
         self._timers: dict[str, Timer] = {}
-        self._doomed: deque[tuple[int, list[str], bool]] = deque()
+        self._removal = DelayedRemoval(host)
         self._hws: Offsets = {}
         self._high_watermarks: Callable[[], Offsets] = dict
         self._services = LogServices(
@@ -143,7 +190,7 @@ class LogManager:
             ):
                 continue
             if found.suffix == DELETE_DIR_SUFFIX:
-                self._remove_later([f"{path}/{name}"], trees=True, delay_ms=defaults.file_delete_delay_ms)
+                self._removal.add([f"{path}/{name}"], defaults.file_delete_delay_ms)
                 continue
             topic_partition = found.topic_partition
             if found.suffix or topic_partition in self._logs:
@@ -162,9 +209,8 @@ class LogManager:
 
     def _adopt(self, opening: Opening) -> Log:
         log = open_log(self._services, opening)
-        log.on_segments_deleted = lambda files: self._remove_later(
-            files, trees=False, delay_ms=log.config.file_delete_delay_ms
-        )
+        log.on_segments_deleted = lambda files: self._removal.add(files, log.config.file_delete_delay_ms)
+        log.on_rolled = lambda: self._sync_beside(log, log.segments.active.base_offset)
         self._logs[opening.topic_partition] = log
         return log
 
@@ -173,6 +219,7 @@ class LogManager:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._removal.cancel()
         clean = dict.fromkeys(self._dirs, True)
         for log in self._logs.values():
             root = log.directory.rpartition("/")[0]
@@ -256,10 +303,10 @@ class LogManager:
         try:
             self._disk.rename(log.directory, target)
         except OSError as error:
-            log.release()
+            log.segments.release()
             raise StorageFault(root, f"cannot delete {topic_partition}: {error}") from error
         log.renamed(target)
-        self._remove_later([target], trees=True, delay_ms=log.config.file_delete_delay_ms)
+        self._removal.add([target], log.config.file_delete_delay_ms)
 
     def directory_failed(self, directory: str) -> None:
         """Nothing in it is touched any more."""
@@ -341,36 +388,19 @@ class LogManager:
         wall_ms = self._host.clock.wall_ms()
         for log in self._logs.values():
             if log.recovery_point < log.log_end_offset and wall_ms - log.last_flushed_ms >= log.config.flush_ms:
-                log.flush()
+                self._sync_beside(log, log.log_end_offset)
 
-    # -- delayed removal
+    def _sync_beside(self, log: Log, end_offset: int) -> None:
+        """Sync what is below `end_offset` without holding up the loop."""
+        root = log.directory.rpartition("/")[0]
+        if root in self.offline_directories:
+            return
+        work, succeeded = log.sync_job(end_offset)
 
-    def _remove_later(self, paths: list[str], *, trees: bool, delay_ms: int) -> None:
-        if paths:
-            self._doomed.append((self._host.clock.now_ms() + delay_ms, paths, trees))
-            self._arm_removal()
+        def done(_: object, error: BaseException | None) -> None:
+            if error is None:
+                succeeded()
+            elif self._logs.get(log.topic_partition) is log:
+                self._directory_failed(root, error)
 
-    def _arm_removal(self) -> None:
-        if "removal" not in self._timers and self._doomed:
-            due_ms = min(entry[0] for entry in self._doomed)
-            delay_ms = max(0, due_ms - self._host.clock.now_ms())
-            self._timers["removal"] = self._host.timers.call_later(delay_ms, self._remove_due)
-
-    def _remove_due(self) -> None:
-        self._timers.pop("removal", None)
-        now_ms = self._host.clock.now_ms()
-        due = [entry for entry in self._doomed if entry[0] <= now_ms]
-        self._doomed = deque(entry for entry in self._doomed if entry[0] > now_ms)
-
-        def remove() -> None:
-            for _, paths, trees in due:
-                for path in paths:
-                    if self._disk.exists(path):
-                        (self._disk.remove_tree if trees else self._disk.remove)(path)
-
-        def removed(_: object, error: BaseException | None) -> None:
-            if error is not None:
-                self._host.faults.report("cannot remove deleted files", error)
-
-        self._host.blocking.run(remove, removed)
-        self._arm_removal()
+        self._host.blocking.run(work, done)

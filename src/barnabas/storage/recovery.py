@@ -2,10 +2,12 @@
 
     what is found                                what is done
     @A  `.deleted`, `.cleaned`                   removed: what they held is elsewhere or nowhere
+    @S  `.swap`                                  compaction was done but for the renaming: finish it, and remove the
+                                                 segments that it replaces; unless a `.cleaned` lies at or below it
     @B  an index without its `.log`              removed
     @C  clean stop                               sizes and indexes trusted; LEO from the last index entry on
     @D  clean stop, an index file is missing     that segment scanned, its indexes built anew
-    @E  unclean stop, below the recovery point   as @C: it was flushed before
+    @E  unclean stop, below the recovery point   as @C: it was synced before
     @F  unclean stop, above the recovery point   scanned batch by batch (size, CRC-32C, offsets); the tail is cut at the
                                                  first that is not intact, and all segments behind it are removed
     @G  log start offset above the LEO           the log begins anew there, empty
@@ -16,7 +18,6 @@ Indexes hold only what the `.log` says, so they are rebuilt and never believed a
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from crc32c import crc32c
@@ -26,13 +27,14 @@ from barnabas.common.host import Disk
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.records.batch import BatchHeader, has_valid_crc, read_header
-from barnabas.records.header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_V2
+from barnabas.records.header import ATTRIBUTES_OFFSET, LOG_OVERHEAD, MAGIC_V2
 from barnabas.storage.checkpoints import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     PARTITION_METADATA,
+    SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     CheckpointError,
@@ -43,11 +45,16 @@ from barnabas.storage.checkpoints import (
     write_atomically,
 )
 from barnabas.storage.epochs import LeaderEpochCache
-from barnabas.storage.log import Log
-from barnabas.storage.producers import ProducerStateManager
-from barnabas.storage.segment import Descriptors, Segment
+from barnabas.storage.log import Log, LogParts
+from barnabas.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStateManager
+from barnabas.storage.replay import replay_producers
+from barnabas.storage.segment import RollLimits, Segment
+from barnabas.storage.segments import LogServices, Segments
+
+__all__ = ["LogServices", "Opening", "open_log"]
 
 _SCAN_BYTES = 1024 * 1024
+_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,18 +69,7 @@ class Opening:
     clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
-    producer_expiration_ms: int = 86_400_000
-
-
-@dataclass(frozen=True, slots=True)
-class LogServices:
-    """What every log of a broker shares."""
-
-    disk: Disk
-    wall_ms: Callable[[], int]
-    #: An integer below the bound, 0 for 0: spreads the rolling of segments.
-    pick_jitter: Callable[[int], int]
-    descriptors: Descriptors
+    producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
 
 def open_log(services: LogServices, opening: Opening) -> Log:
@@ -83,63 +79,92 @@ def open_log(services: LogServices, opening: Opening) -> Log:
         disk.make_dirs(directory)
     names = _without_leftovers(disk, directory)
     topic_id = _topic_id(disk, opening, names)
-    wall_ms = services.wall_ms()
-    segments = [
-        Segment(disk, directory, offset, wall_ms, services.descriptors)
-        for offset in sorted(offset_of(name) or 0 for name in names if name.endswith(LOG_SUFFIX))
-    ]
+    bases = [offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of(name)) is not None]
+    segments = Segments(services, directory, bases)
     epochs = LeaderEpochCache(disk, directory)
     _load_epochs(epochs)
-    _open_segments(segments, opening, epochs, names, disk)
-    if not segments:
-        segments = [Segment(disk, directory, opening.log_start_offset, wall_ms, services.descriptors)]
-        segments[0].create()
-    log_end_offset = _end_offset(segments[-1])
-    log_start_offset = max(opening.log_start_offset, segments[0].base_offset)
+    rebuilt_from = _open_segments(segments, opening, epochs, frozenset(names), disk)
+    if not len(segments):
+        segments.add(opening.log_start_offset)
+    log_end_offset = segments.active.end_offset()
+    log_start_offset = max(opening.log_start_offset, segments.bases[0])
     producers = ProducerStateManager(
         disk, directory, opening.topic_partition, expiration_ms=opening.producer_expiration_ms, names=names
     )
     log = Log(
-        disk,
-        directory,
+        services,
         opening.topic_partition,
         topic_id,
         opening.config,
-        segments,
-        epochs,
-        producers,
-        log_start_offset=log_start_offset,
-        log_end_offset=log_end_offset,
-        recovery_point=log_end_offset if opening.clean else min(opening.recovery_point, log_end_offset),
-        wall_ms=services.wall_ms,
-        pick_jitter=services.pick_jitter,
-        new_segment=lambda offset: Segment(disk, log.directory, offset, services.wall_ms(), services.descriptors),
+        LogParts(
+            segments,
+            epochs,
+            producers,
+            log_start_offset,
+            log_end_offset,
+            log_end_offset if opening.clean else min(opening.recovery_point, log_end_offset),
+        ),
     )
     if log_start_offset > log_end_offset:
         log.truncate_fully_and_start_at(log_start_offset)  # @G
-        return log
-    epochs.truncate_from_end(log_end_offset)  # @H
-    epochs.truncate_from_start(log_start_offset)
-    if producers.snapshots.latest is None and log_end_offset == log_start_offset:
-        producers.map_end_offset = log_end_offset
     else:
-        log.rebuild_producers()
+        epochs.truncate_from_end(log_end_offset)  # @H
+        epochs.truncate_from_start(log_start_offset)
+        producers.remove_stray_snapshots(segments.bases)
+        replay_producers(
+            producers, segments, log_start_offset, log_end_offset, services.wall_ms(), rebuilt_from=rebuilt_from
+        )
+    segments.release()
     return log
 
 
 def _without_leftovers(disk: Disk, directory: str) -> list[str]:
-    """@A, @B; the names that remain."""
-    names = list(disk.list_dir(directory))
+    """@A, @S, @B; the names that remain."""
+    names = set(disk.list_dir(directory))
+    cleaned = [offset_of(name) or 0 for name in names if name.endswith(CLEANED_SUFFIX)]
+    doomed = {name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX))}
+    swaps = {name for name in names if name.endswith(SWAP_SUFFIX)}
+    if cleaned:
+        doomed |= {name for name in swaps if (offset_of(name) or 0) >= min(cleaned)}
+    for name in sorted(doomed):
+        disk.remove(f"{directory}/{name}")
+    names -= doomed
+    if swaps - doomed:
+        names = _finish_swap(disk, directory, names, swaps - doomed)
     logs = {name[: -len(LOG_SUFFIX)] for name in names if name.endswith(LOG_SUFFIX)}
-    kept = []
-    for name in names:
+    for name in sorted(names):
         stem, _, suffix = name.partition(".")
-        orphan = "." + suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX) and stem not in logs
-        if orphan or name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX)):
+        if "." + suffix in _INDEX_SUFFIXES and stem not in logs:
             disk.remove(f"{directory}/{name}")
-        else:
-            kept.append(name)
-    return kept
+            names.remove(name)
+    return sorted(names)
+
+
+def _finish_swap(disk: Disk, directory: str, names: set[str], swaps: set[str]) -> set[str]:
+    """The compacted segments take the place of those whose offsets they span."""
+    logs = sorted(name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
+    if logs:
+        first = offset_of(logs[0]) or 0
+        end = _end_of_batches(disk.read(f"{directory}/{logs[-1]}"), offset_of(logs[-1]) or 0)
+        for name in sorted(names - swaps):
+            offset = offset_of(name)
+            if offset is not None and first <= offset < end:
+                disk.remove(f"{directory}/{name}")
+                names.remove(name)
+    for name in sorted(swaps):
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+        names.remove(name)
+        names.add(name.removesuffix(SWAP_SUFFIX))
+    return names
+
+
+def _end_of_batches(data: bytes, base_offset: int) -> int:
+    """The offset behind the last intact batch."""
+    view, position, end = memoryview(data), 0, base_offset
+    while (header := _intact_header(view, position, end)) is not None:
+        end = header.next_offset
+        position += header.size_bytes
+    return end
 
 
 def _topic_id(disk: Disk, opening: Opening, names: list[str]) -> bytes:
@@ -162,60 +187,65 @@ def _load_epochs(epochs: LeaderEpochCache) -> None:
 
 
 def _open_segments(
-    segments: list[Segment], opening: Opening, epochs: LeaderEpochCache, names: list[str], disk: Disk
-) -> None:
-    """Set each segment's size; drop those behind the first damage."""
-    known = set(names)
+    segments: Segments, opening: Opening, epochs: LeaderEpochCache, names: frozenset[str], disk: Disk
+) -> int | None:
+    """Set each segment's size; drop those behind the first damage. The base offset of the first that was scanned
+    because it may never have been synced."""
+    rebuilt_from: int | None = None
     changed_epochs = False
-    for place, segment in enumerate(segments):
-        next_base = segments[place + 1].base_offset if place + 1 < len(segments) else None
-        flushed = next_base is not None and next_base <= opening.recovery_point
-        has_indexes = all(file_name(segment.base_offset, s) in known for s in (INDEX_SUFFIX, TIME_INDEX_SUFFIX))
-        if (opening.clean or flushed) and has_indexes:
-            segment.open_clean()  # @C, @E
-            continue
-        intact, seen_epochs = _scan(segment)  # @D, @F
-        damaged = intact < disk.size(segment.path(LOG_SUFFIX))
-        segment.recover(opening.config.index_interval_bytes, intact)
-        for epoch, start_offset in seen_epochs:
+    bases = segments.bases
+    limits = RollLimits(opening.config, 0)
+    for place, segment in enumerate(tuple(segments)):
+        is_synced = place + 1 < len(bases) and bases[place + 1] <= opening.recovery_point
+        if opening.clean or is_synced:
+            if all(file_name(segment.base_offset, suffix) in names for suffix in _INDEX_SUFFIXES[:2]):
+                segment.open_clean()  # @C, @E
+                continue
+        else:
+            rebuilt_from = segment.base_offset if rebuilt_from is None else rebuilt_from
+            segment.txn_index.clear()
+        for epoch, start_offset in _scan(segment, limits):  # @D, @F
             if epoch > epochs.latest_epoch:
                 changed_epochs |= epochs.assign(epoch, start_offset, persist=False)
-        if damaged and place + 1 < len(segments):
-            for lost in segments[place + 1 :]:
-                for path in lost.mark_deleted():
-                    disk.remove(path)
-            del segments[place + 1 :]
+        damaged = segment.size_bytes < segment.file.size()
+        segment.end_rebuild()
+        if damaged and place + 1 < len(bases):
+            for path in segments.drop(list(segments)[place + 1 :]):
+                disk.remove(path)
             break
     if changed_epochs:
         epochs.persist()
+    return rebuilt_from
 
 
-def _scan(segment: Segment) -> tuple[int, list[tuple[int, int]]]:
-    """(bytes of the intact batches, (epoch, first offset) of each leader epoch in them)"""
+def _scan(segment: Segment, limits: RollLimits) -> list[tuple[int, int]]:
+    """Note all intact batches in the segment. (epoch, first offset) of each leader epoch in them."""
+    segment.begin_rebuild()
     file = segment.file
     end = file.size()
-    position = 0
-    next_offset = segment.base_offset
+    position, next_offset = 0, segment.base_offset
     epochs: list[tuple[int, int]] = []
+    latest_epoch = -1
     start, buffer = 0, memoryview(b"")
     while end - position >= LOG_OVERHEAD:
         inside = position - start
-        size = LOG_OVERHEAD + int.from_bytes(buffer[inside + 8 : inside + 12], "big")
-        if len(buffer) - inside < LOG_OVERHEAD or len(buffer) - inside < size:
-            start, inside = position, 0
-            head = file.read_at(position, LOG_OVERHEAD)
-            size = LOG_OVERHEAD + int.from_bytes(head[8:12], "big")
-            if size > end - position:
-                break
-            buffer = memoryview(file.read_at(position, max(size, _SCAN_BYTES)))
         header = _intact_header(buffer, inside, next_offset)
         if header is None:
-            break
-        if header.partition_leader_epoch >= 0 and (not epochs or header.partition_leader_epoch > epochs[-1][0]):
-            epochs.append((header.partition_leader_epoch, header.base_offset))
+            head = file.read_at(position, LOG_OVERHEAD)
+            size = LOG_OVERHEAD + int.from_bytes(head[8:], "big", signed=True)
+            if size > end - position or (inside == 0 and len(buffer) >= size):
+                break
+            start, buffer = position, memoryview(file.read_at(position, max(size, _SCAN_BYTES)))
+            header = _intact_header(buffer, 0, next_offset)
+            if header is None:
+                break
+        if header.partition_leader_epoch > latest_epoch:
+            latest_epoch = header.partition_leader_epoch
+            epochs.append((latest_epoch, header.base_offset))
         next_offset = header.next_offset
         position += header.size_bytes
-    return position, epochs
+        segment.note(header.size_bytes, next_offset - 1, header.max_timestamp, limits)
+    return epochs
 
 
 def _intact_header(buffer: memoryview, inside: int, next_offset: int) -> BatchHeader | None:
@@ -224,21 +254,9 @@ def _intact_header(buffer: memoryview, inside: int, next_offset: int) -> BatchHe
         header = read_header(buffer, inside)
     except RecordsRejected:
         return None
-    end = inside + header.size_bytes
+    end = inside + header.batch_length + LOG_OVERHEAD
     if end > len(buffer) or header.base_offset < next_offset or header.last_offset_delta < 0:
         return None
     if header.magic == MAGIC_V2:
-        if header.size_bytes < HEADER_BYTES or crc32c(buffer[inside + 21 : end]) != header.crc:
-            return None
-        return header
+        return header if crc32c(buffer[inside + ATTRIBUTES_OFFSET : end]) == header.crc else None
     return header if has_valid_crc(buffer, inside, header) else None
-
-
-def _end_offset(segment: Segment) -> int:
-    """Where the log ends, from its last segment."""
-    if segment.size_bytes == 0:
-        return segment.base_offset
-    end = segment.base_offset
-    for _, header in segment.headers(segment.last_indexed_position()):
-        end = header.next_offset
-    return end

@@ -2,24 +2,27 @@
 
 Invariants
 - `size_bytes` is the end of the last whole batch that was written; nothing is read beyond it.
-- An index entry is written before the first append that begins more than `index.interval.bytes` after the last one; the
-  time index gets its last entry when the segment is rolled or closed.
+- A batch gets an index entry when more than `index.interval.bytes` were written since the last one that did; the time
+  index gets its last entry when the segment is rolled or closed.
+- Indexes are hints: where one leads to something that is no batch at or before the wanted one, the segment is read from
+  its beginning.
 Descriptors are opened when needed and may be taken away again (`release`); what is known of timestamps is read from
 the files when somebody asks.
 """
 
 from __future__ import annotations
 
-import struct
-
-from barnabas.common.host import Buffer, Disk, File
+from barnabas.common.errors import RecordsRejected
+from barnabas.common.host import Buffer, Disk
 from barnabas.common.log_config import LogConfig
-from barnabas.records.batch import BatchHeader, decode_batch, read_header
-from barnabas.records.header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_OFFSET, MAGIC_V2
+from barnabas.records.batch import decode_batch
+from barnabas.records.header import NO_TIMESTAMP
+from barnabas.storage.batch_file import BatchFile, Descriptors
 from barnabas.storage.checkpoints import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     file_name,
@@ -27,78 +30,57 @@ from barnabas.storage.checkpoints import (
 from barnabas.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from barnabas.storage.transactions import TransactionIndex
 
-_SCAN_BYTES = 64 * 1024
-_LOCATE_BYTES = 8 * 1024
 _MAX_INT = 0x7FFFFFFF
-#: base offset, batch length, and from byte 16: magic, crc, attributes, last offset delta
-_PLACE = struct.Struct(">qi4xBIhi")
+#: Timestamps that were not read yet.
+_UNREAD = -2
 
 
-class Descriptors:
-    """Bounds the open `.log` files of a broker: the one that was opened first is closed for the next."""
+class RollLimits:
+    """When a segment is full and when it gets index entries, from a log's settings."""
 
-    __slots__ = ("_limit", "_open")
+    __slots__ = ("index_entries", "index_interval_bytes", "segment_bytes", "segment_ms", "time_entries")
 
-    def __init__(self, limit: int = 1000) -> None:
-        self._limit = limit
-        self._open: dict[Segment, None] = {}
-
-    def opened(self, segment: Segment) -> None:
-        while len(self._open) >= self._limit:
-            next(iter(self._open)).release()
-        self._open[segment] = None
-
-    def closed(self, segment: Segment) -> None:
-        self._open.pop(segment, None)
-
-    def __len__(self) -> int:
-        return len(self._open)
+    def __init__(self, config: LogConfig, jitter_ms: int) -> None:
+        self.segment_bytes = config.segment_bytes
+        self.segment_ms = config.segment_ms - jitter_ms
+        self.index_interval_bytes = config.index_interval_bytes
+        self.index_entries = config.segment_index_bytes // OFFSET_ENTRY_BYTES
+        #: One is kept for the entry at the roll.
+        self.time_entries = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
 
 
-class Segment:
+class Segment(BatchFile):
     """Positions are bytes into the `.log` file."""
 
     __slots__ = (
-        "_descriptors",
-        "_disk",
-        "_file",
         "_first_timestamp",
-        "_largest",
+        "_largest_offset",
+        "_largest_timestamp",
         "_unindexed_bytes",
         "base_offset",
         "created_ms",
         "directory",
         "index",
-        "size_bytes",
+        "is_index_full",
         "time_index",
         "txn_index",
     )
 
     def __init__(self, disk: Disk, directory: str, base_offset: int, created_ms: int, descriptors: Descriptors) -> None:
-        self._disk = disk
-        self._descriptors = descriptors
+        super().__init__(disk, f"{directory}/{file_name(base_offset, LOG_SUFFIX)}", descriptors)
         self.directory = directory
         self.base_offset = base_offset
         self.created_ms = created_ms
         self.index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.txn_index = TransactionIndex(disk, self.path(TXN_INDEX_SUFFIX))
-        self._file: File | None = None
+        #: None until somebody looks, and after the settings changed.
+        self.is_index_full: bool | None = None
         self._unindexed_bytes = 0
-        self.size_bytes = 0
-        #: (largest timestamp, offset) so far; None until it was read.
-        self._largest: tuple[int, int] | None = (-1, base_offset)
-        self._first_timestamp: int | None = None
+        self._forget()
 
     def path(self, suffix: str) -> str:
         return f"{self.directory}/{file_name(self.base_offset, suffix)}"
-
-    @property
-    def file(self) -> File:
-        if self._file is None:
-            self._file = self._disk.open(self.path(LOG_SUFFIX), create=True)
-            self._descriptors.opened(self)
-        return self._file
 
     # -- opening
 
@@ -107,157 +89,155 @@ class Segment:
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
             self._disk.write(self.path(suffix), b"")
 
-    def restart(self, created_ms: int) -> None:
-        """An empty segment whose indexes or age are used up begins anew."""
-        assert self.size_bytes == 0, "only an empty segment begins anew"
-        self.index.clear()
-        self.time_index.clear()
-        self.created_ms = created_ms
-        self._largest, self._first_timestamp = (-1, self.base_offset), None
-
     def open_clean(self) -> None:
         """Take the files as a clean stop left them."""
         self.size_bytes = self._disk.size(self.path(LOG_SUFFIX))
-        self._largest = None if self.size_bytes else (-1, self.base_offset)
+        self._forget()
 
-    def recover(self, interval_bytes: int, keep_bytes: int) -> None:
-        """The first `keep_bytes` are whole, checked batches: cut the rest and build the indexes anew."""
-        if self.file.size() != keep_bytes:
-            self.file.truncate(keep_bytes)
-        self.size_bytes = keep_bytes
+    def begin_rebuild(self) -> None:
+        """Nothing of it is known but its `.log`; the intact batches are then given to `note`, one by one."""
         self.index.clear()
         self.time_index.clear()
+        self.size_bytes = 0
         self._unindexed_bytes = 0
-        self._first_timestamp = None
-        largest = (-1, self.base_offset)
-        for position, header in self.headers(0):
-            if header.max_timestamp > largest[0]:
-                largest = (header.max_timestamp, header.last_offset)
-            if self._unindexed_bytes > interval_bytes:
-                self.index.append(header.last_offset, position)
-                self.time_index.maybe_append(*largest)
-                self._unindexed_bytes = 0
-            self._unindexed_bytes += header.size_bytes
-        self._largest = largest
+        self._forget()
+
+    def end_rebuild(self) -> None:
+        """What was not noted is cut off."""
+        if self.file.size() != self.size_bytes:
+            self.file.truncate(self.size_bytes)
+        self.become_inactive()
+
+    def _forget(self) -> None:
+        self.is_index_full = None
+        known = self.size_bytes == 0
+        self._largest_timestamp = NO_TIMESTAMP if known else _UNREAD
+        self._largest_offset = self.base_offset
+        self._first_timestamp = NO_TIMESTAMP if known else _UNREAD
 
     def largest_timestamp(self) -> tuple[int, int]:
         """(largest timestamp, an offset up to which none is larger); (-1, base offset) if there is none."""
-        if self._largest is None:
+        if self._largest_timestamp == _UNREAD:
             timestamp, offset = self.time_index.last()
-            for _, header in self.headers(self.index.lookup(offset)[1]):
+            for _, header in self.headers(self._indexed_position(offset)):
                 if header.max_timestamp > timestamp:
                     timestamp, offset = header.max_timestamp, header.last_offset
-            self._largest = (timestamp, offset)
-        return self._largest
+            self._largest_timestamp, self._largest_offset = timestamp, offset
+        return self._largest_timestamp, self._largest_offset
 
-    def first_timestamp(self) -> int | None:
-        """Largest timestamp of the first batch, from which `segment.ms` counts; None for an empty segment."""
-        if self._first_timestamp is None and self.size_bytes:
-            for _, header in self.headers(0):
-                self._first_timestamp = header.max_timestamp
-                break
+    def first_timestamp(self) -> int:
+        """Largest timestamp of the first batch, from which `segment.ms` counts; -1 if it has none."""
+        if self._first_timestamp == _UNREAD:
+            self._first_timestamp = next((header.max_timestamp for _, header in self.headers(0)), NO_TIMESTAMP)
         return self._first_timestamp
 
     # -- writing
 
     def should_roll(
-        self, config: LogConfig, size_bytes: int, last_offset: int, max_timestamp: int, wall_ms: int, jitter_ms: int
+        self, limits: RollLimits, size_bytes: int, last_offset: int, max_timestamp: int, wall_ms: int
     ) -> bool:
         """Whether a batch of that size must go to a new segment: by size, age of its records, or index space."""
-        if self.size_bytes > config.segment_bytes - size_bytes or last_offset - self.base_offset > _MAX_INT:
+        if self.size_bytes + size_bytes > limits.segment_bytes or last_offset - self.base_offset > _MAX_INT:
             return True
-        if self.size_bytes and self._is_old(config.segment_ms - jitter_ms, max_timestamp, wall_ms):
-            return True
-        room = config.segment_index_bytes
-        return (
-            self.index.size_bytes + OFFSET_ENTRY_BYTES > room
-            or self.time_index.size_bytes + 2 * TIME_ENTRY_BYTES > room
-        )
+        if self.size_bytes:
+            first = self._first_timestamp
+            if first < 0:
+                first = self.first_timestamp()
+            waited_ms = max_timestamp - first if first >= 0 else wall_ms - self.created_ms
+            if waited_ms > limits.segment_ms:
+                return True
+        return self.is_index_full if self.is_index_full is not None else self._look_at_indexes(limits)
 
-    def _is_old(self, limit_ms: int, max_timestamp: int, wall_ms: int) -> bool:
-        first = self._first_timestamp
-        if first is None:
-            first = self.first_timestamp()
-        if first is not None and first >= 0 and max_timestamp >= 0:
-            return max_timestamp - first > limit_ms
-        return wall_ms - self.created_ms > limit_ms
+    def _look_at_indexes(self, limits: RollLimits) -> bool:
+        full = len(self.index) >= limits.index_entries or len(self.time_index) >= limits.time_entries
+        self.is_index_full = full
+        return full
 
-    def append(self, batch: Buffer, last_offset: int, max_timestamp: int, interval_bytes: int) -> None:
+    def append(self, batch: Buffer, last_offset: int, max_timestamp: int, limits: RollLimits) -> None:
         """Write a batch that ends at `last_offset`. OSError leaves the segment as it was."""
+        file = self._file
+        if file is None:
+            file = self.file
+        file.append(batch)
+        self.recently_used = True
+        self.note(len(batch), last_offset, max_timestamp, limits)
+
+    def note(self, size_bytes: int, last_offset: int, max_timestamp: int, limits: RollLimits) -> None:
+        """A batch of that size stands in the file behind the others: what the indexes say of it."""
         position = self.size_bytes
-        length = len(batch)
-        (self._file or self.file).append(batch)
-        self.size_bytes = position + length
         if position == 0:
             self._first_timestamp = max_timestamp
-        largest = self._largest or self.largest_timestamp()
-        if max_timestamp > largest[0]:
-            largest = self._largest = (max_timestamp, last_offset)
-        if self._unindexed_bytes > interval_bytes:
+        if max_timestamp > self._largest_timestamp:
+            if self._largest_timestamp == _UNREAD:
+                self.largest_timestamp()
+            if max_timestamp > self._largest_timestamp:
+                self._largest_timestamp, self._largest_offset = max_timestamp, last_offset
+        if self._unindexed_bytes > limits.index_interval_bytes:
             self.index.append(last_offset, position)
-            self.time_index.maybe_append(*largest)
+            self.time_index.maybe_append(self._largest_timestamp, self._largest_offset)
+            self._look_at_indexes(limits)
             self._unindexed_bytes = 0
-        self._unindexed_bytes += length
+        self._unindexed_bytes += size_bytes
+        self.size_bytes = position + size_bytes
 
     def become_inactive(self) -> None:
-        """The segment is full: its time index gets the last entry."""
+        """The segment is full or closed: its time index gets the last entry, its index files their real size."""
         timestamp, offset = self.largest_timestamp()
         if timestamp >= 0:
             self.time_index.maybe_append(timestamp, offset)
+        self.index.trim()
+        self.time_index.trim()
 
-    def truncate_to(self, offset: int) -> None:
-        """Cut off the batch that holds `offset` and all behind it."""
+    def truncate_to(self, offset: int) -> int | None:
+        """Cut off the batch that holds `offset` and all behind it. The base offset of that batch, if there was one."""
         position = self.locate(offset)
+        first_cut: int | None = None
         if position is not None:
+            first_cut = self.header_at(position).base_offset
             self.file.truncate(position)
             self.size_bytes = position
         self.index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
         self._unindexed_bytes = 0
-        self._first_timestamp = None
-        self._largest = None if self.size_bytes else (-1, self.base_offset)
+        self._forget()
+        return first_cut
 
     # -- reading
 
-    def read(self, position: int, size: int) -> bytes:
-        return self.file.read_at(position, min(size, self.size_bytes - position))
-
-    def headers(self, position: int) -> HeaderScan:
-        """(position, header) of the batches from a batch's position on."""
-        return HeaderScan(self, position)
-
     def locate(self, offset: int) -> int | None:
         """The position of the first batch whose last offset is at or above `offset`, None if there is none."""
-        _, position = self.index.lookup(offset)
-        end = self.size_bytes
-        buffer, start = b"", position
-        while end - position >= LOG_OVERHEAD:
-            inside = position - start
-            if len(buffer) - inside < min(_PLACE.size, end - position):
-                start, inside = position, 0
-                buffer = self.read(position, _LOCATE_BYTES)
-            if len(buffer) - inside >= _PLACE.size and buffer[inside + MAGIC_OFFSET] == MAGIC_V2:
-                base_offset, length, _, _, _, delta = _PLACE.unpack_from(buffer, inside)
-                last_offset = base_offset + delta
-            else:
-                header = read_header(self.read(position, _LOCATE_BYTES))
-                length, last_offset = header.batch_length, header.last_offset
-            if last_offset >= offset:
-                return position
-            position += length + LOG_OVERHEAD
-        return None
+        position = self._indexed_position(offset)
+        try:
+            return self.search(offset, position)
+        except RecordsRejected:
+            if position == 0:
+                raise
+            return self.search(offset, 0)
 
-    def last_indexed_position(self) -> int:
-        """Of the batch that the last index entry names."""
-        count = len(self.index)
-        return self.index.entry(count - 1)[1] if count else 0
+    def _indexed_position(self, offset: int) -> int:
+        """Of the batch that the last index entry at or below `offset` names, if it is there; else the beginning."""
+        entry_offset, position = self.index.lookup(offset)
+        if not 0 < position < self.size_bytes:
+            return 0
+        try:
+            header = self.header_at(position)
+        except RecordsRejected:
+            return 0
+        return position if header.base_offset <= entry_offset <= header.last_offset else 0
+
+    def end_offset(self) -> int:
+        """Behind its last batch; the base offset if it has none."""
+        end = self.base_offset
+        if self.size_bytes:
+            for _, header in self.headers(self._indexed_position(self.index.last()[0])):
+                end = header.next_offset
+        return end
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or above `from_offset` with at least this time."""
         _, offset = self.time_index.lookup(timestamp)
-        _, position = self.index.lookup(offset)
-        for at, header in self.headers(position):
+        for at, header in self.headers(self._indexed_position(max(offset, from_offset))):
             if header.max_timestamp < timestamp or header.last_offset < from_offset:
                 continue
             for record in decode_batch(self.read(at, header.size_bytes)):
@@ -267,29 +247,34 @@ class Segment:
 
     # -- life
 
-    def flush(self) -> None:
+    def write_out(self) -> list[str]:
+        """Nothing is only in memory then; the files in which it is."""
+        self.index.write_out()
+        self.time_index.write_out()
+        suffixes = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+        return [self.path(suffix) for suffix in suffixes]
+
+    def flush(self, *, with_indexes: bool) -> None:
+        """Those of the active segment need no sync: they are made anew after an unclean stop."""
         self.file.sync()
-        self.index.sync()
-        self.time_index.sync()
         self.txn_index.sync()
+        if with_indexes:
+            self.index.sync()
+            self.time_index.sync()
+
+    def release(self) -> None:
+        super().release()
+        self.release_index()
 
     def release_index(self) -> None:
-        """Give back the memory of the indexes; they are read again when needed."""
         self.index.release()
         self.time_index.release()
         self.txn_index.release()
 
-    def release(self) -> None:
-        """Close what is open; it opens again by itself."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
-            self._descriptors.closed(self)
-        self.release_index()
-
     def moved(self, directory: str) -> None:
         """Its directory has another name now."""
         self.directory = directory
+        self.log_path = self.path(LOG_SUFFIX)
         self.index.path = self.path(INDEX_SUFFIX)
         self.time_index.path = self.path(TIME_INDEX_SUFFIX)
         self.txn_index.path = self.path(TXN_INDEX_SUFFIX)
@@ -304,31 +289,3 @@ class Segment:
                 self._disk.rename(path, path + DELETED_SUFFIX)
                 marked.append(path + DELETED_SUFFIX)
         return marked
-
-
-class HeaderScan:
-    """Iterates over the headers of a segment, reading it in slices."""
-
-    __slots__ = ("_buffer", "_position", "_segment", "_start")
-
-    def __init__(self, segment: Segment, position: int) -> None:
-        self._segment = segment
-        self._position = position
-        self._start = position
-        self._buffer = b""
-
-    def __iter__(self) -> HeaderScan:
-        return self
-
-    def __next__(self) -> tuple[int, BatchHeader]:
-        position = self._position
-        left = self._segment.size_bytes - position
-        if left < LOG_OVERHEAD:
-            raise StopIteration
-        inside = position - self._start
-        if len(self._buffer) - inside < min(2 * HEADER_BYTES, left):
-            self._start, inside = position, 0
-            self._buffer = self._segment.read(position, _SCAN_BYTES)
-        header = read_header(self._buffer, inside)
-        self._position = position + header.size_bytes
-        return position, header

@@ -1,0 +1,141 @@
+"""A file of batches one behind the other: opened when needed, read by header, searched by offset."""
+
+from __future__ import annotations
+
+import struct
+from collections import OrderedDict
+
+from barnabas.common.host import Disk, File
+from barnabas.records.batch import BatchHeader, read_header
+from barnabas.records.header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_OFFSET, MAGIC_V2, PREFIX_BYTES, corrupt
+
+_SCAN_BYTES = 64 * 1024
+_LOCATE_BYTES = 8 * 1024
+#: base offset, batch length, and from byte 16: magic, crc, attributes, last offset delta
+_PLACE = struct.Struct(">qi4xBIhi")
+
+
+class Descriptors:
+    """Bounds the open `.log` files of a broker. The next one to close is the longest open one that was not used since
+    it was last looked at."""
+
+    __slots__ = ("_limit", "_open")
+
+    def __init__(self, limit: int = 500) -> None:
+        self._limit = limit
+        self._open: OrderedDict[BatchFile, None] = OrderedDict()
+
+    def opened(self, segment: BatchFile) -> None:
+        waiting = self._open
+        while len(waiting) >= self._limit:
+            oldest = next(iter(waiting))
+            if oldest.recently_used:
+                oldest.recently_used = False
+                waiting.move_to_end(oldest)
+            else:
+                oldest.release()
+        waiting[segment] = None
+
+    def closed(self, segment: BatchFile) -> None:
+        self._open.pop(segment, None)
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+
+class BatchFile:
+    """Positions are bytes into the file. Nothing is read beyond `size_bytes`, the end of the last whole batch."""
+
+    __slots__ = ("_descriptors", "_disk", "_file", "log_path", "recently_used", "size_bytes")
+
+    def __init__(self, disk: Disk, log_path: str, descriptors: Descriptors) -> None:
+        self._disk = disk
+        self._descriptors = descriptors
+        self._file: File | None = None
+        self.log_path = log_path
+        self.recently_used = False
+        self.size_bytes = 0
+
+    @property
+    def file(self) -> File:
+        if self._file is None:
+            self._descriptors.opened(self)
+            self._file = self._disk.open(self.log_path, create=True)
+        return self._file
+
+    def read(self, position: int, size: int) -> bytes:
+        self.recently_used = True
+        left = self.size_bytes - position
+        return (self._file or self.file).read_at(position, size if size < left else left)
+
+    def header_at(self, position: int) -> BatchHeader:
+        """Of the batch at this position. RecordsRejected if there is none."""
+        data = self.read(position, HEADER_BYTES)
+        if len(data) >= PREFIX_BYTES and data[MAGIC_OFFSET] < MAGIC_V2:
+            # The face of an old entry is made from all of it.
+            data = self.read(position, LOG_OVERHEAD + int.from_bytes(data[8:LOG_OVERHEAD], "big"))
+        return read_header(data)
+
+    def headers(self, position: int) -> HeaderScan:
+        """(position, header) of the batches from a batch's position on."""
+        return HeaderScan(self, position)
+
+    def search(self, offset: int, position: int) -> int | None:
+        """The position of the first batch from there on whose last offset is at or above `offset`."""
+        end = self.size_bytes
+        buffer, start = b"", position
+        while end - position >= LOG_OVERHEAD:
+            inside = position - start
+            if len(buffer) - inside < HEADER_BYTES:
+                start, inside = position, 0
+                buffer = self.read(position, _LOCATE_BYTES)
+            if len(buffer) - inside >= HEADER_BYTES and buffer[inside + MAGIC_OFFSET] == MAGIC_V2:
+                base_offset, length, _, _, _, delta = _PLACE.unpack_from(buffer, inside)
+                last_offset = base_offset + delta
+                if length < HEADER_BYTES - LOG_OVERHEAD:
+                    raise corrupt(f"a batch of {length} bytes at byte {position} of {self.log_path}")
+            else:
+                header = self.header_at(position)
+                length, last_offset = header.batch_length, header.last_offset
+            if last_offset >= offset:
+                return position
+            position += length + LOG_OVERHEAD
+        return None
+
+    def release(self) -> None:
+        """Close what is open and give back memory; both come again by themselves."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+            self._descriptors.closed(self)
+
+
+class HeaderScan:
+    """Iterates over the headers of a file, reading it in slices."""
+
+    __slots__ = ("_buffer", "_file", "_position", "_start")
+
+    def __init__(self, file: BatchFile, position: int) -> None:
+        self._file = file
+        self._position = position
+        self._start = position
+        self._buffer = b""
+
+    def __iter__(self) -> HeaderScan:
+        return self
+
+    def __next__(self) -> tuple[int, BatchHeader]:
+        position = self._position
+        left = self._file.size_bytes - position
+        if left < LOG_OVERHEAD:
+            raise StopIteration
+        inside = position - self._start
+        if len(self._buffer) - inside < min(HEADER_BYTES, left):
+            self._start, inside = position, 0
+            self._buffer = self._file.read(position, _SCAN_BYTES)
+        if len(self._buffer) - inside >= HEADER_BYTES and self._buffer[inside + MAGIC_OFFSET] == MAGIC_V2:
+            header = read_header(self._buffer, inside)
+        else:
+            header = self._file.header_at(position)
+        self._position = position + header.size_bytes
+        return position, header

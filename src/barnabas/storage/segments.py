@@ -1,0 +1,92 @@
+"""The segments of one log in the order of their base offsets, and what they need from outside."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from barnabas.common.host import Disk
+from barnabas.storage.batch_file import Descriptors
+from barnabas.storage.segment import Segment
+
+
+@dataclass(frozen=True, slots=True)
+class LogServices:
+    """What every log of a broker shares."""
+
+    disk: Disk
+    wall_ms: Callable[[], int]
+    #: An integer below the bound, 0 for 0: spreads the rolling of segments.
+    pick_jitter: Callable[[int], int]
+    descriptors: Descriptors
+
+
+class Segments:
+    """At least one once the log is open; the last is the active one. Segment n ends where n+1 begins."""
+
+    __slots__ = ("_all", "_services", "active", "bases", "directory")
+
+    #: The last segment, the one that is appended to; a plain attribute, for every append asks.
+    active: Segment
+
+    def __init__(self, services: LogServices, directory: str, base_offsets: Iterable[int]) -> None:
+        self._services = services
+        self.directory = directory
+        self._set([self._make(offset) for offset in sorted(base_offsets)])
+
+    def _make(self, base_offset: int) -> Segment:
+        services = self._services
+        return Segment(services.disk, self.directory, base_offset, services.wall_ms(), services.descriptors)
+
+    def _set(self, segments: list[Segment]) -> None:
+        self._all = segments
+        self.bases = [segment.base_offset for segment in segments]
+        if segments:
+            self.active = segments[-1]
+
+    def __iter__(self) -> Iterator[Segment]:
+        return iter(self._all)
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __getitem__(self, place: int) -> Segment:
+        return self._all[place]
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self._all)
+
+    def place_of(self, offset: int) -> int:
+        """Of the segment that `offset` belongs to; 0 for one before the first."""
+        return max(bisect_right(self.bases, offset) - 1, 0)
+
+    def from_offset(self, offset: int) -> list[Segment]:
+        """Those that may hold records at or above `offset`."""
+        return self._all[self.place_of(offset) :]
+
+    def add(self, base_offset: int) -> Segment:
+        """A new active segment."""
+        assert not self.bases or base_offset > self.bases[-1], "segments follow each other"
+        segment = self._make(base_offset)
+        segment.create()
+        self._set([*self._all, segment])
+        return segment
+
+    def drop(self, victims: Iterable[Segment]) -> list[str]:
+        """Take them out, their files renamed to `.deleted`; these are to be removed later."""
+        files: list[str] = []
+        for segment in tuple(victims):
+            self._set([kept for kept in self._all if kept is not segment])
+            files += segment.mark_deleted()
+        return files
+
+    def release(self) -> None:
+        for segment in self._all:
+            segment.release()
+
+    def moved(self, directory: str) -> None:
+        self.directory = directory
+        for segment in self._all:
+            segment.moved(directory)
