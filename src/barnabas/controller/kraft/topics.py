@@ -59,7 +59,6 @@ def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str
     late: list[CreateTopicsResponse.CreatableTopicResult] = []
     created: list[str] = []
     budget = MAX_PARTITIONS_PER_REQUEST
-    taken = dict(_collision_names(view.image.topics_by_name))
     seen: set[str] = set()
     for topic in request.topics:
         if topic.name in seen:
@@ -73,7 +72,7 @@ def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str
             late.append(_topic_error(topic.name, ErrorCode.INVALID_REQUEST, text))
             continue
         try:
-            new_records, result = _create_topic(view, topic, taken, budget)
+            new_records, result = _create_topic(view, topic, budget)
         except RequestFailed as error:
             response.topics.append(_topic_error(topic.name, error.code, error.message))
             continue
@@ -88,9 +87,9 @@ def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str
 
 
 def _create_topic(
-    view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, taken: dict[str, str], budget: int
+    view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, budget: int
 ) -> tuple[list[Versioned], CreateTopicsResponse.CreatableTopicResult]:
-    _check_new_name(view, topic.name, taken)
+    _check_new_name(view, topic.name)
     config_records = _new_topic_configs(view, topic)
     partitions = _assigned(view, topic) if topic.assignments else _placed(view, topic, budget)
     if len(partitions) > budget:
@@ -114,22 +113,24 @@ def _create_topic(
     return records, result
 
 
-def _check_new_name(view: ControllerView, name: str, taken: dict[str, str]) -> None:
+def _check_new_name(view: ControllerView, name: str) -> None:
     problem = topic_name_problem(name)
     if name in view.image.topics_by_name:
         raise RequestFailed(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
     if problem is not None:
         raise RequestFailed(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
     if "." in name or "_" in name:
-        existing = taken.get(name.replace(".", "_"))
-        if existing is not None:
-            text = f"Topic '{name}' collides with existing topic: {existing}"
+        colliding = _colliding_name(view, name)
+        if colliding is not None:
+            text = f"Topic '{name}' collides with existing topic: {colliding}"
             raise RequestFailed(ErrorCode.INVALID_TOPIC_EXCEPTION, text)
 
 
-def _collision_names(names: Iterable[str]) -> Iterable[tuple[str, str]]:
+def _colliding_name(view: ControllerView, name: str) -> str | None:
     """Names that differ only in "." and "_" would have one name in metrics, so one of them bars the others."""
-    return ((name.replace(".", "_"), name) for name in sorted(names, reverse=True) if "." in name or "_" in name)
+    unified = name.replace(".", "_")
+    colliding = (existing for existing in view.image.topics_by_name if existing.replace(".", "_") == unified)
+    return min(colliding, default=None)
 
 
 def _new_topic_configs(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic) -> list[Versioned]:

@@ -7,7 +7,7 @@ topic override > this node's dynamic setting > the cluster-wide one > the proper
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from barnabas.common.config import BrokerConfig
@@ -36,6 +36,7 @@ class ControllerView:
     cluster_id: str
     #: Offset that the first record of the next decision will have: the epoch of a broker that registers now.
     next_offset: int = 0
+    _defaults: dict[str, EffectiveValue] = field(default_factory=dict, init=False, repr=False)
 
     # Brokers.
 
@@ -71,6 +72,12 @@ class ControllerView:
 
     def default_topic_value(self, key: str) -> EffectiveValue:
         """The value of a topic key where the topic says nothing."""
+        known = self._defaults.get(key)
+        if known is None:
+            known = self._defaults[key] = self._resolve_default(key)
+        return known
+
+    def _resolve_default(self, key: str) -> EffectiveValue:
         server_key = TOPIC_KEYS[key].server_default
         if server_key is None:
             return EffectiveValue(TOPIC_KEYS[key].default, ConfigSource.DEFAULT)
