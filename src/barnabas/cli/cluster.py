@@ -43,11 +43,13 @@ def up(
     cluster = EmbeddedCluster(directory)
     with interruptible():
         nodes = cluster.start(port=port, properties=key_values(override or [], "--override"))
-        print(f"bootstrap: {','.join(node.bootstrap for node in nodes)}", flush=True)
+        line = f"bootstrap: {','.join(node.bootstrap for node in nodes)}"
         if detach:
+            print(line, flush=True)
             return
-        output.say(f"running in {cluster.directory} (log: {nodes[0].log_path}); Ctrl-C stops it")
         try:
+            print(line, flush=True)
+            output.say(f"running in {cluster.directory} (log: {nodes[0].log_path}); Ctrl-C stops it")
             ended = cluster.wait()
             raise Failure(f"broker {ended.node_id} ended by itself\n{log_tail(ended)}", f"its log: {ended.log_path}")
         except KeyboardInterrupt:
