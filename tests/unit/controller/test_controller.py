@@ -17,7 +17,9 @@ from barnabas.metadata.image import (
 )
 from barnabas.metadata.topics import NO_LEADER
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 
 Answer = tuple[ErrorCode, str | None]
 
@@ -308,6 +310,15 @@ def test_an_inactive_controller_says_so() -> None:
     world = NodeWorld()
     assert world.register().error_code == ErrorCode.NOT_CONTROLLER
     assert world.create("t").topics[0].error_code == ErrorCode.NOT_CONTROLLER
+    codes: list[int] = []
+    world.controller.delete_topics(
+        DeleteTopicsRequest(topic_names=["t"]), lambda answer: codes.append(answer.responses[0].error_code)
+    )
+    growth = CreatePartitionsRequest.CreatePartitionsTopic(name="t", count=2)
+    world.controller.create_partitions(
+        CreatePartitionsRequest(topics=[growth]), lambda answer: codes.append(answer.results[0].error_code)
+    )
+    assert codes == [ErrorCode.NOT_CONTROLLER] * 2
     assert alter(world, TOPIC_RESOURCE, "t", ("retention.ms", SET, "5")) == (ErrorCode.NOT_CONTROLLER, None)
     blocks: list[tuple[int, int, ErrorCode]] = []
     world.controller.allocate_producer_ids(1, 1, lambda *block: blocks.append(block))

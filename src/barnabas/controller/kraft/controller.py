@@ -114,27 +114,24 @@ class Controller:
         self, request: CreateTopicsRequest, reply: Reply[CreateTopicsResponse], *, actor: str = SELF
     ) -> None:
         if self._image is None:
-            reply(
-                CreateTopicsResponse(
-                    topics=[
-                        CreateTopicsResponse.CreatableTopicResult(name=t.name, error_code=ErrorCode.NOT_CONTROLLER)
-                        for t in request.topics
-                    ]
-                )
-            )
+            reply(topics.create_refused(request, ErrorCode.NOT_CONTROLLER))
             return
         self._commit(topics.create_topics(self._view(), request, actor), reply)
 
     def delete_topics(
         self, request: DeleteTopicsRequest, reply: Reply[DeleteTopicsResponse], *, actor: str = SELF
     ) -> None:
-        self._require_active()
+        if self._image is None:
+            reply(topics.delete_refused(request, ErrorCode.NOT_CONTROLLER))
+            return
         self._commit(topics.delete_topics(self._view(), request, actor), reply)
 
     def create_partitions(
         self, request: CreatePartitionsRequest, reply: Reply[CreatePartitionsResponse], *, actor: str = SELF
     ) -> None:
-        self._require_active()
+        if self._image is None:
+            reply(topics.create_partitions_refused(request, ErrorCode.NOT_CONTROLLER))
+            return
         self._commit(topics.create_partitions(self._view(), request, actor), reply)
 
     def alter_partition(

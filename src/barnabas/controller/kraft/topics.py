@@ -283,8 +283,7 @@ def _duplicates(items: Iterable[_T]) -> set[_T]:
 def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str) -> Result[DeleteTopicsResponse]:
     """By name or, since version 6, by id. Whether deletion is enabled at all is asked before."""
     response = DeleteTopicsResponse()
-    asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
-    asked += [(topic.name, topic.topic_id) for topic in request.topics]
+    asked = _asked_to_delete(request)
     twice = _duplicates(asked)
     targets: dict[bytes, TopicImage] = {}
     for name, topic_id in dict.fromkeys(asked):
@@ -305,6 +304,12 @@ def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str
         response.responses.append(_deletion(topic.name, topic_id, ErrorCode.NONE, None))
     names = ", ".join(topic.name for topic in targets.values())
     return Result(records, response, Cause("DeleteTopics", actor, names))
+
+
+def _asked_to_delete(request: DeleteTopicsRequest) -> list[tuple[str | None, bytes]]:
+    """(name or None, id or zero): names came alone before version 6."""
+    asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
+    return asked + [(topic.name, topic.topic_id) for topic in request.topics]
 
 
 def _topic_to_delete(view: ControllerView, name: str | None, topic_id: bytes, *, is_duplicate: bool) -> TopicImage:
@@ -395,3 +400,20 @@ def _add_partitions(
         (_partition_record(image.topic_id, present + i, partition, version), version)
         for i, partition in enumerate(partitions)
     ]
+
+
+# Answers where nothing was decided: every topic that was asked for, with one code.
+
+
+def create_refused(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:
+    return CreateTopicsResponse(topics=[_topic_error(topic.name, code, None) for topic in request.topics])
+
+
+def delete_refused(request: DeleteTopicsRequest, code: ErrorCode, text: str | None = None) -> DeleteTopicsResponse:
+    return DeleteTopicsResponse(
+        responses=[_deletion(name, topic_id, code, text) for name, topic_id in _asked_to_delete(request)]
+    )
+
+
+def create_partitions_refused(request: CreatePartitionsRequest, code: ErrorCode) -> CreatePartitionsResponse:
+    return CreatePartitionsResponse(results=[_growth(topic.name, code, None) for topic in request.topics])
