@@ -106,9 +106,6 @@ class ReplicaManager:
     def topic_of(self, topic_id: bytes) -> TopicImage | None:
         return self._image.topics_by_id.get(topic_id)
 
-    def topic_named(self, name: str) -> TopicImage | None:
-        return self._image.topics_by_name.get(name)
-
     # -- appending
 
     def append(self, topic: str, index: int, batches: Buffer, *, acks: int, wall_ms: int) -> Appended:
