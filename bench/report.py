@@ -102,7 +102,7 @@ def markdown(rows: list[dict[str, Any]], about: dict[str, Any], rounds: int, *, 
         f"Linux {about['kernel']}; Python {about['python']}; Apache Kafka {about['kafka']} on {about['java']} "
         f"(-Xmx1G -Xms1G, G1); confluent-kafka {about['confluent_kafka']}, librdkafka {about['librdkafka']}.",
         "",
-        f"{rounds} rounds; in each both brokers ran one after the other, never at once, with fresh data on the same "
+        f"Rounds: {rounds}; in each both brokers ran one after the other, never at once, with fresh data on the same "
         "disk; which one was first changed from round to round. Values are minimum / **median** / maximum of the "
         "rounds; the ratio is Barnabas over Kafka, of the medians.",
         "",
