@@ -54,7 +54,7 @@ def replay_producers(
         if position is None:
             continue
         for at, header in segment.headers(position):
-            if header.producer_id >= 0 and header.base_offset >= start:
+            if header.producer_id >= 0 and header.last_offset >= start:
                 batch = segment.read(at, header.size_bytes) if header.is_control else b""
                 note_producer(producers, header, batch, segment if is_rebuilt else None)
     producers.map_end_offset = log_end_offset
