@@ -32,7 +32,7 @@ from barnabas.common.config_keys import (
     base_key,
     show,
 )
-from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.errors import MALFORMED_REQUEST, ErrorCode, RequestFailed
 from barnabas.common.log_config import LogConfig
 from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.metadata.image import MetadataImage
@@ -67,7 +67,7 @@ def describe(config: BrokerConfig, image: MetadataImage, resource_type: int, nam
         return _describe_group(config, image, name)
     if resource_type == ResourceType.CLIENT_METRICS:
         return _describe_client_metrics(image, name)
-    raise RequestFailed(ErrorCode.INVALID_REQUEST, f"Unsupported resource type: {resource_type}")
+    raise RequestFailed(ErrorCode.INVALID_REQUEST, MALFORMED_REQUEST)
 
 
 def parse_broker_id(name: str, what: str = "Broker id") -> int:

@@ -217,14 +217,32 @@ class EncodeError(Exception):
     """A value that the asked version of a message cannot carry."""
 
 
-class RecordsRejected(Exception):
-    """A batch that must not be appended. `record_errors` are (index in batch, text), as Produce >= 8 answers them."""
+#: What Kafka says with INVALID_REQUEST where nothing better is known.
+MALFORMED_REQUEST = (
+    "This most likely occurs because of a request being malformed by the client library or the message was sent to an "
+    "incompatible broker. See the broker logs for more details."
+)
 
-    def __init__(self, code: ErrorCode, message: str = "", record_errors: Sequence[tuple[int, str]] = ()) -> None:
+
+class RecordsRejected(Exception):
+    """A batch that must not be appended. `record_errors` are (index in batch, text), as Produce >= 8 answers them.
+
+    `is_framing` marks what is wrong with the batch as a piece of bytes, before its log is looked at.
+    """
+
+    def __init__(
+        self,
+        code: ErrorCode,
+        message: str = "",
+        record_errors: Sequence[tuple[int, str]] = (),
+        *,
+        is_framing: bool = False,
+    ) -> None:
         super().__init__(message or code.name)
         self.code = code
         self.message = message
         self.record_errors = tuple(record_errors)
+        self.is_framing = is_framing
 
 
 class RequestFailed(Exception):

@@ -135,9 +135,14 @@ def advance_sequence(sequence: int, by: int) -> int:
 
 def corrupt(message: str) -> RecordsRejected:
     """The bytes are not what was written: another try may carry better ones."""
-    return RecordsRejected(ErrorCode.CORRUPT_MESSAGE, message)
+    return RecordsRejected(ErrorCode.CORRUPT_MESSAGE, message, is_framing=True)
 
 
 def invalid(message: str) -> RecordsRejected:
     """The bytes are what was written, and wrong."""
     return RecordsRejected(ErrorCode.INVALID_RECORD, message)
+
+
+def misframed(message: str) -> RecordsRejected:
+    """Not the one batch of magic 2 that a produce request has for each partition."""
+    return RecordsRejected(ErrorCode.INVALID_RECORD, message, is_framing=True)

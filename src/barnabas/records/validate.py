@@ -49,6 +49,7 @@ from barnabas.records.header import (
     BatchHeader,
     corrupt,
     invalid,
+    misframed,
 )
 from barnabas.records.record import Record
 
@@ -187,8 +188,8 @@ def _no_batch(view: Buffer) -> RecordsRejected:
         if length + LOG_OVERHEAD <= len(view):
             if magic == MAGIC_V2:
                 return corrupt(f"a batch of {length + LOG_OVERHEAD} bytes is shorter than its header")
-            return invalid(f"Produce takes only record batches of magic {MAGIC_V2}, not {magic}")
-    return invalid("Produce needs one record batch for each partition")
+            return misframed(f"Produce takes only record batches of magic {MAGIC_V2}, not {magic}")
+    return misframed("Produce needs one record batch for each partition")
 
 
 def _only_batch(view: Buffer, size: int, magic: int) -> Buffer:
@@ -196,9 +197,9 @@ def _only_batch(view: Buffer, size: int, magic: int) -> Buffer:
     if size < LEGACY_MIN_BYTES or not 0 <= magic <= MAGIC_V2:
         raise corrupt(f"a batch of {size} bytes, magic {magic}")
     if size > len(view):
-        raise invalid(f"Produce needs one record batch for each partition: {len(view)} of {size} bytes are there")
+        raise misframed(f"Produce needs one record batch for each partition: {len(view)} of {size} bytes are there")
     if magic != MAGIC_V2:
-        raise invalid(f"Produce takes only record batches of magic {MAGIC_V2}, not {magic}")
+        raise misframed(f"Produce takes only record batches of magic {MAGIC_V2}, not {magic}")
     if size < HEADER_BYTES:
         raise corrupt(f"a batch of {size} bytes is shorter than its header")
     rest = len(view) - size
@@ -208,7 +209,7 @@ def _only_batch(view: Buffer, size: int, magic: int) -> Buffer:
         if length + LOG_OVERHEAD < LEGACY_MIN_BYTES or next_magic > MAGIC_V2:
             raise corrupt(f"{rest} bytes behind the batch are no batch")
         if length + LOG_OVERHEAD <= rest:
-            raise invalid("Produce takes exactly one record batch for each partition")
+            raise misframed("Produce takes exactly one record batch for each partition")
     return view[:size]
 
 
@@ -217,6 +218,7 @@ def _too_large(rules: AppendRules, size: int) -> RecordsRejected:
         ErrorCode.MESSAGE_TOO_LARGE,
         f"The record batch size in the append to {rules.topic_partition} is {size} bytes "
         f"which exceeds the maximum configured value of {rules.batch_bytes_max}.",
+        is_framing=True,
     )
 
 
@@ -225,6 +227,7 @@ def _beyond_segment(rules: AppendRules, size: int) -> RecordsRejected:
         ErrorCode.RECORD_LIST_TOO_LARGE,
         f"Message batch size is {size} bytes in append to partition {rules.topic_partition}, "
         f"which exceeds the maximum configured segment size of {rules.segment_bytes}.",
+        is_framing=True,
     )
 
 

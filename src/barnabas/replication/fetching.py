@@ -96,9 +96,7 @@ class FetchRound:
         self.answer_now = False
 
 
-_LEADER_HINT_ERRORS = frozenset(
-    {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.UNKNOWN_LEADER_EPOCH}
-)
+_LEADER_HINT_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 def read_all(replicas: ReplicaManager, items: Sequence[FetchItem], plan: FetchPlan) -> FetchRound:
@@ -122,6 +120,7 @@ def _read_one(
     result = FetchResult()
     if item.topic is None:
         result.error = ErrorCode.UNKNOWN_TOPIC_ID
+        result.aborted = ()
         return result
     try:
         partition = replicas.leader(item.topic, item.index)
@@ -130,6 +129,8 @@ def _read_one(
         result.error = failure.code
         if failure.code in _LEADER_HINT_ERRORS:
             result.leader = replicas.leader_hint(item.topic, item.index)
+        elif failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            result.aborted = ()  # Kafka answers this before it looks at a replica, with the schema's default
     except StorageFault as fault:
         replicas.on_directory_failed(fault.directory, fault)
         result.error = ErrorCode.KAFKA_STORAGE_ERROR

@@ -21,12 +21,11 @@ from barnabas.replication.purgatory import Purgatory
 from barnabas.storage.log import AppendInfo, Log, Origin
 from barnabas.storage.manager import LogManager
 
-
 _WRITTEN_BY_COORDINATORS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 
 
 class Appended(NamedTuple):
-    """What became of one partition's batches. A refused batch tells the log start offset all the same."""
+    """What became of one partition's batches. A batch that the log refused tells the log start offset all the same."""
 
     error: ErrorCode
     info: AppendInfo | None = None
@@ -125,9 +124,8 @@ class ReplicaManager:
         try:
             return Appended(ErrorCode.NONE, partition.append(batches, wall_ms, origin))
         except RecordsRejected as rejected:
-            return Appended(
-                rejected.code, None, rejected.message, rejected.record_errors, partition.log.log_start_offset
-            )
+            start = -1 if rejected.is_framing else partition.log.log_start_offset
+            return Appended(rejected.code, None, rejected.message, rejected.record_errors, start)
         except StorageFault as fault:
             self.on_directory_failed(fault.directory, fault)
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=str(fault))

@@ -48,7 +48,7 @@ class AppendInfo(NamedTuple):
 
     first_offset: int
     last_offset: int
-    #: -1 unless the topic has LogAppendTime.
+    #: -1 unless the topic has LogAppendTime; for a repeated batch its time stamp, whichever kind it is.
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool
@@ -162,7 +162,8 @@ class Log:
             repeated = self.producers.check(header, from_client=from_client)
             if repeated is not None:
                 first = repeated.first_offset
-                return AppendInfo(first, repeated.last_offset, -1, self.log_start_offset, True, repeated.timestamp)
+                stamp_ms = repeated.timestamp
+                return AppendInfo(first, repeated.last_offset, stamp_ms, self.log_start_offset, True, stamp_ms)
         first_offset = self.log_end_offset
         header, stamped = stamp(valid, first_offset, leader_epoch)
         if leader_epoch > self.epochs.latest_epoch:

@@ -324,7 +324,7 @@ def test_added_partitions_can_be_assigned_by_hand(world: ControllerWorld) -> Non
         (
             more("missing", 1),
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-            "This server does not host this topic-partition.",
+            None,
         ),
         (
             more("orders", 5, [1]),
@@ -345,7 +345,7 @@ def test_added_partitions_can_be_assigned_by_hand(world: ControllerWorld) -> Non
     ],
 )
 def test_refused_growth(
-    world: ControllerWorld, asked: CreatePartitionsRequest.CreatePartitionsTopic, code: ErrorCode, text: str
+    world: ControllerWorld, asked: CreatePartitionsRequest.CreatePartitionsTopic, code: ErrorCode, text: str | None
 ) -> None:
     world.create("orders", partitions=3)
     assert grow(world, asked) == [(asked.name, code, text)]

@@ -11,7 +11,7 @@ import re
 from barnabas.broker.context import Services
 from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
 from barnabas.common.errors import DecodeError, ErrorCode
-from barnabas.metadata.features import SUPPORTED_FEATURES
+from barnabas.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from barnabas.protocol import codec
 from barnabas.protocol.api import API_VERSIONS
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -53,6 +53,7 @@ def _remember_software(request: InFlight, message: ApiVersionsRequest) -> bool:
 def _answer(request: InFlight, services: Services) -> ApiVersionsResponse:
     image = services.metadata.image
     from_zero = request.api_version >= _FEATURES_FROM_ZERO
+    levels = {KRAFT_VERSION: services.controller.kraft_version, **image.features}
     return ApiVersionsResponse(
         api_keys=[
             ApiVersionsResponse.ApiVersion(api_key=key, min_version=offer.shown_min, max_version=offer.version_max)
@@ -68,7 +69,8 @@ def _answer(request: InFlight, services: Services) -> ApiVersionsResponse:
         finalized_features_epoch=image.offset,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, min_version_level=level, max_version_level=level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(levels.items())
+            if level > 0
         ],
     )
 

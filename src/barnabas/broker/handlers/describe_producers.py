@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 from barnabas.broker.context import RequestContext, Services
-from barnabas.common.errors import RequestFailed
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 
 Partition = DescribeProducersResponse.PartitionResponse
 
+_UNKNOWN = "This server does not host this topic-partition."
+
 
 def handle(context: RequestContext, request: DescribeProducersRequest, services: Services) -> DescribeProducersResponse:
     response = DescribeProducersResponse()
+    refusal: tuple[ErrorCode, str] | None
     for topic in request.topics:
-        rows = [_describe(services, topic.name, index) for index in topic.partition_indexes]
+        if problem := topic_name_problem(topic.name):
+            refusal = ErrorCode.INVALID_TOPIC_EXCEPTION, problem
+        elif topic.name not in services.metadata.image.topics_by_name:
+            refusal = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, _UNKNOWN
+        else:
+            refusal = None
+        rows = [_describe(services, topic.name, index, refusal) for index in topic.partition_indexes]
         response.topics.append(DescribeProducersResponse.TopicResponse(name=topic.name, partitions=rows))
     return response
 
 
-def _describe(services: Services, topic: str, index: int) -> Partition:
+def _describe(services: Services, topic: str, index: int, refusal: tuple[ErrorCode, str] | None) -> Partition:
+    if refusal is not None:
+        return Partition(partition_index=index, error_code=refusal[0], error_message=refusal[1])
     try:
         producers = services.replicas.leader(topic, index).log.producers
     except RequestFailed as failure:

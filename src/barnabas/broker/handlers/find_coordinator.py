@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.topic_creation import ensure_internal_topic
-from barnabas.common.errors import ErrorCode
+from barnabas.common.errors import MALFORMED_REQUEST, ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
@@ -22,8 +22,7 @@ _BATCHED_SINCE: Final = 4
 _TEXTS: Final = {
     ErrorCode.NONE: "NONE",
     ErrorCode.COORDINATOR_NOT_AVAILABLE: "The coordinator is not available.",
-    ErrorCode.INVALID_REQUEST: "This most likely occurs because of a request being malformed by the client library or "
-    "the message was sent to an incompatible broker. See the broker logs for more details.",
+    ErrorCode.INVALID_REQUEST: MALFORMED_REQUEST,
 }
 
 
@@ -54,7 +53,7 @@ def handle(context: RequestContext, request: FindCoordinatorRequest, services: S
                 host=found.host,
                 port=found.port,
                 error_code=found.error,
-                error_message="",
+                error_message=_TEXTS[found.error] if found.error is ErrorCode.INVALID_REQUEST else "",
             )
         )
     return response

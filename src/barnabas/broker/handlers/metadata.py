@@ -33,6 +33,13 @@ _LISTENER_ERROR_SINCE = 6
 
 def handle(context: RequestContext, request: MetadataRequest, services: Services) -> MetadataResponse:
     version = context.api_version
+    if version < _TOPIC_IDS_SINCE and _names_ids(request):
+        return MetadataResponse(
+            controller_id=NO_LEADER,
+            topics=[
+                _error(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in request.topics or ()
+            ],
+        )
     image = services.metadata.image
     brokers = _brokers(image, context.listener)
     response = MetadataResponse(
@@ -47,6 +54,10 @@ def handle(context: RequestContext, request: MetadataRequest, services: Services
     if request.include_cluster_authorized_operations and version <= 10:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _names_ids(request: MetadataRequest) -> bool:
+    return any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ())
 
 
 def _brokers(image: MetadataImage, listener: str) -> list[MetadataResponse.MetadataResponseBroker]:
@@ -73,8 +84,6 @@ def _topics(
     asked = request.topics
     if asked is None or (version == 0 and not asked):
         return [_describe(image, topic, context) for topic in image.topics()]
-    if version < _TOPIC_IDS_SINCE and any(topic.name is None or topic.topic_id != ZERO_UUID for topic in asked):
-        return [_error(ErrorCode.INVALID_REQUEST, topic.name or "", topic.topic_id) for topic in asked]
     ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID))
     if ids:
         found = [(topic_id, image.topics_by_id.get(topic_id)) for topic_id in ids]

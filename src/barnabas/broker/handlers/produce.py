@@ -239,7 +239,8 @@ def _partition_response(index: int, appended: Appended) -> ProduceResponse.Parti
         row.base_offset = info.first_offset
         row.log_append_time_ms = info.log_append_time_ms
         row.log_start_offset = info.log_start_offset
-    row.error_message = appended.message
+    if appended.record_errors:  # only these are told in words
+        row.error_message = appended.message
     row.record_errors = [
         ProduceResponse.BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)
         for place, text in appended.record_errors

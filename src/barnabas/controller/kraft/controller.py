@@ -64,6 +64,11 @@ class Controller:
         raft.on_leadership(self._on_leadership)
 
     @property
+    def kraft_version(self) -> int:
+        """The level of the quorum's own feature, which is in its log and not in the image."""
+        return self._raft.kraft_version
+
+    @property
     def is_active(self) -> bool:
         return self._image is not None
 

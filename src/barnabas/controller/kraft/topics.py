@@ -370,7 +370,7 @@ def _add_partitions(
 ) -> list[Versioned]:
     image = view.image.topics_by_name.get(topic.name)
     if image is None:
-        raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC)
+        raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     present = len(image.partitions)
     if topic.count == present:
         raise RequestFailed(ErrorCode.INVALID_PARTITIONS, f"Topic already has {present} partition(s).")
