@@ -30,10 +30,13 @@ class ProduceFrame(NamedTuple):
 
 
 def parse_produce(frame: memoryview, position: int, version: int) -> ProduceFrame:
-    """The body of a produce request that begins at `position`. Raises DecodeError, struct.error or IndexError."""
-    if version >= FLEXIBLE_SINCE:
-        return _parse_flexible(frame, position, version)
-    return _parse_fixed(frame, position)
+    """The body of a produce request that begins at `position`. Raises DecodeError."""
+    try:
+        if version >= FLEXIBLE_SINCE:
+            return _parse_flexible(frame, position, version)
+        return _parse_fixed(frame, position)
+    except (struct.error, IndexError) as error:
+        raise DecodeError(f"ProduceRequest v{version}: malformed or cut off: {error}") from None
 
 
 def _parse_fixed(frame: memoryview, position: int) -> ProduceFrame:

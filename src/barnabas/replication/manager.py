@@ -21,6 +21,10 @@ from barnabas.replication.purgatory import Purgatory
 from barnabas.storage.log import AppendInfo, Log, Origin
 from barnabas.storage.manager import LogManager
 
+#: The low byte of a batch's attributes, and its bit for transactions.
+_ATTRIBUTES_AT = 22
+_TRANSACTIONAL = 0x10
+
 _WRITTEN_BY_COORDINATORS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 
 
@@ -121,6 +125,9 @@ class ReplicaManager:
         """Append to a partition led here, with what went wrong as a value."""
         if acks == -1 and not partition.enough_in_sync:
             return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
+        if origin is Origin.CLIENT and len(batches) > _ATTRIBUTES_AT and batches[_ATTRIBUTES_AT] & _TRANSACTIONAL:
+            # Kafka's word for a batch of a transaction in a request that names no transactional id.
+            return Appended(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         try:
             return Appended(ErrorCode.NONE, partition.append(batches, wall_ms, origin))
         except RecordsRejected as rejected:
