@@ -149,7 +149,9 @@ def test_a_directory_reads_as_its_dump_and_stays_as_it_is(kind: str, directory: 
     assert [name for name in sorted(changed) if not re.search(allowed, name)] == []
 
 
-@pytest.mark.parametrize("directory", [d for d in _DIRECTORIES if "old-formats" not in d and "killed" not in d and "/n3/" not in d])
+@pytest.mark.parametrize(
+    "directory", [d for d in _DIRECTORIES if "old-formats" not in d and "killed" not in d and "/n3/" not in d]
+)
 def test_after_an_unclean_stop_everything_is_rebuilt_as_kafka_had_it(directory: str, tmp_path: Path) -> None:
     """Indexes, transaction indexes, snapshots and epochs, all from the `.log` files alone."""
     disk, target = _place("memory", directory, tmp_path)

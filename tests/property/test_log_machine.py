@@ -1,4 +1,4 @@
-"""The log against a plain list: append, roll, truncate, trim, retention, restart, kill, damage; every way to read it."""
+"""The log against a plain list: append, roll, truncate, trim, retention, restart, kill, damage; all ways to read it."""
 
 from __future__ import annotations
 
@@ -267,12 +267,14 @@ class LogMachine(RuleBasedStateMachine):
             base = offset_of(name)
             assert base is not None
             data = self.world.disk.read(self.world.path(name))
-            starts = {at: header for at, header in iter_headers(memoryview(data))}
+            starts = dict(iter_headers(memoryview(data)))
             index = self.world.disk.read(self.world.path(name.replace(".log", ".index")))
             entries = list(struct.iter_unpack(">ii", index))
             assert entries == sorted(set(entries))
             assert all(starts[at].last_offset == base + relative for relative, at in entries)
-            times = list(struct.iter_unpack(">qi", self.world.disk.read(self.world.path(name.replace("log", "timeindex")))))
+            times = list(
+                struct.iter_unpack(">qi", self.world.disk.read(self.world.path(name.replace("log", "timeindex"))))
+            )
             records = [r for at in starts for r in decode_batch(data, at)]
             assert [t for t, _ in times] == sorted({t for t, _ in times})
             for time, relative in times:

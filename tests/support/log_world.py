@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.support.batches import NOW_MS
@@ -26,7 +27,17 @@ TINY = LogConfig(segment_bytes=700, index_interval_bytes=100, segment_index_byte
 class LogWorld:
     """`log` is the open log; `wall_ms` what the clock says."""
 
-    def __init__(self, config: LogConfig = TINY, disk: Disk | None = None, root: str = "/logs") -> None:
+    def __init__(
+        self,
+        config: LogConfig = TINY,
+        disk: Disk | None = None,
+        root: str = "/logs",
+        pick_jitter: Callable[[int], int] = lambda bound: 0,
+        *,
+        clean: bool = True,
+        recovery_point: int = 0,
+    ) -> None:
+        self._pick_jitter = pick_jitter
         self.disk: Disk = disk or MemoryDisk()
         self.disk.make_dirs(root)
         self.root = root
@@ -34,10 +45,10 @@ class LogWorld:
         self.config = config
         self.wall_ms = NOW_MS
         self.descriptors = Descriptors(2)
-        self.log = self.open(clean=True)
+        self.log = self.open(clean=clean, recovery_point=recovery_point)
 
     def open(self, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
-        services = LogServices(self.disk, lambda: self.wall_ms, lambda bound: 0, self.descriptors)
+        services = LogServices(self.disk, lambda: self.wall_ms, self._pick_jitter, self.descriptors)
         self.log = open_log(
             services,
             Opening(

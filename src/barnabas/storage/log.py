@@ -94,6 +94,7 @@ class Log:
         "log_start_offset",
         "on_rolled",
         "on_segments_deleted",
+        "on_truncated",
         "producers",
         "recovery_point",
         "segments",
@@ -125,6 +126,8 @@ class Log:
         self.on_segments_deleted: Callable[[list[str]], None] = lambda files: _remove(services.disk, files)
         #: Called when a segment is full, to have it synced beside the loop.
         self.on_rolled: Callable[[], None] = _nothing
+        #: Called when the recovery point went back, to have its checkpoint follow before anything is appended.
+        self.on_truncated: Callable[[], None] = _nothing
         self.config = config
 
     @property
@@ -390,6 +393,7 @@ class Log:
             self.log_start_offset = min(self.log_start_offset, end_offset)
             self.epochs.truncate_from_end(end_offset)
             replay_producers(self.producers, self.segments, self.log_start_offset, end_offset, self._services.wall_ms())
+            self.on_truncated()
         except OSError as error:
             raise _fault(self, "cannot truncate", error) from error
 
@@ -403,6 +407,7 @@ class Log:
             self.log_start_offset = self.log_end_offset = self.recovery_point = offset
             self.epochs.clear()
             self.producers.start_anew(offset)
+            self.on_truncated()
         except OSError as error:
             raise _fault(self, "cannot truncate", error) from error
 

@@ -211,6 +211,7 @@ class LogManager:
         log = open_log(self._services, opening)
         log.on_segments_deleted = lambda files: self._removal.add(files, log.config.file_delete_delay_ms)
         log.on_rolled = lambda: self._sync_beside(log, log.segments.active.base_offset)
+        log.on_truncated = self._checkpoint_recovery_points
         self._logs[opening.topic_partition] = log
         return log
 
