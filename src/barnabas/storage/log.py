@@ -385,8 +385,12 @@ class Log:
         self._truncations += 1
         self._tail_positions.clear()
         try:
-            self._drop([segment for segment in self.segments if segment.base_offset > offset])
+            # From the end, and each step sure before the next: what was cut off must not come back (G27), nor a part
+            # of it without what was before it.
+            self._drop([segment for segment in reversed(self.segments) if segment.base_offset > offset])
+            self._services.disk.sync_dir(self.directory)
             first_cut = self.segments.active.truncate_to(offset)
+            self.segments.active.file.sync()
             end_offset = offset if first_cut is None else min(offset, first_cut)
             self.log_end_offset = end_offset
             self.recovery_point = min(self.recovery_point, end_offset)

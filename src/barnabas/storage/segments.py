@@ -48,6 +48,9 @@ class Segments:
     def __iter__(self) -> Iterator[Segment]:
         return iter(self._all)
 
+    def __reversed__(self) -> Iterator[Segment]:
+        return reversed(self._all)
+
     def __len__(self) -> int:
         return len(self._all)
 
