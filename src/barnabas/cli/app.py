@@ -16,6 +16,7 @@ from barnabas.cli.clients import failure
 from barnabas.cli.consume import consume
 from barnabas.cli.demo import demo
 from barnabas.cli.failures import Failure
+from barnabas.cli.log import app as log
 from barnabas.cli.produce import produce
 from barnabas.cli.topics import app as topics
 
@@ -87,3 +88,4 @@ app.add_typer(topics, name="topics")
 app.command()(produce)
 app.command()(consume)
 app.command()(demo)
+app.add_typer(log, name="log")

@@ -46,12 +46,13 @@ _MASK_32 = 0xFFFFFFFF
 class _Entry:
     """One message as it lies in a set."""
 
-    __slots__ = ("attributes", "crc", "end", "key", "magic", "offset", "size", "timestamp", "value")
+    __slots__ = ("attributes", "crc", "end", "key", "magic", "offset", "size", "start", "timestamp", "value")
 
     def __init__(self, data: Buffer, position: int) -> None:
         if len(data) - position < LEGACY_MIN_BYTES:
             raise corrupt(f"a message of {len(data) - position} bytes")
         self.offset, self.size, self.crc, self.magic, self.attributes = _ENTRY.unpack_from(data, position)
+        self.start = position
         self.end = position + LOG_OVERHEAD + self.size
         if self.magic not in (MAGIC_V0, MAGIC_V1):
             raise corrupt(f"a message of magic {self.magic}")
@@ -128,7 +129,24 @@ def legacy_crc_matches(data: Buffer, position: int, size_bytes: int) -> bool:
     return zlib.crc32(memoryview(data)[position + MAGIC_OFFSET : position + size_bytes]) == stored
 
 
+def legacy_checksums(data: Buffer, position: int = 0) -> list[tuple[int, bool]]:
+    """Of each message of one entry, in the order of `decode_legacy`: its checksum, and whether that is right."""
+    entry = _Entry(data, position)
+    if entry.codec:
+        inner, entries = _inner_entries(entry)
+        return [(each.crc, legacy_crc_matches(inner, each.start, each.end - each.start)) for each in entries]
+    return [(entry.crc, legacy_crc_matches(data, position, entry.end - position))]
+
+
 def _open_wrapper(wrapper: _Entry) -> list[Record]:
+    _, entries = _inner_entries(wrapper)
+    shift = wrapper.offset - entries[-1].offset if wrapper.magic == MAGIC_V1 else 0
+    fixed = wrapper.timestamp if wrapper.is_log_append_time else None
+    return [Record(e.offset + shift, e.timestamp if fixed is None else fixed, e.key, e.value) for e in entries]
+
+
+def _inner_entries(wrapper: _Entry) -> tuple[bytes, list[_Entry]]:
+    """The set inside a compressed message, and the messages in it, at least one."""
     codec = compression.codec_of(wrapper.attributes)
     if codec is compression.Codec.ZSTD:
         raise RecordsRejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd is for magic 2 only")
@@ -148,9 +166,7 @@ def _open_wrapper(wrapper: _Entry) -> list[Record]:
         position = entry.end
     if not entries:
         raise invalid("a compressed message with nothing in it")
-    shift = wrapper.offset - entries[-1].offset if wrapper.magic == MAGIC_V1 else 0
-    fixed = wrapper.timestamp if wrapper.is_log_append_time else None
-    return [Record(e.offset + shift, e.timestamp if fixed is None else fixed, e.key, e.value) for e in entries]
+    return data, entries
 
 
 def _with_right_checksum(frame: bytes) -> bytes:

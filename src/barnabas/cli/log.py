@@ -1,0 +1,137 @@
+"""`barnabas log`: the files of a log shown, checked and put in order, without a broker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from barnabas.cli.failures import Failure
+from barnabas.cli.log_decoders import decode_group, decode_metadata, decode_share_group, decode_transaction
+from barnabas.server.disk import OsDisk
+from barnabas.storage.dump import (
+    DEFAULT_MAX_MESSAGE_BYTES,
+    DUMPED_SUFFIXES,
+    UNLIMITED,
+    Decoder,
+    DumpedFile,
+    DumpFailed,
+    DumpOptions,
+    decode_as_text,
+    dump_files,
+)
+
+app = typer.Typer(help="Show, verify and repair the files of a log; no broker is needed.", no_args_is_help=True)
+
+_TEXT_DECODERS = frozenset(
+    {
+        "string",
+        "kafka.serializer.StringDecoder",
+        "org.apache.kafka.tools.api.StringDecoder",
+    }
+)
+
+
+Paths = Annotated[list[str] | None, typer.Argument(metavar="FILE_OR_DIR...", help="Files; of a directory, all in it.")]
+Files = Annotated[str | None, typer.Option("--files", metavar="A,B", help="The same, as Kafka's tool has it.")]
+DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Records too, not only batches.")]
+PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Keys and values too.")]
+IndexSanityCheck = Annotated[
+    bool, typer.Option("--index-sanity-check", help="Only whether Kafka would take the index at its start.")
+]
+VerifyIndexOnly = Annotated[bool, typer.Option("--verify-index-only", help="Look index entries up, do not print them.")]
+ClusterMetadata = Annotated[bool, typer.Option("--cluster-metadata-decoder", help="Records of __cluster_metadata.")]
+Offsets = Annotated[bool, typer.Option("--offsets-decoder", help="Records of __consumer_offsets.")]
+TransactionLog = Annotated[bool, typer.Option("--transaction-log-decoder", help="Records of __transaction_state.")]
+ShareGroupState = Annotated[bool, typer.Option("--share-group-state-decoder", help="Records of __share_group_state.")]
+KeyDecoder = Annotated[str | None, typer.Option("--key-decoder-class", metavar="NAME", help="Only string.")]
+ValueDecoder = Annotated[str | None, typer.Option("--value-decoder-class", metavar="NAME", help="Only string.")]
+MaxMessageSize = Annotated[
+    int, typer.Option("--max-message-size", metavar="BYTES", help="Largest batch that an index entry may point to.")
+]
+MaxBytes = Annotated[int, typer.Option("--max-bytes", metavar="BYTES", help="Read so much of each log at most.")]
+SkipRecordMetadata = Annotated[bool, typer.Option("--skip-record-metadata", help="Of records, only keys and values.")]
+
+
+@app.command()
+def dump(
+    paths: Paths = None,
+    files: Files = None,
+    deep_iteration: DeepIteration = False,
+    print_data_log: PrintDataLog = False,
+    index_sanity_check: IndexSanityCheck = False,
+    verify_index_only: VerifyIndexOnly = False,
+    cluster_metadata: ClusterMetadata = False,
+    offsets: Offsets = False,
+    transaction_log: TransactionLog = False,
+    share_group_state: ShareGroupState = False,
+    key_decoder_class: KeyDecoder = None,
+    value_decoder_class: ValueDecoder = None,
+    max_message_size: MaxMessageSize = DEFAULT_MAX_MESSAGE_BYTES,
+    max_bytes: MaxBytes = UNLIMITED,
+    skip_record_metadata: SkipRecordMetadata = False,
+) -> None:
+    """Print segments, indexes and snapshots in the words of kafka-dump-log.sh."""
+    wanted = [*(paths or []), *(files.split(",") if files else [])]
+    if not wanted:
+        raise Failure("no file given", hint="barnabas log dump FILE_OR_DIR...")
+    decoder = _decoder(cluster_metadata, offsets, transaction_log, share_group_state)
+    for name in (key_decoder_class, value_decoder_class):
+        if name is not None and name not in _TEXT_DECODERS:
+            raise Failure(f"decoder {name}: only string is there, Java classes cannot be loaded")
+    options = DumpOptions(
+        deep_iteration=deep_iteration,
+        print_data_log=print_data_log
+        or decoder is not decode_as_text
+        or key_decoder_class is not None
+        or value_decoder_class is not None,
+        index_sanity_check=index_sanity_check,
+        verify_index_only=verify_index_only,
+        skip_record_metadata=skip_record_metadata,
+        max_message_bytes=max_message_size,
+        max_bytes=max_bytes,
+        decoder=decoder,
+    )
+    try:
+        dump_files(OsDisk(), _dumped_files(wanted), options, _print, _complain)
+    except DumpFailed as failed:
+        _complain(f'Exception in thread "main" {failed}\n')
+        raise typer.Exit(1) from None
+    except OSError as error:
+        raise Failure(f"{error.filename or 'a file'}: {error.strerror}") from None
+    finally:
+        sys.stdout.flush()
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+
+
+def _complain(text: str) -> None:
+    # In step with stdout, as on a terminal both are read as one.
+    sys.stdout.flush()
+    sys.stderr.write(text)
+
+
+def _decoder(cluster_metadata: bool, offsets: bool, transaction_log: bool, share_group_state: bool) -> Decoder:
+    """The first that was asked for, in the order in which Kafka's tool looks."""
+    if offsets:
+        return decode_group
+    if transaction_log:
+        return decode_transaction
+    if cluster_metadata:
+        return decode_metadata
+    return decode_share_group if share_group_state else decode_as_text
+
+
+def _dumped_files(paths: list[str]) -> Iterator[DumpedFile]:
+    for path in paths:
+        if os.path.isdir(path):
+            found = sorted(str(file) for file in Path(path).rglob("*") if file.suffix in DUMPED_SUFFIXES)
+            yield from (DumpedFile(file, os.path.abspath(file)) for file in found)
+        else:
+            yield DumpedFile(path, os.path.join(os.getcwd(), path))

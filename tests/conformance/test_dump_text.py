@@ -1,0 +1,81 @@
+"""Our dump of every recorded directory is, letter for letter, what Apache Kafka's own tool printed of it."""
+
+from __future__ import annotations
+
+import re
+import struct
+
+import pytest
+from tests.support import golden
+
+from barnabas.cli.log_decoders import decode_group, decode_metadata, decode_share_group, decode_transaction
+from barnabas.simulation.disk import MemoryDisk
+from barnabas.storage.dump import DumpedFile, DumpFailed, DumpOptions, decode_as_text, dump_files
+
+DECODERS = {
+    "--cluster-metadata-decoder": decode_metadata,
+    "--offsets-decoder": decode_group,
+    "--transaction-log-decoder": decode_transaction,
+    "--share-group-state-decoder": decode_share_group,
+}
+TEXTS = {path: data.decode() for path, data in golden.files().items() if path.endswith(".dump.txt")}
+
+
+def test_recordings_are_many() -> None:
+    assert len(TEXTS) == 76
+
+
+ROOT = "/data/"
+
+
+@pytest.mark.parametrize("path", TEXTS)
+def test_dump_is_word_for_word_that_of_kafka(path: str) -> None:
+    text = TEXTS[path]
+    disk = disk_with(recorded_root(path))
+    commands = re.findall(r"^\$ kafka-dump-log\.sh (.*)$", text, re.MULTILINE)
+    assert commands
+    assert "".join(run(disk, command) for command in commands).split("\n") == text.split("\n")
+
+
+def recorded_root(path: str) -> str:
+    """The recorded directory that a dump is of."""
+    folder, _, name = path.rpartition("/")
+    root = folder.removesuffix(".dumps")
+    node = re.match(r"(n\d)-", name)
+    return f"{root}/{node[1]}" if node else root
+
+
+def disk_with(root: str) -> MemoryDisk:
+    """Its files by their names there, as the tool was run inside it."""
+    disk = MemoryDisk()
+    for path, data in golden.files().items():
+        if path.startswith(root + "/"):
+            name = path.removeprefix(root + "/")
+            if "/" in name:
+                disk.make_dirs(name.rpartition("/")[0])
+            disk.write(name, data)
+    for folder in (name for name in disk.list_dir("") if name.endswith("-delete")):
+        # Still at their full size when the broker stopped, with all their zeros: too large to be kept.
+        disk.write(f"{folder}/00000000000000000000.index", bytes(4096))
+        disk.write(f"{folder}/00000000000000000000.timeindex", struct.pack(">qi", 1700000000002, 2) + bytes(4080))
+    return disk
+
+
+def run(disk: MemoryDisk, command: str) -> str:
+    """What a run of the tool printed to stdout and stderr, in the recordings' form."""
+    options, files = command.split("--files ")
+    decoder = next((DECODERS[word] for word in options.split() if word in DECODERS), decode_as_text)
+    chosen = DumpOptions(
+        deep_iteration="--deep-iteration" in options,
+        print_data_log="--print-data-log" in options or decoder is not decode_as_text,
+        index_sanity_check="--index-sanity-check" in options,
+        decoder=decoder,
+    )
+    lines = [f"$ kafka-dump-log.sh {command}\n"]
+    try:
+        dump_files(
+            disk, [DumpedFile(name, ROOT + name) for name in files.split(",")], chosen, lines.append, lines.append
+        )
+    except DumpFailed as failed:
+        lines.append(f"EXCEPTION {failed}\n")
+    return "".join(lines).replace(ROOT, "")
