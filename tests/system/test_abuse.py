@@ -190,6 +190,26 @@ def test_announced_but_unsent_frames_cost_no_memory(server: Server) -> None:
         assert resident_bytes(server.pid) - before < 50_000_000
 
 
+@pytest.mark.usefixtures("others_unharmed")
+def test_a_client_that_asks_and_never_reads_costs_little_memory(server: Server, new_topic_name: Names) -> None:
+    topic = new_topic_name("unread")
+    create_topic(server, topic)
+    for _ in range(4):
+        assert produce(server.port, topic, 0, batch([record(0, None, bytes(900_000))]))[0] == NONE
+    name = struct.pack(f">h{len(topic)}s", len(topic), topic.encode())
+    limits = struct.pack(">iiiibi", -1, 0, 1, 4_000_000, 0, 1)
+    body = struct.pack(">hhih", FETCH, 4, 1, -1) + limits + name + struct.pack(">iiqi", 1, 0, 0, 4_000_000)
+    before = resident_bytes(server.pid)
+    with Wire(server.port) as wire:
+        wire.socket.settimeout(1.0)
+        with contextlib.suppress(TimeoutError):
+            for _ in range(2_000):
+                wire.socket.sendall(struct.pack(">i", len(body)) + body)
+        with Wire(server.port) as other:
+            other.request(API_VERSIONS, 0)
+        assert resident_bytes(server.pid) - before < 100_000_000
+
+
 ONE = [record(0, b"k", b"v")]
 BAD_BATCHES = {
     "crc": (batch(ONE, crc_error=1), CORRUPT_MESSAGE),
