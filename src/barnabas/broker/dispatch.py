@@ -3,6 +3,9 @@
 A handler answers at once or later; nothing here waits, and no request has a task or a future. A frame that does not
 decode, an API or version that is not offered, or a handler that fails ends that connection with one log line and
 nothing else. Handlers are imported when their API is first asked for, so that a broker starts quickly.
+
+A peer that asks for more than it takes is not served any further: requests stay unread while too many are unanswered,
+or while too many bytes of answers wait, be it here behind an earlier request or in the host (`hold_back`).
 """
 
 from __future__ import annotations
@@ -23,8 +26,10 @@ from barnabas.protocol.header import decode_request_header, response_header_vers
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class
 
-#: A connection with this many unanswered requests is not read any further.
+#: A connection with this many unanswered requests is not served any further.
 _IN_FLIGHT_MAX = 512
+#: Nor one with so many bytes of answers that are not with the host yet; one answer may exceed it.
+_UNSENT_BYTES_MAX = 1024 * 1024
 _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
 
@@ -56,6 +61,7 @@ class InFlight:
         "connection",
         "correlation_id",
         "now_ms",
+        "on_abandoned",
     )
 
     def __init__(
@@ -74,6 +80,8 @@ class InFlight:
         self.client_id = client_id
         self.now_ms = now_ms
         self._chunks: Chunks | None = None
+        #: Called if the connection ends before the answer: what waits for it can stop waiting.
+        self.on_abandoned: Callable[[], object] | None = None
 
     @property
     def client_host(self) -> str:
@@ -95,11 +103,19 @@ class InFlight:
         return [head]
 
     def reply(self, response: Message) -> None:
-        self.connection.complete(self, self.encode(response))
+        self.reply_with(lambda: self.encode(response))
 
-    def reply_chunks(self, chunks: Chunks) -> None:
-        """As `reply`, with the frame already encoded; an empty list sends nothing (acks=0)."""
-        self.connection.complete(self, chunks)
+    def reply_with(self, answer: Callable[[], Chunks]) -> None:
+        """As `reply`, with the frame that `answer` makes. If it fails, this connection ends, not whoever called."""
+        connection = self.connection
+        if connection.is_closed:
+            return
+        try:
+            chunks = answer()
+        except Exception as error:
+            connection.fail("a handler failed", error)
+        else:
+            connection.complete(self, chunks)
 
 
 class Shortcut(Protocol):
@@ -116,17 +132,22 @@ class ConnectionLog(Protocol):
 
 
 class Connection:
-    """The broker's end of one connection. The host calls `get_buffer`, `received` and `closed`."""
+    """The broker's end of one connection. The host calls `get_buffer`, `received` and `closed`, and `hold_back` and
+    `go_on` as its own room for answers goes and comes."""
 
     __slots__ = (
         "_closed",
         "_corked",
         "_dispatcher",
         "_frames",
+        "_held_back",
+        "_held_bytes",
         "_in_flight",
         "_link",
         "_out",
+        "_out_bytes",
         "_paused",
+        "_resuming",
         "client_host",
         "client_software",
         "listener",
@@ -139,9 +160,14 @@ class Connection:
         self._link = link
         self._frames = FrameReader(dispatcher.area, dispatcher.frame_bytes_max)
         self._in_flight: deque[InFlight] = deque()
+        #: Bytes of answers that wait behind an unanswered request.
+        self._held_bytes = 0
         self._out: Chunks = []
+        self._out_bytes = 0
         self._corked = False
         self._paused = False
+        self._resuming = False
+        self._held_back = False
         self._closed = False
         self.client_host = client_host
         self.listener = listener
@@ -149,32 +175,114 @@ class Connection:
         self.shortcut: Shortcut | None = None
         self.client_software: tuple[str, str] = ("unknown", "unknown")
 
+    # -- the host's side
+
     def get_buffer(self) -> memoryview:
         return self._frames.get_buffer()
 
     def received(self, count: int) -> None:
-        """`count` bytes are in the buffer last given: serve all whole frames in it."""
+        """`count` bytes are in the buffer last given: serve the whole frames in it."""
+        self._frames.received(count)
+        if self._paused:
+            self._frames.keep_unserved()
+        else:
+            self._serve()
+
+    def hold_back(self) -> None:
+        """The host has as many unsent answers as it wants: serve no more until `go_on`."""
+        self._held_back = True
+        self._pause()
+
+    def go_on(self) -> None:
+        """The host has room again."""
+        self._held_back = False
+        self._maybe_resume()
+
+    def close(self) -> None:
+        """End it from our side."""
+        if not self._closed:
+            self.closed()
+            self._link.close()
+
+    def closed(self) -> None:
+        """The host says that it is gone."""
+        self._closed = True
+        abandoned, self._in_flight = self._in_flight, deque()
+        for request in abandoned:
+            if request.on_abandoned is not None and request._chunks is None:
+                request.on_abandoned()
+        self._out = []
+        self._frames.close()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    # -- serving
+
+    def _serve(self) -> None:
         frames = self._frames
-        frames.received(count)
         handle = self._dispatcher.handle
         self._corked = True
         try:
             while not self._closed and (frame := frames.next_frame()) is not None:
                 handle(self, frame)
+                if self._is_full:
+                    self._flush()
+                    if self._is_full:
+                        frames.keep_unserved()
+                        break
         except DecodeError as error:
-            self._fail(str(error), None)
+            self.fail(str(error), None)
         except (struct.error, IndexError) as error:
-            self._fail("malformed request", error)
+            self.fail("malformed request", error)
         except Exception as error:
-            self._fail("a handler failed", error)
+            self.fail("a handler failed", error)
         finally:
             self._corked = False
-        if self._out and not self._closed:
-            out, self._out = self._out, []
-            self._link.write(out)
-        if len(self._in_flight) >= _IN_FLIGHT_MAX and not self._paused:
+        if self._out:
+            self._flush()
+        if self._is_full:
+            self._pause()
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether no more should be asked before something is answered or sent."""
+        return (
+            self._held_bytes + self._out_bytes > _UNSENT_BYTES_MAX
+            or len(self._in_flight) >= _IN_FLIGHT_MAX
+            or self._held_back
+        )
+
+    def _pause(self) -> None:
+        if not self._paused and not self._closed:
             self._paused = True
             self._link.pause_reading()
+
+    def _maybe_resume(self) -> None:
+        if self._paused and not self._resuming and not self._is_full and len(self._in_flight) <= _IN_FLIGHT_MAX // 2:
+            self._resuming = True
+            self._dispatcher.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        """Serve what was kept, and read on if that leaves room. An event of its own: an answer may come from the midst
+        of another connection's request."""
+        self._resuming = False
+        if self._closed or self._is_full:
+            return
+        self._paused = False
+        self._serve()
+        if not self._paused and not self._closed:
+            self._link.resume_reading()
+
+    def _flush(self) -> None:
+        """Hand all answers that may go to the host."""
+        out, self._out = self._out, []
+        self._out_bytes = 0
+        if out and not self._closed:
+            self._link.write(out)
+
+    # -- answering
 
     def begin(self, request: InFlight) -> None:
         """It will be answered later: keep its place."""
@@ -183,6 +291,12 @@ class Connection:
     def respond_now(self, chunks: Chunks) -> None:
         """The answer to the request at hand, behind which nothing waits."""
         self._out += chunks
+        for chunk in chunks:
+            self._out_bytes += len(chunk)
+
+    def respond_shortly(self, chunk: bytearray) -> None:
+        """As `respond_now`, for an answer that is smaller than its request."""
+        self._out.append(chunk)
 
     @property
     def offers(self) -> Mapping[int, Offer]:
@@ -200,37 +314,25 @@ class Connection:
         assert request._chunks is None, "answered twice"
         request._chunks = chunks
         queue = self._in_flight
-        out = self._out
+        if not queue:
+            return  # answered before its handler returned: it is sent then
+        self._held_bytes += sum(map(len, chunks))
         while queue and (ready := queue[0]._chunks) is not None:
             queue.popleft()
-            out += ready
-        if out and not self._corked:
-            self._out = []
-            self._link.write(out)
-        if self._paused and len(queue) < _IN_FLIGHT_MAX // 2:
-            self._paused = False
-            self._link.resume_reading()
+            size_bytes = sum(map(len, ready))
+            self._held_bytes -= size_bytes
+            self._out_bytes += size_bytes
+            self._out += ready
+        if not self._corked:
+            self._flush()
+            self._maybe_resume()
 
-    def close(self) -> None:
-        """End it from our side."""
+    def fail(self, cause: str, error: BaseException | None) -> None:
+        """End it for this cause. What was answered before still goes out."""
         if not self._closed:
-            self.closed()
-            self._link.close()
-
-    def closed(self) -> None:
-        """The host says that it is gone."""
-        self._closed = True
-        self._in_flight.clear()
-        self._out = []
-        self._frames.close()
-
-    @property
-    def is_closed(self) -> bool:
-        return self._closed
-
-    def _fail(self, cause: str, error: BaseException | None) -> None:
-        self._dispatcher.log.closed_for_cause(self.client_host, cause, error)
-        self.close()
+            self._flush()
+            self._dispatcher.log.closed_for_cause(self.client_host, cause, error)
+            self.close()
 
 
 class Dispatcher:
@@ -253,6 +355,7 @@ class Dispatcher:
         self.log = log
         self._package = handlers_package
         self._clock = services.host.clock
+        self.call_soon = services.host.timers.call_soon
         self._handlers: dict[int, Handler] = {}
         self._raw: dict[int, RawHandler] = {}
         self._raw_keys = frozenset({PRODUCE, FETCH, API_VERSIONS})

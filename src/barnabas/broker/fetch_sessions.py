@@ -1,8 +1,9 @@
 """Incremental fetch sessions (KIP-227): what a reader asked for before need not be said again.
 
 A session is an ordered map of items. Partitions that returned data move to its end, so that all get their turn when
-the size limits bite. The cache holds `max.incremental.fetch.session.cache.slots`; a full cache evicts a session that
-was idle for two minutes, else the reader goes without one.
+the size limits bite. The cache holds `max.incremental.fetch.session.cache.slots`. A full one evicts a session that was
+idle for two minutes, or one that is older than that and smaller than the new one; followers' sessions are worth more
+than any consumer's. Else the reader goes without.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Random
 from barnabas.replication.fetching import FetchItem, FetchResult
 
-_EVICTION_IDLE_MS = 120_000
-_EPOCH_FINAL = -1
-_EPOCH_INITIAL = 0
+_EVICTION_MS = 120_000
+#: A full cache looks for a smaller session to evict at most once in this time.
+_SCAN_INTERVAL_MS = 1000
+EPOCH_FINAL = -1
+EPOCH_INITIAL = 0
 
 Key = tuple[str | bytes, int]
 
@@ -35,17 +38,25 @@ class AskedPartition(Protocol):
 class Session:
     """One reader's set of partitions. `epoch` is what its next request must carry."""
 
-    __slots__ = ("epoch", "items", "session_id", "used_ms", "uses_topic_ids")
+    __slots__ = ("created_ms", "epoch", "is_follower", "items", "session_id", "used_ms", "uses_topic_ids")
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, *, is_follower: bool = False) -> None:
         self.session_id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
+        self.is_follower = is_follower
+        self.created_ms = now_ms
         self.used_ms = now_ms
         self.items: dict[Key, FetchItem] = {}
 
-    def advance(self) -> None:
-        self.epoch = 1 if self.epoch == 0x7FFFFFFF else self.epoch + 1
+    @property
+    def worth(self) -> tuple[bool, int, int]:
+        """What a new session must be worth to take this one's slot."""
+        return (self.is_follower, len(self.items), self.session_id)
+
+    def forget(self, topic: str | bytes, indexes: Iterable[int]) -> None:
+        for index in indexes:
+            self.items.pop((topic, index), None)
 
     def changed(
         self, items: Sequence[FetchItem], results: Sequence[FetchResult]
@@ -67,15 +78,14 @@ class Session:
                 self._move_to_end(item)
         return told
 
-    def note_all(self, items: Sequence[FetchItem], results: Sequence[FetchResult]) -> None:
-        """A full answer told everything."""
-        for item, result in zip(items, results, strict=True):
-            _note(item, result)
-
     def _move_to_end(self, item: FetchItem) -> None:
-        key: Key = (item.topic_id if self.uses_topic_ids else item.topic or "", item.index)
+        key = _key(item, self.uses_topic_ids)
         if self.items.pop(key, None) is not None:
             self.items[key] = item
+
+
+def _key(item: FetchItem, uses_topic_ids: bool) -> Key:
+    return (item.topic_id if uses_topic_ids else item.topic or "", item.index)
 
 
 def _note(item: FetchItem, result: FetchResult) -> None:
@@ -100,24 +110,55 @@ class SessionCache:
         self._slots = slots
         self._random = random
         self._sessions: dict[int, Session] = {}
+        self._scanned_ms = -_SCAN_INTERVAL_MS
         self.evictions = 0
 
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def create(self, uses_topic_ids: bool, now_ms: int) -> Session | None:
-        """A new session, or None when the cache is full of live ones."""
-        if len(self._sessions) >= self._slots:
-            oldest = next(iter(self._sessions.values()), None)
-            if oldest is None or now_ms - oldest.used_ms < _EVICTION_IDLE_MS:
-                return None
-            del self._sessions[oldest.session_id]
-            self.evictions += 1
+    def begin(
+        self,
+        told: Sequence[tuple[FetchItem, FetchResult]],
+        *,
+        uses_topic_ids: bool,
+        now_ms: int,
+        is_follower: bool = False,
+    ) -> int:
+        """A new session of these partitions, which were told all. Its id, or 0 when all slots are worth more."""
+        if len(self._sessions) >= self._slots and not self._evict(is_follower, len(told), now_ms):
+            return 0
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.below(0x7FFFFFFF) + 1
-        session = self._sessions[session_id] = Session(session_id, uses_topic_ids, now_ms)
-        return session
+        session = self._sessions[session_id] = Session(session_id, uses_topic_ids, now_ms, is_follower=is_follower)
+        for item, result in told:
+            _note(item, result)
+            session.items[_key(item, uses_topic_ids)] = item
+        return session_id
+
+    def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
+        """Make room for such a session. True if there was one that may go."""
+        victim = next(iter(self._sessions.values()), None)
+        if victim is not None and now_ms - victim.used_ms <= _EVICTION_MS:
+            if now_ms - self._scanned_ms < _SCAN_INTERVAL_MS:
+                return False
+            self._scanned_ms = now_ms
+            victim = min(
+                (
+                    session
+                    for session in self._sessions.values()
+                    if now_ms - session.created_ms > _EVICTION_MS or (is_follower and not session.is_follower)
+                ),
+                key=lambda session: session.worth,
+                default=None,
+            )
+            if victim is not None and (is_follower, size, 0) < victim.worth:
+                return False
+        if victim is None:
+            return False
+        del self._sessions[victim.session_id]
+        self.evictions += 1
+        return True
 
     def find(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> Session | ErrorCode:
         """The session that an incremental request names, or why not."""
@@ -130,7 +171,7 @@ class SessionCache:
             return ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
         session.used_ms = now_ms
         self._sessions[session_id] = self._sessions.pop(session_id)
-        session.advance()
+        session.epoch = next_epoch(epoch)
         return session
 
     def remove(self, session_id: int) -> None:
@@ -139,13 +180,8 @@ class SessionCache:
 
 def is_full(epoch: int) -> bool:
     """Whether a request with this session epoch lists all its partitions."""
-    return epoch in (_EPOCH_INITIAL, _EPOCH_FINAL)
+    return epoch in (EPOCH_INITIAL, EPOCH_FINAL)
 
 
-def wants_session(epoch: int) -> bool:
-    return epoch == _EPOCH_INITIAL
-
-
-def forget(session: Session, keys: Iterable[Key]) -> None:
-    for key in keys:
-        session.items.pop(key, None)
+def next_epoch(epoch: int) -> int:
+    return 1 if epoch == 0x7FFFFFFF else epoch + 1

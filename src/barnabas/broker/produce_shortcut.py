@@ -106,7 +106,7 @@ class ProduceShortcut:
         if info is None:
             return False  # refused, with nothing changed: the general way says so in the right words
         if self._acks != 0:
-            self._connection.respond_now([self._answered(frame, info)])
+            self._connection.respond_shortly(self._answered(frame, info))
         return True
 
     def _records(self, frame: memoryview) -> memoryview | None:

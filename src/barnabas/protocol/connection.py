@@ -10,7 +10,8 @@ received, so a peer that announces a huge frame and sends nothing costs nothing.
     received(n)          ->   the n bytes are there
     next_frame()         ->   a view of one frame's body, or None; valid until the next call of anything here
 
-The host asks for frames until there is none, before another connection may read into the shared area.
+Before another connection may read into the shared area, frames are asked for until there is none, or kept for later
+with `keep_unserved`.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class ReceiveArea:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. Raises FrameTooLarge or DecodeError from `next_frame`; then the stream is lost."""
+    """Cuts a byte stream into frames. `next_frame` raises FrameTooLarge or DecodeError; then the stream is lost."""
 
     __slots__ = ("_area", "_end", "_frame_bytes_max", "_own", "_own_view", "_start", "_view")
 
@@ -91,6 +92,11 @@ class FrameReader:
         end = start + 4 + size
         self._start = end
         return view[start + 4 : end]
+
+    def keep_unserved(self) -> None:
+        """No more frames are asked for now: leave the shared area to the others. The last frame's view ends here."""
+        if self._own is None and self._start < self._end:
+            self._adopt(self._area.take(self._end - self._start))
 
     def close(self) -> None:
         """Forget everything and return the buffer."""
@@ -139,4 +145,3 @@ class FrameReader:
         self._start, self._end = 0, buffered
         if old is not None:
             self._area.give_back(old)
-

@@ -57,6 +57,7 @@ class FetchResult:
         "last_stable_offset",
         "leader",
         "log_start_offset",
+        "more_follows",
     )
 
     def __init__(self, error: ErrorCode = ErrorCode.NONE) -> None:
@@ -67,6 +68,8 @@ class FetchResult:
         #: (producer id, first offset) of the aborted transactions in `data`; None unless read_committed.
         self.aborted: Sequence[tuple[int, int]] | None = None
         self.data: Buffer = b""
+        #: Whether `data` ends where a segment ends, with other segments behind it.
+        self.more_follows = False
         #: (epoch, end offset) where the reader's history parted from ours (KIP-595).
         self.diverging: tuple[int, int] | None = None
         #: (leader id, leader epoch) for a reader that asked the wrong broker or epoch.
@@ -87,15 +90,19 @@ class FetchPlan:
 class FetchRound:
     """The results of reading all items once."""
 
-    __slots__ = ("answer_now", "results", "size_bytes")
+    __slots__ = ("answer_now", "results", "size_bytes", "some_may_come")
 
     def __init__(self) -> None:
         self.results: list[FetchResult] = []
         self.size_bytes = 0
-        #: An error or a divergence, which must not wait for data.
+        #: An error or a divergence, which must not wait for data, or more data behind what was read.
         self.answer_now = False
+        #: Whether there is a partition to wait for. One that does not exist is no reason to wait, nor to hurry: who
+        #: goes on asking for it does so at the pace of the others.
+        self.some_may_come = False
 
 
+_UNKNOWN_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _LEADER_HINT_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
@@ -108,8 +115,10 @@ def read_all(replicas: ReplicaManager, items: Sequence[FetchItem], plan: FetchPl
         size = len(result.data)
         remaining = max(0, remaining - size)
         outcome.size_bytes += size
-        if result.error is not ErrorCode.NONE or result.diverging is not None:
-            outcome.answer_now = True
+        if result.error not in _UNKNOWN_ERRORS:
+            outcome.some_may_come = True
+            if result.error is not ErrorCode.NONE or result.diverging is not None or result.more_follows:
+                outcome.answer_now = True
         outcome.results.append(result)
     return outcome
 
@@ -157,11 +166,12 @@ def _read_into(
         read = partition.read(item.offset, budget, plan.isolation, min_one_batch=min_one_batch)
         if read is not None:
             result.data = read.data
+            result.more_follows = len(read.data) > 0 and read.segment is not log.segments.active
             if plan.isolation is Isolation.READ_COMMITTED:
                 result.aborted = log.aborted_transactions(item.offset, read)
-    elif not log.log_start_offset <= item.offset <= log.log_end_offset:
+    elif item.offset < log.log_start_offset or (item.offset > log.log_end_offset and result.diverging is None):
         raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if plan.isolation is Isolation.READ_COMMITTED and result.aborted is None:
+    if plan.isolation is Isolation.READ_COMMITTED and result.aborted is None and result.diverging is None:
         result.aborted = ()
     result.high_watermark = partition.high_watermark
     result.last_stable_offset = partition.last_stable_offset
@@ -187,6 +197,9 @@ class DelayedFetch(DelayedOperation):
             self.complete()
 
     def on_complete(self, expired: bool) -> None:
+        self.on_cancel()
+        self._answer()
+
+    def on_cancel(self) -> None:
         for partition in self._partitions:
             partition.unwatch(self)
-        self._answer()

@@ -13,7 +13,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
 from barnabas.common.host import Buffer, Host
 from barnabas.common.log_config import LogConfig
-from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from barnabas.common.types import INTERNAL_TOPICS, TopicPartition
 from barnabas.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.topics import PartitionImage, TopicImage
 from barnabas.replication.partition import Partition, Role
@@ -24,8 +24,6 @@ from barnabas.storage.manager import LogManager
 #: The low byte of a batch's attributes, and its bit for transactions.
 _ATTRIBUTES_AT = 22
 _TRANSACTIONAL = 0x10
-
-_WRITTEN_BY_COORDINATORS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC})
 
 
 class Appended(NamedTuple):
@@ -113,7 +111,7 @@ class ReplicaManager:
 
     def append(self, topic: str, index: int, batches: Buffer, *, acks: int, wall_ms: int) -> Appended:
         """A client's write. `acks` as in Produce; with -1 the caller then waits for the HW."""
-        if topic in _WRITTEN_BY_COORDINATORS:
+        if topic in INTERNAL_TOPICS and topic in self._topics:
             return Appended(ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}")
         try:
             partition = self.leader(topic, index)

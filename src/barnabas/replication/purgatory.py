@@ -1,7 +1,8 @@
 """Operations that wait for an append, a high watermark or a deadline, and complete exactly once.
 
 All deadlines of a broker hang on one host timer: a heap of (deadline, sequence, operation), armed for its first entry.
-Operations that complete early leave the heap lazily, so completing costs nothing there. What wakes an operation before
+Operations that complete early leave the heap lazily, so completing costs nothing there: the heap is swept when it has
+grown to twice what was left of it by the last sweep. What wakes an operation before
 its deadline is its own affair: it registers itself with the partitions that it watches (`Partition.watch`).
 """
 
@@ -11,6 +12,8 @@ import heapq
 from typing import Protocol
 
 from barnabas.common.host import Clock, Timer, Timers
+
+_SWEEP_AT_MIN = 256
 
 
 class DelayedOperation:
@@ -29,8 +32,17 @@ class DelayedOperation:
         self.on_complete(expired)
         return True
 
+    def cancel(self) -> None:
+        """Nobody waits for it any more: it ends without completing."""
+        if not self.completed:
+            self.completed = True
+            self.on_cancel()
+
     def on_complete(self, expired: bool) -> None:
         raise NotImplementedError
+
+    def on_cancel(self) -> None:
+        """Leave whatever would wake it."""
 
 
 class Watcher(Protocol):
@@ -43,13 +55,14 @@ class Watcher(Protocol):
 class Purgatory:
     """The deadlines of all delayed operations of one broker."""
 
-    __slots__ = ("_armed_ms", "_clock", "_heap", "_sequence", "_timer", "_timers")
+    __slots__ = ("_armed_ms", "_clock", "_heap", "_sequence", "_sweep_at", "_timer", "_timers")
 
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
         self._timers = timers
         self._heap: list[tuple[int, int, DelayedOperation]] = []
         self._sequence = 0
+        self._sweep_at = _SWEEP_AT_MIN
         self._timer: Timer | None = None
         self._armed_ms = 0
 
@@ -59,6 +72,8 @@ class Purgatory:
     def expire_at(self, deadline_ms: int, operation: DelayedOperation) -> None:
         """Complete `operation` as expired at that monotonic time, unless something else did."""
         self._sequence += 1
+        if len(self._heap) >= self._sweep_at:
+            self._sweep()
         heapq.heappush(self._heap, (deadline_ms, self._sequence, operation))
         if self._timer is None or deadline_ms < self._armed_ms:
             self._arm(deadline_ms)
@@ -72,6 +87,11 @@ class Purgatory:
         for _, _, operation in sorted(heap, key=lambda entry: entry[:2]):
             operation.complete(expired=True)
 
+    def _sweep(self) -> None:
+        self._heap = [entry for entry in self._heap if not entry[2].completed]
+        heapq.heapify(self._heap)
+        self._sweep_at = max(_SWEEP_AT_MIN, 2 * len(self._heap))
+
     def _arm(self, deadline_ms: int) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -81,10 +101,9 @@ class Purgatory:
     def _on_timer(self) -> None:
         self._timer = None
         now_ms = self._clock.now_ms()
-        heap = self._heap
-        while heap and (heap[0][2].completed or heap[0][0] <= now_ms):
+        # An operation's completion may register a new one, which may sweep the heap and arm the timer.
+        while (heap := self._heap) and (heap[0][2].completed or heap[0][0] <= now_ms):
             _, _, operation = heapq.heappop(heap)
             operation.complete(expired=True)
-        # An operation's completion may have armed the timer for a new one.
         if heap and (self._timer is None or heap[0][0] < self._armed_ms):
             self._arm(heap[0][0])

@@ -13,7 +13,7 @@ from barnabas.common.host import Buffer
 
 log = logging.getLogger("barnabas.connections")
 
-#: Unsent answers above which a connection is not read any further.
+#: Unsent answers above which a connection is not served any further.
 _WRITE_BUFFER_BYTES_MAX = 8 * 1024 * 1024
 
 _SWEEPS_PER_IDLE_TIME = 8
@@ -27,9 +27,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         "_dispatcher",
         "_listener",
         "_open",
-        "_reading_paused",
         "_transport",
-        "_write_paused",
         "idle_sweeps",
     )
 
@@ -39,8 +37,6 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         self._open = open_connections
         self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
-        self._write_paused = False
-        self._reading_paused = False
         #: Sweeps of the listener since the last byte came or went.
         self.idle_sweeps = 0
 
@@ -75,12 +71,12 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             self._connection.closed()
 
     def pause_writing(self) -> None:
-        self._write_paused = True
-        self._apply_reading()
+        if self._connection is not None:
+            self._connection.hold_back()
 
     def resume_writing(self) -> None:
-        self._write_paused = False
-        self._apply_reading()
+        if self._connection is not None:
+            self._connection.go_on()
 
     # -- common.host.Link
 
@@ -94,25 +90,24 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             transport.writelines(chunks)
 
     def pause_reading(self) -> None:
-        self._reading_paused = True
-        self._apply_reading()
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.pause_reading()
 
     def resume_reading(self) -> None:
-        self._reading_paused = False
-        self._apply_reading()
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.resume_reading()
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
-
-    def _apply_reading(self) -> None:
+        """What is written already still goes out; a second call gives up a peer that does not take it."""
         transport = self._transport
-        if transport is None or transport.is_closing():
+        if transport is None:
             return
-        if self._write_paused or self._reading_paused:
-            transport.pause_reading()
+        if transport.is_closing():
+            transport.abort()
         else:
-            transport.resume_reading()
+            transport.close()
 
 
 class ListenerLog:

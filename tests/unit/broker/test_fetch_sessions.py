@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.fetch_sessions import Session, SessionCache
+from barnabas.broker.fetch_sessions import Session, SessionCache, next_epoch
 from barnabas.common.errors import ErrorCode
 from barnabas.replication.fetching import FetchItem, FetchResult
 from barnabas.simulation.host import SeededRandom
@@ -39,35 +39,57 @@ def test_partitions_with_data_go_behind_the_others() -> None:
     assert [item.index for item in session.items.values()] == [1, 2, 0]
 
 
+def begin(cache: SessionCache, now_ms: int, *, size: int = 1, is_follower: bool = False) -> int:
+    told = [(FetchItem("orders", b"", index), result()) for index in range(size)]
+    return cache.begin(told, uses_topic_ids=False, now_ms=now_ms, is_follower=is_follower)
+
+
 def test_a_request_must_carry_the_epoch_that_is_due() -> None:
     cache = SessionCache(10, SeededRandom(1))
-    session = cache.create(False, 0)
-    assert session is not None
-    assert session.session_id > 0
-    assert cache.find(session.session_id, 2, False, 0) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert cache.find(session.session_id, 1, True, 0) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
-    assert cache.find(session.session_id, 1, False, 0) is session
-    assert cache.find(session.session_id, 1, False, 0) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
-    assert cache.find(session.session_id, 2, False, 0) is session
+    session_id = begin(cache, 0)
+    assert session_id > 0
+    assert cache.find(session_id, 2, False, 0) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert cache.find(session_id, 1, True, 0) is ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR
+    session = cache.find(session_id, 1, False, 0)
+    assert isinstance(session, Session)
+    assert cache.find(session_id, 1, False, 0) is ErrorCode.INVALID_FETCH_SESSION_EPOCH
+    assert cache.find(session_id, 2, False, 0) is session
     assert cache.find(12345, 1, False, 0) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 def test_the_epoch_wraps_to_one() -> None:
-    session = Session(1, False, 0)
-    session.epoch = 0x7FFFFFFF
-    session.advance()
-    assert session.epoch == 1
+    assert [next_epoch(epoch) for epoch in (0, 1, 0x7FFFFFFE, 0x7FFFFFFF)] == [1, 2, 0x7FFFFFFF, 1]
 
 
-def test_a_full_cache_evicts_only_what_was_idle_for_long() -> None:
+def test_a_full_cache_evicts_what_was_idle_for_long() -> None:
     cache = SessionCache(2, SeededRandom(1))
-    old, young = cache.create(False, 0), cache.create(False, 50_000)
-    assert old is not None
-    assert young is not None
-    assert cache.create(False, 60_000) is None
-    third = cache.create(False, 120_000)
-    assert third is not None
-    assert cache.find(old.session_id, 1, False, 120_000) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
-    assert cache.find(young.session_id, 1, False, 120_000) is young
+    old, young = begin(cache, 0), begin(cache, 50_000)
+    assert begin(cache, 120_000) == 0
+    assert begin(cache, 120_001) > 0
+    assert cache.find(old, 1, False, 120_001) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert isinstance(cache.find(young, 1, False, 120_001), Session)
     assert len(cache) == 2
     assert cache.evictions == 1
+
+
+def test_a_larger_session_takes_the_slot_of_a_smaller_one_that_had_its_time() -> None:
+    cache = SessionCache(2, SeededRandom(1))
+    small, large = begin(cache, 0, size=2), begin(cache, 0, size=9)
+    for session_id in (small, large):
+        assert isinstance(cache.find(session_id, 1, False, 110_000), Session)
+    assert begin(cache, 119_000, size=5) == 0, "both are young"
+    assert begin(cache, 121_000, size=1) == 0, "none is smaller"
+    assert begin(cache, 122_000, size=5) > 0
+    assert cache.find(small, 2, False, 122_000) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    assert isinstance(cache.find(large, 2, False, 122_000), Session)
+
+
+def test_a_followers_session_takes_a_consumers_slot_at_once_and_is_not_taken() -> None:
+    cache = SessionCache(1, SeededRandom(1))
+    consumer = begin(cache, 0, size=50)
+    follower = begin(cache, 1_000, size=1, is_follower=True)
+    assert follower > 0
+    assert cache.find(consumer, 1, False, 1_000) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
+    for now_ms in range(10_000, 200_000, 10_000):
+        assert isinstance(cache.find(follower, now_ms // 10_000, False, now_ms), Session)
+    assert begin(cache, 200_000, size=50) == 0

@@ -10,7 +10,7 @@ import re
 
 from barnabas.broker.context import Services
 from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
-from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.common.errors import ErrorCode
 from barnabas.metadata.features import KRAFT_VERSION, SUPPORTED_FEATURES
 from barnabas.protocol import codec
 from barnabas.protocol.api import API_VERSIONS
@@ -33,9 +33,7 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
             ],
         )
         return _encode(request, response, 0)
-    message, end = codec.decode(ApiVersionsRequest, request.api_version, frame, position)
-    if end != len(frame):
-        raise DecodeError("an ApiVersions request does not end where its frame ends", end)
+    message, _ = codec.decode(ApiVersionsRequest, request.api_version, frame, position)
     if request.api_version >= 3 and not _remember_software(request, message):
         return _encode(request, ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST), request.api_version)
     return _encode(request, _answer(request, services), request.api_version)

@@ -26,7 +26,7 @@ def _delete(
 ) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
     row = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
     try:
-        if topic in INTERNAL_TOPICS:
+        if topic in INTERNAL_TOPICS and services.replicas.find(topic, index) is not None:
             raise RequestFailed(ErrorCode.INVALID_TOPIC_EXCEPTION)
         row.low_watermark = services.replicas.leader(topic, index).delete_records_before(offset)
     except RequestFailed as failure:

@@ -1,7 +1,8 @@
 """Fetch (1), versions 4-18: read record batches of partitions led here.
 
 Records go from the log to the socket without being looked at. A reader waits up to `max_wait_ms` for `min_bytes`;
-sessions (7+, KIP-227), leader epochs (9+, KIP-320), topic ids (13+, KIP-516), divergence (12+, KIP-595).
+sessions (7+, KIP-227), leader epochs (9+, KIP-320), topic ids (13+, KIP-516), divergence (12+, KIP-595), the leader
+for who asked the wrong broker or epoch (16+, KIP-951).
 Not yet: followers' LEOs, reading from the closest replica, snapshots.
 """
 
@@ -12,17 +13,21 @@ from collections.abc import Sequence
 
 from barnabas.broker.context import Services
 from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
-from barnabas.broker.fetch_sessions import Key, Session, forget, is_full, update_item, wants_session
-from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.broker.fetch_sessions import EPOCH_INITIAL, Key, Session, is_full, next_epoch, update_item
+from barnabas.broker.topic_views import endpoint_of
+from barnabas.common.errors import ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.messages.fetch import FetchRequest
-from barnabas.protocol.wire import write_unsigned_varint
+from barnabas.protocol.wire import write_compact_string, write_unsigned_varint
 from barnabas.replication.fetching import DelayedFetch, FetchItem, FetchPlan, FetchResult, FetchRound, read_all
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Isolation, Partition
 
+_SESSIONS_SINCE = 7
 _FLEXIBLE = 12
 _BY_TOPIC_ID = 13
+_REPLICA_STATE_SINCE = 15
+_LEADER_SINCE = 16
 #: Records up to this size are copied behind the fields before them: one chunk less to send.
 _COPIED_BYTES_MAX = 16 * 1024
 _INT16 = struct.Struct(">h")
@@ -40,31 +45,25 @@ Told = Sequence[tuple[FetchItem, FetchResult]]
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
     """Read now and answer, or wait for more to come."""
-    message, end = codec.decode(FetchRequest, request.api_version, frame, position)
-    if end != len(frame):
-        raise DecodeError("a fetch request does not end where its frame ends", end)
+    message, _ = codec.decode(FetchRequest, request.api_version, frame, position)
     opened = _open_session(request, message, services)
     if isinstance(opened, ErrorCode):
-        return _encode(request, opened, 0, ())
+        return _encode(request, services, opened, 0, ())
     session, items = opened
-    incremental = session is not None and not is_full(message.session_epoch)
-    plan = FetchPlan(
-        _isolation(message, request.api_version),
-        message.min_bytes,
-        min(message.max_bytes, services.config.int_of("fetch.max.bytes")),
-    )
+    max_bytes = min(message.max_bytes, services.config.int_of("fetch.max.bytes"))
+    plan = FetchPlan(_isolation(message, request.api_version), min(message.min_bytes, max_bytes), max_bytes)
     replicas = services.replicas
     outcome = read_all(replicas, items, plan)
-    waits = message.max_wait_ms > 0 and items and outcome.size_bytes < message.min_bytes and not outcome.answer_now
-    if not waits:
-        return _answer(request, session, incremental, items, outcome)
+    waits = outcome.some_may_come and not outcome.answer_now and outcome.size_bytes < plan.min_bytes
+    if not waits or message.max_wait_ms <= 0:
+        return _answer(request, message, services, session, items, outcome)
 
-    def answer_later() -> None:
-        if not request.connection.is_closed:
-            again = read_all(replicas, items, plan)
-            request.reply_chunks(_answer(request, session, incremental, items, again))
+    def answer() -> Chunks:
+        return _answer(request, message, services, session, items, read_all(replicas, items, plan))
 
-    delayed = DelayedFetch(_watched(replicas, items), message.min_bytes - outcome.size_bytes, answer_later)
+    missing_bytes = plan.min_bytes - outcome.size_bytes
+    delayed = DelayedFetch(_watched(replicas, items), missing_bytes, lambda: request.reply_with(answer))
+    request.on_abandoned = delayed.cancel
     replicas.purgatory.expire_at(request.now_ms + message.max_wait_ms, delayed)
     return None
 
@@ -75,11 +74,15 @@ def _watched(replicas: ReplicaManager, items: Sequence[FetchItem]) -> list[Parti
 
 
 def _isolation(message: FetchRequest, version: int) -> Isolation:
-    state = message.replica_state
-    replica_id = message.replica_id if version < 15 or state is None else state.replica_id
-    if replica_id != -1:
+    if _is_follower(message, version):
         return Isolation.LOG_END
     return Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
+
+
+def _is_follower(message: FetchRequest, version: int) -> bool:
+    """Whether a replica asks; -1 is a consumer, and so is -2, which debugs."""
+    state = message.replica_state
+    return (message.replica_id if version < _REPLICA_STATE_SINCE or state is None else state.replica_id) >= 0
 
 
 # -- sessions
@@ -88,35 +91,28 @@ def _isolation(message: FetchRequest, version: int) -> Isolation:
 def _open_session(
     request: InFlight, message: FetchRequest, services: Services
 ) -> tuple[Session | None, list[FetchItem]] | ErrorCode:
+    """The session that the request goes on with, if it does, and all partitions that it asks for."""
     sessions = services.fetch_sessions
     by_id = request.api_version >= _BY_TOPIC_ID
     if is_full(message.session_epoch):
         if message.session_id != 0:
             sessions.remove(message.session_id)
-        items = _items(message, services.replicas, by_id, {})
-        if not (wants_session(message.session_epoch) and request.api_version >= 7 and items):
-            return None, list(items.values())
-        session = sessions.create(by_id, request.now_ms)
-        if session is not None:
-            session.items = items
-        return session, list(items.values())
+        return None, list(_items(message, services.replicas, by_id, {}).values())
     found = sessions.find(message.session_id, message.session_epoch, by_id, request.now_ms)
     if isinstance(found, ErrorCode):
         return found
-    forget(
-        found,
-        (
-            (topic.topic_id if by_id else topic.topic, index)
-            for topic in message.forgotten_topics_data
-            for index in topic.partitions
-        ),
-    )
-    found.items = _items(message, services.replicas, by_id, found.items)
-    for item in found.items.values():
+    _items(message, services.replicas, by_id, found.items)
+    for topic in message.forgotten_topics_data:
+        found.forget(topic.topic_id if by_id else topic.topic, topic.partitions)
+    if not found.items:
+        sessions.remove(found.session_id)
+        return None, []
+    items = list(found.items.values())
+    for item in items:
         if item.topic is None:
             # The topic may have become known since the session began.
             item.topic = _name(services.replicas, item.topic_id)
-    return found, list(found.items.values())
+    return found, items
 
 
 def _items(
@@ -144,28 +140,41 @@ def _name(replicas: ReplicaManager, topic_id: bytes) -> str | None:
 
 
 def _answer(
-    request: InFlight, session: Session | None, incremental: bool, items: Sequence[FetchItem], outcome: FetchRound
+    request: InFlight,
+    message: FetchRequest,
+    services: Services,
+    session: Session | None,
+    items: Sequence[FetchItem],
+    outcome: FetchRound,
 ) -> Chunks:
-    told: Told
-    if session is None:
-        return _encode(request, ErrorCode.NONE, 0, list(zip(items, outcome.results, strict=True)))
-    if incremental:
-        told = session.changed(items, outcome.results)
-    else:
-        session.note_all(items, outcome.results)
-        told = list(zip(items, outcome.results, strict=True))
-    return _encode(request, ErrorCode.NONE, session.session_id, told)
+    """All of it, or to a session that went on what changed. A new session begins with its first answer."""
+    if session is not None:
+        if session.epoch != next_epoch(message.session_epoch):
+            # The session was used again while this request waited.
+            return _encode(request, services, ErrorCode.INVALID_FETCH_SESSION_EPOCH, session.session_id, ())
+        return _encode(request, services, ErrorCode.NONE, session.session_id, session.changed(items, outcome.results))
+    told = list(zip(items, outcome.results, strict=True))
+    version = request.api_version
+    session_id = 0
+    if version >= _SESSIONS_SINCE and message.session_epoch == EPOCH_INITIAL:
+        session_id = services.fetch_sessions.begin(
+            told,
+            uses_topic_ids=version >= _BY_TOPIC_ID,
+            is_follower=_is_follower(message, version),
+            now_ms=services.host.clock.now_ms(),
+        )
+    return _encode(request, services, ErrorCode.NONE, session_id, told)
 
 
 # -- answering
 
 
-def _encode(request: InFlight, error: ErrorCode, session_id: int, told: Told) -> Chunks:
+def _encode(request: InFlight, services: Services, error: ErrorCode, session_id: int, told: Told) -> Chunks:
     version = request.api_version
     flexible = version >= _FLEXIBLE
     writer = _Writer(start_response(request.correlation_id, 1 if flexible else 0))
     head = writer.head
-    if version >= 7:
+    if version >= _SESSIONS_SINCE:
         head += _THROTTLE_ERROR_SESSION.pack(0, error, session_id)
     else:
         head += b"\0\0\0\0"
@@ -174,6 +183,7 @@ def _encode(request: InFlight, error: ErrorCode, session_id: int, told: Told) ->
         topics.setdefault(item.topic_id if version >= _BY_TOPIC_ID else item.topic or "", []).append((item, result))
     if flexible:
         _write_topics_flexible(writer, topics, version)
+        writer.head += _response_tags(request, services, told) if version >= _LEADER_SINCE else b"\0"
     else:
         _write_topics(writer, topics, version)
     return writer.finish()
@@ -254,21 +264,47 @@ def _write_topics_flexible(
             head += b"\xff\xff\xff\xff"  # no preferred read replica
             write_unsigned_varint(head, len(result.data) + 1)
             writer.records(result.data)
-            writer.head += _partition_tags(result)
+            writer.head += _partition_tags(result, version)
         writer.head.append(0)
-    writer.head.append(0)
 
 
-def _partition_tags(result: FetchResult) -> bytes:
-    """Tagged fields 0 (diverging epoch) and 1 (current leader)."""
-    if result.diverging is None and result.leader is None:
+def _partition_tags(result: FetchResult, version: int) -> bytes:
+    """Tagged fields 0 (diverging epoch) and 1 (current leader, KIP-951)."""
+    leader = result.leader if version >= _LEADER_SINCE else None
+    if result.diverging is None and leader is None:
         return b"\0"
     tags = [
         bytes((tag, len(body))) + body
         for tag, body in (
             (0, _EPOCH_OFFSET.pack(*result.diverging) + b"\0" if result.diverging else b""),
-            (1, _LEADER.pack(*result.leader) + b"\0" if result.leader else b""),
+            (1, _LEADER.pack(*leader) + b"\0" if leader else b""),
         )
         if body
     ]
     return bytes((len(tags),)) + b"".join(tags)
+
+
+def _response_tags(request: InFlight, services: Services, told: Told) -> bytes:
+    """Tagged field 0: where the leaders are that partitions of this answer name."""
+    leaders = sorted({result.leader[0] for _, result in told if result.leader is not None})
+    if not leaders:
+        return b"\0"
+    image = services.metadata.image
+    body = bytearray()
+    count = 0
+    for leader in leaders:
+        endpoint = endpoint_of(image, leader, request.listener)
+        if endpoint is not None:
+            count += 1
+            body += _INT32.pack(leader)
+            write_compact_string(body, endpoint.host)
+            body += _INT32.pack(endpoint.port)
+            write_compact_string(body, image.brokers[leader].rack)
+            body.append(0)
+    if not count:
+        return b"\0"
+    tag = bytearray(b"\x01\0")
+    size = bytearray()
+    write_unsigned_varint(size, count + 1)
+    write_unsigned_varint(tag, len(size) + len(body))
+    return bytes(tag + size + body)

@@ -16,7 +16,9 @@ def handle(context: RequestContext, request: InitProducerIdRequest, services: Se
         epoch = 0 if error is ErrorCode.NONE else -1
         context.reply(InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=epoch))
 
-    if request.transactional_id is None:
+    if (request.producer_id == -1) != (request.producer_epoch == -1):
+        answer(ErrorCode.INVALID_REQUEST, -1)
+    elif request.transactional_id is None:
         services.producer_ids.take(answer)
     elif request.transactional_id == "":
         answer(ErrorCode.INVALID_REQUEST, -1)

@@ -7,6 +7,7 @@ the reader may see is not found. Fencing by leader epoch from version 4 (KIP-320
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple
 
 from barnabas.broker.context import RequestContext, Services
@@ -34,7 +35,7 @@ _NOTHING = Found(-1, -1, -1)
 
 def handle(context: RequestContext, request: ListOffsetsRequest, services: Services) -> ListOffsetsResponse:
     asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
-    duplicates = {place for place in asked if asked.count(place) > 1} if len(set(asked)) != len(asked) else set()
+    duplicates = {place for place, count in Counter(asked).items() if count > 1}
     if request.replica_id != -1:
         isolation = Isolation.LOG_END
     else:

@@ -13,6 +13,7 @@ import struct
 from barnabas.broker.context import Services
 from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.produce_shortcut import ProduceShortcut
+from barnabas.broker.topic_views import endpoint_of
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, Asked, parse_produce
@@ -26,6 +27,7 @@ _INT32 = struct.Struct(">i")
 #: index, error code, base offset, log append time, log start offset
 _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V3 = struct.Struct(">ihqq")
+_LEADER_SINCE = 10
 
 Answered = list[tuple[str | bytes, list[tuple[int, Appended]]]]
 
@@ -34,6 +36,7 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     """Append all that the request carries; answer at once unless acks=all has to wait for the HW."""
     version = request.api_version
     transactional, acks, timeout_ms, asked = parse_produce(frame, position, version)
+    asked = _last_of_each(asked)
     if acks not in (-1, 0, 1):
         answered = _refuse_all(asked, ErrorCode.INVALID_REQUIRED_ACKS)
     elif transactional:
@@ -45,10 +48,10 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     if acks == -1:
         waiting = _uncommitted(services.replicas, answered)
         if waiting:
-            delayed = DelayedProduce(request, answered, waiting)
+            delayed = DelayedProduce(request, answered, services, waiting)
             services.replicas.purgatory.expire_at(request.now_ms + max(0, timeout_ms), delayed)
             return None
-    chunks = _encode(request, answered)
+    chunks = _encode(request, answered, services)
     if len(asked) == 1 and len(asked[0][1]) == 1:
         request.connection.shortcut = _shortcut(request, frame, acks, asked, answered, chunks, services)
     return chunks
@@ -75,6 +78,19 @@ def _shortcut(
 
 
 # -- appending
+
+
+def _last_of_each(asked: Asked) -> Asked:
+    """Of what a request repeats, Kafka takes the last."""
+    if len(asked) == 1 and len(asked[0][1]) == 1:
+        return asked
+    last = {(topic, index): data for topic, batches in asked for index, data in batches}
+    if len(last) == sum(len(batches) for _, batches in asked):
+        return asked
+    merged: dict[str | bytes, list[tuple[int, memoryview]]] = {}
+    for (topic, index), data in last.items():
+        merged.setdefault(topic, []).append((index, data))
+    return list(merged.items())
 
 
 def _append_all(services: Services, asked: Asked, acks: int) -> Answered:
@@ -131,11 +147,18 @@ def _uncommitted(replicas: ReplicaManager, answered: Answered) -> list[tuple[Par
 class DelayedProduce(DelayedOperation):
     """An acks=all request on its way to the HW; what is not there at the deadline answers REQUEST_TIMED_OUT."""
 
-    __slots__ = ("_answered", "_missing", "_request")
+    __slots__ = ("_answered", "_missing", "_request", "_services")
 
-    def __init__(self, request: InFlight, answered: Answered, waiting: list[tuple[Partition, int, int, int]]) -> None:
+    def __init__(
+        self,
+        request: InFlight,
+        answered: Answered,
+        services: Services,
+        waiting: list[tuple[Partition, int, int, int]],
+    ) -> None:
         super().__init__()
         self._request = request
+        self._services = services
         self._answered = answered
         self._missing = {(place, slot) for _, _, place, slot in waiting}
         for partition, offset, place, slot in waiting:
@@ -153,23 +176,24 @@ class DelayedProduce(DelayedOperation):
     def _fail(self, at: tuple[int, int], code: ErrorCode) -> None:
         place, slot = at
         partitions = self._answered[place][1]
-        partitions[slot] = (partitions[slot][0], Appended(code))
+        index, appended = partitions[slot]
+        partitions[slot] = (index, appended._replace(error=code))
 
     def on_complete(self, expired: bool) -> None:
         for at in sorted(self._missing):
             self._fail(at, ErrorCode.REQUEST_TIMED_OUT)
-        self._request.reply_chunks(_encode(self._request, self._answered))
+        self._request.reply_with(lambda: _encode(self._request, self._answered, self._services))
 
 
 # -- answering
 
 
-def _encode(request: InFlight, answered: Answered) -> Chunks:
+def _encode(request: InFlight, answered: Answered, services: Services) -> Chunks:
     version = request.api_version
     for _, partitions in answered:
         for _, appended in partitions:
             if appended.error is not ErrorCode.NONE:
-                return request.encode(_with_errors(answered, request))
+                return request.encode(_with_errors(answered, request, services))
     head = start_response(request.correlation_id, 1 if version >= FLEXIBLE_SINCE else 0)
     if version >= FLEXIBLE_SINCE:
         _write_flexible(head, answered, version)
@@ -216,17 +240,33 @@ def _write_flexible(head: bytearray, answered: Answered, version: int) -> None:
     head += b"\0\0\0\0\0"  # not throttled, no tagged fields
 
 
-def _with_errors(answered: Answered, request: InFlight) -> ProduceResponse:
+def _with_errors(answered: Answered, request: InFlight, services: Services) -> ProduceResponse:
     """The answer as objects, for the rare case that something went wrong."""
     response = ProduceResponse()
+    tells_leader = request.api_version >= _LEADER_SINCE
+    leaders: set[int] = set()
     for topic, partitions in answered:
         rows = [_partition_response(index, appended) for index, appended in partitions]
+        for row in rows:
+            if tells_leader and row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                hint = services.replicas.leader_hint(_name_of(services.replicas, topic), row.index)
+                leader, epoch = hint or (-1, -1)
+                row.current_leader = ProduceResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
+                leaders.add(leader)
         answer = ProduceResponse.TopicProduceResponse(partition_responses=rows)
         if isinstance(topic, str):
             answer.name = topic
         else:
             answer.topic_id = topic
         response.responses.append(answer)
+    image = services.metadata.image
+    response.node_endpoints = [
+        ProduceResponse.NodeEndpoint(
+            node_id=leader, host=endpoint.host, port=endpoint.port, rack=image.brokers[leader].rack
+        )
+        for leader in sorted(leaders)
+        if (endpoint := endpoint_of(image, leader, request.listener)) is not None
+    ]
     return response
 
 
