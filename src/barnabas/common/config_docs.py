@@ -33,6 +33,16 @@ HEEDED: Final[dict[str, str]] = {
     "inter.broker.listener.name": "The listener by which brokers talk to one another.",
     "listener.security.protocol.map": "The security protocol of each listener name.",
     "listeners": "Where this node listens, NAME://host:port.",
+    "log.cleaner.backoff.ms": "How long compaction rests when no log needs it.",
+    "log.cleaner.dedupe.buffer.size": "The most memory for the keys of one pass of compaction.",
+    "log.cleaner.delete.retention.ms": "How long tombstones and transaction markers stay in a compacted log.",
+    "log.cleaner.enable": "Whether logs are compacted.",
+    "log.cleaner.io.buffer.size": "How much compaction reads and writes at once.",
+    "log.cleaner.io.max.bytes.per.second": "The most that compaction reads and writes in a second.",
+    "log.cleaner.max.compaction.lag.ms": "After this long a record is compacted, however clean its log is.",
+    "log.cleaner.min.cleanable.ratio": "The share of a log's bytes that must be dirty before it is compacted.",
+    "log.cleaner.min.compaction.lag.ms": "So long a record is not compacted.",
+    "log.cleaner.threads": "The buffers are divided by it; there is one pass at a time.",
     "log.cleanup.policy": "Whether old segments are deleted, compacted, or both.",
     "log.dir": "The one directory for logs, if log.dirs is not set.",
     "log.dirs": "The directories for logs.",
@@ -100,6 +110,7 @@ _REASONS: Final[dict[str, str]] = {
     "num.recovery.threads.per.data.dir": "has no effect: logs are recovered one after the other",
     "queued.max.requests": _ONE_LOOP,
     "queued.max.request.bytes": _ONE_LOOP,
+    "log.cleaner.io.buffer.load.factor": "has no effect: the map of keys is bounded by its memory",
     "early.start.listeners": "has no effect: there is no authorizer to wait for",
 }
 
@@ -116,7 +127,6 @@ _REASONS_BY_PREFIX: Final = (
     (("metric", "kafka.metrics.", "telemetry."), "has no effect: there are no Java metrics reporters"),
     (("quota.", "replication.quota.", "controller.quota.", "alter.log.dirs.replication.quota."), _NO_QUOTAS),
     (("max.connection",), "has no effect: connections are not limited"),
-    (("log.cleaner.",), "has no effect yet: there is no log cleaner"),
     (("replica.", "num.replica.", "controller.", "leader.", "auto.leader.", "unclean.leader."), _ONE_BROKER),
 )
 

@@ -74,7 +74,14 @@ class LogConfig:
     @property
     def jitter_bound_ms(self) -> int:
         """How much earlier than `segment.ms` a segment may roll by chance."""
-        return min(self.segment_jitter_ms, self.segment_ms)
+        return min(self.segment_jitter_ms, self.longest_segment_ms)
+
+    @property
+    def longest_segment_ms(self) -> int:
+        """A segment is compacted only once it is full: it must not stay active beyond `max.compaction.lag.ms`."""
+        if self.is_compacted and self.max_compaction_lag_ms > 0:
+            return min(self.max_compaction_lag_ms, self.segment_ms)
+        return self.segment_ms
 
     def value_of(self, name: str) -> Value:
         """The value of the topic key `name`."""

@@ -38,6 +38,7 @@ from barnabas.storage.checkpoints import (
     read_offsets,
     write_atomically,
 )
+from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.log import Log
 from barnabas.storage.recovery import Opening, open_log
 from barnabas.storage.segments import LogServices
@@ -130,6 +131,7 @@ class LogManager:
         self.offline_directories: set[str] = set()
         #: From the clean-shutdown marker: lets the controller see that nothing was lost (KIP-966); -1 if unclean.
         self.previous_broker_epoch = _NO_BROKER_EPOCH
+        self.cleaner = LogCleaner(host, config, self._logs, self.offline_directories, self._directory_failed)
 
     # -- life
 
@@ -153,6 +155,7 @@ class LogManager:
         self._every("log.retention.check.interval.ms", self._apply_retention)
         self._every("producer.id.expiration.check.interval.ms", self._expire_producers)
         self._every("log.flush.scheduler.interval.ms", self._flush_due)
+        self.cleaner.start(high_watermarks)
 
     def _open_directory(self, path: str, epochs: list[int]) -> LogDirectory:
         disk = self._disk
@@ -180,6 +183,7 @@ class LogManager:
         recovery_points = read_offsets(self._disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
         log_starts = read_offsets(self._disk, f"{path}/{LOG_START_CHECKPOINT}")
         self._hws.update(read_offsets(self._disk, f"{path}/{HIGH_WATERMARK_CHECKPOINT}"))
+        self.cleaner.state.load(path)
         defaults = LogConfig.resolve(self._config, {})
         for name in self._disk.list_dir(path):
             found = parse_dir_name(name)
@@ -211,7 +215,7 @@ class LogManager:
         log = open_log(self._services, opening)
         log.on_segments_deleted = lambda files: self._removal.add(files, log.config.file_delete_delay_ms)
         log.on_rolled = lambda: self._sync_beside(log, log.segments.active.base_offset)
-        log.on_truncated = self._checkpoint_recovery_points
+        log.on_truncated = lambda: self._on_truncated(log)
         self._logs[opening.topic_partition] = log
         return log
 
@@ -220,6 +224,7 @@ class LogManager:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self.cleaner.stop()
         self._removal.cancel()
         clean = dict.fromkeys(self._dirs, True)
         for log in self._logs.values():
@@ -299,6 +304,7 @@ class LogManager:
         self._hws.pop(topic_partition, None)
         if log is None:
             return
+        self.cleaner.forget(log)
         root = log.directory.rpartition("/")[0]
         target = f"{root}/{marked_dir_name(topic_partition, self._host.random.uuid(), DELETE_DIR_SUFFIX)}"
         try:
@@ -313,6 +319,7 @@ class LogManager:
         """Nothing in it is touched any more."""
         if directory in self.directories:
             self.offline_directories.add(directory)
+            self.cleaner.state.directory_failed(directory)
 
     def _directory_failed(self, directory: str, error: BaseException) -> None:
         self.directory_failed(directory)
@@ -356,6 +363,10 @@ class LogManager:
 
     def _checkpoint_recovery_points(self) -> None:
         self._checkpoint(RECOVERY_POINT_CHECKPOINT, {tp: log.recovery_point for tp, log in self._logs.items()})
+
+    def _on_truncated(self, log: Log) -> None:
+        self._checkpoint_recovery_points()
+        self.cleaner.on_truncated(log)
 
     def _checkpoint_log_starts(self) -> None:
         """Only logs that start above their first segment need it: for the others the file name says it."""

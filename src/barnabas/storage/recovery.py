@@ -34,6 +34,7 @@ from barnabas.storage.checkpoints import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     PARTITION_METADATA,
+    SNAPSHOT_SUFFIX,
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
@@ -148,7 +149,7 @@ def _finish_swap(disk: Disk, directory: str, names: set[str], swaps: set[str]) -
         end = _end_of_batches(disk.read(f"{directory}/{logs[-1]}"), offset_of(logs[-1]) or 0)
         for name in sorted(names - swaps):
             offset = offset_of(name)
-            if offset is not None and first <= offset < end:
+            if offset is not None and first <= offset < end and not name.endswith(SNAPSHOT_SUFFIX):
                 disk.remove(f"{directory}/{name}")
                 names.remove(name)
     for name in sorted(swaps):

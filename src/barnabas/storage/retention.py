@@ -1,7 +1,7 @@
 """How many of a log's oldest segments may go: by log start offset, by the age of their records, by size.
 
 Age is counted from the largest timestamp of a segment's records; without one, from the file's last change. An empty
-segment never goes.
+active segment never goes; other empty ones are left by compaction.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def expired(segments: Segments, config: LogConfig, wall_ms: int, disk: Disk) -> 
         return 0
     count = 0
     for segment in segments:
-        if segment.size_bytes == 0:
+        if segment.size_bytes == 0 and segment is segments.active:
             break
         newest = segment.largest_timestamp()[0]
         if newest < 0:
@@ -45,7 +45,7 @@ def surplus(segments: Segments, config: LogConfig) -> int:
     left = segments.size_bytes - config.retention_bytes
     count = 0
     for segment in segments:
-        if segment.size_bytes == 0 or left < segment.size_bytes:
+        if (segment.size_bytes == 0 and segment is segments.active) or left < segment.size_bytes:
             break
         left -= segment.size_bytes
         count += 1

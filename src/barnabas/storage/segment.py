@@ -42,7 +42,7 @@ class RollLimits:
 
     def __init__(self, config: LogConfig, jitter_ms: int) -> None:
         self.segment_bytes = config.segment_bytes
-        self.segment_ms = config.segment_ms - jitter_ms
+        self.segment_ms = config.longest_segment_ms - jitter_ms
         self.index_interval_bytes = config.index_interval_bytes
         self.index_entries = config.segment_index_bytes // OFFSET_ENTRY_BYTES
         #: One is kept for the entry at the roll.

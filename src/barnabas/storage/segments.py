@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from barnabas.common.host import Disk
@@ -75,6 +75,14 @@ class Segments:
         segment = self._make(base_offset)
         segment.create()
         self._set([*self._all, segment])
+        return segment
+
+    def replace(self, replaced: Sequence[Segment]) -> Segment:
+        """One segment takes the place of these neighbours, with the base offset of the first; its files are there."""
+        segment = self._make(replaced[0].base_offset)
+        segment.open_clean()
+        place = self._all.index(replaced[0])
+        self._set([*self._all[:place], segment, *self._all[place + len(replaced) :]])
         return segment
 
     def drop(self, victims: Iterable[Segment]) -> list[str]:

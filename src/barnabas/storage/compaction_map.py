@@ -1,0 +1,123 @@
+"""What compaction knows while it goes through a log: the newest offset of each key, and the state of transactions.
+
+`OffsetMap` holds what one pass can hold. Its keys are the records' own (a long one by its digest), so that two keys are
+never taken for one. It fills up by an estimate of the memory that it takes; what did not fit is for the next pass.
+
+`CleanedTransactions` follows producers from the first batch on: data of an aborted transaction goes at once, a marker
+may go once none of its transaction's batches is left in the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from heapq import heapify, heappop
+
+from barnabas.records.batch import ControlType
+from barnabas.records.header import BatchHeader
+from barnabas.storage.transactions import AbortedTxn
+
+#: A dictionary's share, an int and the head of a bytes object.
+ENTRY_BYTES = 128
+#: Longer keys are kept as a digest, which has one byte more than this: it never equals a short key.
+_KEY_BYTES_MAX = 64
+
+
+def map_key(key: bytes) -> bytes:
+    """How a key stands in the map."""
+    return key if len(key) <= _KEY_BYTES_MAX else b"#" + blake2b(key).digest()
+
+
+class OffsetMap:
+    """Newest offset of each key among the records up to `latest_offset`."""
+
+    __slots__ = ("_key_bytes", "_memory_bytes", "latest_offset", "offsets")
+
+    def __init__(self, memory_bytes: int) -> None:
+        self._memory_bytes = memory_bytes
+        self._key_bytes = 0
+        self.latest_offset = -1
+        self.offsets: dict[bytes, int] = {}
+
+    @property
+    def size_bytes(self) -> int:
+        """What it takes in memory, rather too much than too little."""
+        return len(self.offsets) * ENTRY_BYTES + self._key_bytes
+
+    @property
+    def is_full(self) -> bool:
+        return self.size_bytes >= self._memory_bytes
+
+    def add(self, keys: Sequence[bytes], offsets: Iterable[int]) -> None:
+        """Records of one batch, in their order."""
+        if keys:
+            before = len(self.offsets)
+            self.offsets.update(zip(keys, offsets, strict=True))
+            self._key_bytes += (len(self.offsets) - before) * max(map(len, keys))
+
+    def reach(self, offset: int) -> None:
+        """All up to this offset is in it."""
+        self.latest_offset = max(self.latest_offset, offset)
+
+
+class _Ongoing:
+    """An aborted transaction that the pass is in. `is_seen`: a batch of it is still in the log."""
+
+    __slots__ = ("aborted", "is_seen")
+
+    def __init__(self, aborted: AbortedTxn) -> None:
+        self.aborted = aborted
+        self.is_seen = False
+
+
+class CleanedTransactions:
+    """Which batches belong to aborted transactions, and which markers are still needed."""
+
+    __slots__ = ("_aborting", "_committing", "_waiting", "retained")
+
+    def __init__(self, aborted: Iterable[AbortedTxn] = ()) -> None:
+        #: Aborted transactions by their first offsets, which the pass has not reached.
+        self._waiting: list[tuple[int, AbortedTxn]] = [(txn.first_offset, txn) for txn in aborted]
+        heapify(self._waiting)
+        self._aborting: dict[int, _Ongoing] = {}
+        self._committing: set[int] = set()
+        #: Those whose marker stays, since they were last taken from here: the new transaction index.
+        self.retained: list[AbortedTxn] = []
+
+    def on_data(self, header: BatchHeader) -> bool:
+        """Whether the batch belongs to an aborted transaction."""
+        self._begin_up_to(header.last_offset)
+        if not header.is_transactional:
+            return False
+        ongoing = self._aborting.get(header.producer_id)
+        if ongoing is None:
+            self._committing.add(header.producer_id)
+            return False
+        ongoing.is_seen = True
+        return True
+
+    def on_marker(self, header: BatchHeader, kind: int | None) -> bool:
+        """Whether nothing of the marker's transaction is left before it. `kind` None: a batch emptied by an earlier
+        pass."""
+        self._begin_up_to(header.last_offset)
+        producer_id = header.producer_id
+        if kind is None:
+            return True
+        if kind == ControlType.ABORT:
+            ongoing = self._aborting.pop(producer_id, None)
+            if ongoing is None or not ongoing.is_seen:
+                return True
+            self.retained.append(ongoing.aborted)
+            return False
+        if kind == ControlType.COMMIT:
+            if producer_id in self._committing:
+                self._committing.remove(producer_id)
+                return False
+            return True
+        return False
+
+    def _begin_up_to(self, offset: int) -> None:
+        waiting = self._waiting
+        while waiting and waiting[0][0] <= offset:
+            _, txn = heappop(waiting)
+            self._aborting.setdefault(txn.producer_id, _Ongoing(txn))

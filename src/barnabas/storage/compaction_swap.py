@@ -1,0 +1,56 @@
+"""Putting a compacted segment in the place of those that it was made of.
+
+    1  every `.cleaned` file becomes `.swap`; from the last one on, opening the log finishes what follows
+    2  the old files become `.deleted`, to be removed after `file.delete.delay.ms`
+    3  every `.swap` file gets its name
+
+A crash before the end of 1 leaves the old segments, for a `.cleaned` file says that the swap had not begun; any later
+one the new. Opening finds the segments to replace by the offsets that the `.swap` files span. Where the compacted data
+end before an old segment begins, an empty `.swap` file stands for that segment meanwhile: otherwise it would come back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from barnabas.common.host import Disk
+from barnabas.storage.checkpoints import (
+    CLEANED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from barnabas.storage.log import Log
+from barnabas.storage.segment import Segment
+
+_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+def swap_in(disk: Disk, log: Log, replaced: Sequence[Segment], end_offset: int) -> None:
+    """The compacted segment of these, complete in `.cleaned` files and ending at `end_offset`, takes their place.
+
+    Raises OSError; what is on disk then is finished or undone when the log is opened again.
+    """
+    first = replaced[0]
+    beyond = [segment for segment in replaced[1:] if segment.base_offset >= end_offset]
+    placeholders = [
+        segment.path(suffix) for segment in beyond for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+    ]
+    for path in placeholders:
+        disk.write(path + CLEANED_SUFFIX, b"")
+    names = [path for suffix in _SUFFIXES if disk.exists((path := first.path(suffix)) + CLEANED_SUFFIX)]
+    for path in [*placeholders, *names]:
+        disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+    files: list[str] = []
+    for segment in reversed(replaced):
+        files += segment.mark_deleted()
+    for path in reversed(placeholders):
+        disk.remove(path + SWAP_SUFFIX)
+    for path in names:
+        disk.rename(path + SWAP_SUFFIX, path)
+    log.segments.replace(replaced)
+    for segment in replaced[1:]:
+        log.producers.snapshots.delete(segment.base_offset)
+    log.on_segments_deleted(files)
