@@ -14,7 +14,7 @@ Magic 0 and 1 leave as magic 2.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
@@ -38,25 +38,23 @@ from barnabas.records.header import (
 from barnabas.records.record import read_varint, wrap_64, write_record, write_varint
 from barnabas.storage.compaction_map import map_key
 
-
-class Outline(NamedTuple):
-    """Where a record lies in the (unpacked) records of its batch, and what compaction asks of it."""
-
-    start: int
-    #: Behind the time delta: from here on nothing ever changes.
-    rest: int
-    end: int
-    time_delta: int
-    offset_delta: int
-    #: As the offset map has it.
-    key: bytes | None
-    has_value: bool
+#: Where a record lies in the (unpacked) records of its batch, and what compaction asks of it. A plain tuple, for there
+#: is one for every record that is looked at.
+Outline = tuple[int, int, int, int, int, bytes | None, bool]
+_START: Final = 0
+#: Behind the time delta: from here on nothing ever changes.
+_REST: Final = 1
+_END: Final = 2
+_TIME: Final = 3
+_OFFSET: Final = 4
+#: As the offset map has it.
+_KEY: Final = 5
+_HAS_VALUE: Final = 6
 
 
 def outline(data: bytes, position: int, end: int, count: int) -> list[Outline]:
     """The `count` records in data[position:end], which they must fill. RecordsRejected if they do not."""
-    found = []
-    make = Outline._make
+    found: list[Outline] = []
     try:
         for _ in range(count):
             start = position
@@ -101,7 +99,7 @@ def outline(data: bytes, position: int, end: int, count: int) -> list[Outline]:
             if position >= stop:
                 raise corrupt(f"a key of {size} bytes reaches beyond its record")
             # Only a negative length, null, is odd in zigzag form.
-            found.append(make((start, rest, stop, time_delta, offset_delta, key, not data[position] & 1)))
+            found.append((start, rest, stop, time_delta, offset_delta, key, not data[position] & 1))
             position = stop
     except IndexError:
         raise corrupt(f"the records end after {len(found)} of {count}") from None
@@ -127,7 +125,7 @@ def keys_of(buffer: bytes, position: int, header: BatchHeader, from_offset: int)
     if header.magic == MAGIC_V2:
         _, records = outline_batch(buffer, position, header)
         base = header.base_offset
-        pairs = [(r[5], base + r[4]) for r in records if r[5] is not None]
+        pairs = [(r[_KEY], base + r[_OFFSET]) for r in records if r[_KEY] is not None]
     else:
         view = memoryview(buffer)[position : position + header.size_bytes]
         pairs = [(map_key(r.key), r.offset) for r in decode_batch(view) if r.key is not None]
@@ -178,7 +176,7 @@ def filter_batch(buffer: bytes, position: int, header: BatchHeader, rule: Retent
     kept = records if header.is_control else _select(records, header, rule)
     if not kept:
         return empty_batch(header) if verdict.keep_empty else None
-    needs_horizon = (verdict.is_idle_marker or not all(r[6] for r in kept)) and not header.has_delete_horizon
+    needs_horizon = (verdict.is_idle_marker or not all(r[_HAS_VALUE] for r in kept)) and not header.has_delete_horizon
     if len(kept) == len(records) and not needs_horizon:
         view = memoryview(buffer)[position : position + header.size_bytes]
         return Kept(view, header.last_offset, header.max_timestamp)
@@ -193,12 +191,14 @@ def _select(records: list[Outline], header: BatchHeader, rule: Retention) -> lis
     horizon_ms = header.delete_horizon_ms
     keep_tombstones = horizon_ms is None or rule.wall_ms < horizon_ms
     if base + header.last_offset_delta <= latest and keep_tombstones:
-        return [r for r in records if (key := r[5]) is not None and newest(key, -1) <= base + r[4]]
+        return [r for r in records if (key := r[_KEY]) is not None and newest(key, -1) <= base + r[_OFFSET]]
     return [
         r
         for r in records
-        if base + r[4] > latest
-        or ((key := r[5]) is not None and newest(key, -1) <= base + r[4] and (keep_tombstones or r[6]))
+        if base + r[_OFFSET] > latest
+        or (
+            (key := r[_KEY]) is not None and newest(key, -1) <= base + r[_OFFSET] and (keep_tombstones or r[_HAS_VALUE])
+        )
     ]
 
 
@@ -206,7 +206,7 @@ def _rebuild(header: BatchHeader, data: bytes, kept: list[Outline], horizon_ms: 
     """The batch with these of its records only."""
     old_base = header.base_timestamp
     fixed = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
-    times = [wrap_64(old_base + r.time_delta) if fixed is None else fixed for r in kept]
+    times = [wrap_64(old_base + r[_TIME]) if fixed is None else fixed for r in kept]
     new_base = times[0] if horizon_ms is None else horizon_ms
     if fixed is None and new_base == old_base:
         body = _copy_runs(data, kept)
@@ -226,12 +226,12 @@ def _copy_runs(data: bytes, kept: list[Outline]) -> Buffer:
     """Records that follow each other are copied in one go."""
     view = memoryview(data)
     runs = []
-    start = end = kept[0].start
+    start = end = kept[0][_START]
     for record in kept:
-        if record.start != end:
+        if record[_START] != end:
             runs.append(view[start:end])
-            start = record.start
-        end = record.end
+            start = record[_START]
+        end = record[_END]
     runs.append(view[start:end])
     return b"".join(runs)
 
@@ -241,9 +241,9 @@ def _copy_with_times(data: bytes, kept: list[Outline], time_deltas: list[int]) -
     for record, time_delta in zip(kept, time_deltas, strict=True):
         head = bytearray(1)
         write_varint(head, time_delta)
-        write_varint(body, len(head) + record.end - record.rest)
+        write_varint(body, len(head) + record[_END] - record[_REST])
         body += head
-        body += data[record.rest : record.end]
+        body += data[record[_REST] : record[_END]]
     return body
 
 
