@@ -39,8 +39,12 @@ PROPERTIES = {
 class NotedCloses:
     def __init__(self) -> None:
         self.causes: list[str] = []
+        #: Mistakes of ours among them; what a peer did wrong comes without an exception.
+        self.errors: list[BaseException] = []
 
     def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None:
+        if error is not None:
+            self.errors.append(error)
         self.causes.append(f"{cause}: {error!r}" if error else cause)
 
 
