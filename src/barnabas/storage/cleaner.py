@@ -127,7 +127,7 @@ class Pass:
         self.copy: Copy | None = None
         #: Gives the work to be done beside the loop, and does on the loop what lies between.
         self.stages: Generator[Steps, None, None]
-        self.steps: Steps
+        self.steps: Steps | None = None
 
 
 class PassGivenUp(Exception):
@@ -345,8 +345,10 @@ class LogCleaner:
             self._run(job)
 
     def _run(self, job: Pass) -> None:
+        steps = job.steps
+        assert steps is not None, "a pass runs what a stage gave it"
         self._host.blocking.run(
-            lambda: next(job.steps, None), lambda done_bytes, error: self._on_slice(job, done_bytes, error)
+            lambda: next(steps, None), lambda done_bytes, error: self._on_slice(job, done_bytes, error)
         )
 
     def _on_slice(self, job: Pass, done_bytes: int | None, error: BaseException | None) -> None:
@@ -392,11 +394,13 @@ class LogCleaner:
         self._look_later()
 
     def _remove_cleaned(self, job: Pass) -> None:
-        job.steps.close()
+        if job.steps is not None:
+            job.steps.close()
         if job.copy is None:
             return
         try:
-            for path in cleaned_files(self._host.disk, job.directory, job.copy.base_offset):
+            # The directory has another name by now if the log was deleted.
+            for path in cleaned_files(self._host.disk, job.log.directory, job.copy.base_offset):
                 self._host.disk.remove(path)
         except OSError as error:
             self._failed(job.root, error)
