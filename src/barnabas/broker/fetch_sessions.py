@@ -13,7 +13,7 @@ from typing import Protocol
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Random
-from barnabas.replication.fetching import FetchItem, FetchResult
+from barnabas.replication.fetching import UNCHANGED, FetchItem, FetchResult
 
 _EVICTION_MS = 120_000
 #: A full cache looks for a smaller session to evict at most once in this time.
@@ -64,6 +64,8 @@ class Session:
         """What an incremental answer must say, noting what it said."""
         told = []
         for item, result in zip(items, results, strict=True):
+            if result is UNCHANGED:
+                continue
             data = len(result.data) > 0
             if (
                 data

@@ -7,11 +7,12 @@ than its `min_bytes` waits in the purgatory, counts what its partitions gain, an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
 from barnabas.common.host import Buffer
 from barnabas.replication.manager import ReplicaManager
-from barnabas.replication.partition import Isolation, Partition
+from barnabas.replication.partition import Isolation, Partition, Role
 from barnabas.replication.purgatory import DelayedOperation
 
 
@@ -27,6 +28,7 @@ class FetchItem:
         "log_start_offset",
         "max_bytes",
         "offset",
+        "partition",
         "topic",
         "topic_id",
     )
@@ -43,6 +45,20 @@ class FetchItem:
         #: What the session's last answer said, to leave out what did not change (KIP-227).
         self.answered_high_watermark = -1
         self.answered_log_start_offset = -1
+        #: Where it was read from last; good as long as that one leads.
+        self.partition: Partition | None = None
+
+    def is_unchanged(self) -> bool:
+        """Whether a consumer that has all records up to the HW would be told what it was told last."""
+        partition = self.partition
+        return (
+            partition is not None
+            and self.offset == partition.high_watermark == self.answered_high_watermark
+            and partition.role is Role.LEADER
+            and self.answered_log_start_offset == partition.log.log_start_offset
+            and self.last_fetched_epoch < 0
+            and (self.current_leader_epoch == partition.leader_epoch or self.current_leader_epoch < 0)
+        )
 
 
 class FetchResult:
@@ -74,6 +90,10 @@ class FetchResult:
         self.diverging: tuple[int, int] | None = None
         #: (leader id, leader epoch) for a reader that asked the wrong broker or epoch.
         self.leader: tuple[int, int] | None = None
+
+
+#: For a session's partition that has nothing new, which its answer leaves out.
+UNCHANGED: Final = FetchResult()
 
 
 class FetchPlan:
@@ -110,7 +130,12 @@ def read_all(replicas: ReplicaManager, items: Sequence[FetchItem], plan: FetchPl
     """Read every item within the limits; the first batch found may exceed them, so that a reader always gets on."""
     outcome = FetchRound()
     remaining = plan.max_bytes
+    is_consumer = plan.isolation is not Isolation.LOG_END
     for item in items:
+        if is_consumer and item.is_unchanged():
+            outcome.some_may_come = True
+            outcome.results.append(UNCHANGED)
+            continue
         result = _read_one(replicas, item, plan, remaining, outcome.size_bytes == 0)
         size = len(result.data)
         remaining = max(0, remaining - size)
@@ -136,6 +161,7 @@ def _read_one(
         _read_into(result, partition, item, plan, remaining, min_one_batch)
     except RequestFailed as failure:
         result.error = failure.code
+        item.partition = None
         if failure.code in _LEADER_HINT_ERRORS:
             result.leader = replicas.leader_hint(item.topic, item.index)
         elif failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -143,6 +169,7 @@ def _read_one(
     except StorageFault as fault:
         replicas.on_directory_failed(fault.directory, fault)
         result.error = ErrorCode.KAFKA_STORAGE_ERROR
+        item.partition = None
     return result
 
 
@@ -154,6 +181,7 @@ def _read_into(
     code = partition.check_epoch(item.current_leader_epoch)
     if code is not ErrorCode.NONE:
         raise RequestFailed(code)
+    item.partition = partition
     log = partition.log
     if item.last_fetched_epoch >= 0:
         epoch, end_offset = log.end_offset_for_epoch(item.last_fetched_epoch)

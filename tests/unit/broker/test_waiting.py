@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from tests.support.wired import WiredBroker, WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, topic_id, values_of
@@ -157,6 +159,37 @@ def test_a_session_that_goes_on_meanwhile_does_not_answer_the_earlier_request(wi
     wired.host.time.run_for(500)
     late = one(first)
     assert (late.error_code, late.session_id) == (ErrorCode.INVALID_FETCH_SESSION_EPOCH, full.session_id)
+
+
+def test_a_session_that_has_everything_is_told_what_changes_without_records(wired: WiredBroker) -> None:
+    client = wired.connect()
+    produce(wired, client, batch_of(b"x", b"y"))
+    request = fetch_request(wired, 2, 12, session_epoch=0)
+    request.topics[0].partitions[0].current_leader_epoch = 0
+    full = client.call(request, 12, FetchResponse)
+    epochs = itertools.count(1)
+
+    def poll() -> list[tuple[int, int]]:
+        response = client.call(incremental(full.session_id, next(epochs)), 12, FetchResponse)
+        return [(row.error_code, row.log_start_offset) for topic in response.responses for row in topic.partitions]
+
+    assert [poll(), poll()] == [[], []]
+    leader = partition(wired)
+    leader.delete_records_before(1)
+    assert [poll(), poll()] == [[(0, 1)], []]
+    leader.leader_epoch = 1
+    assert poll() == [(ErrorCode.FENCED_LEADER_EPOCH, -1)]
+    leader.leader_epoch = 0
+    assert [poll(), poll()] == [[(0, 1)], []]
+    assert leader.image is not None
+    leader.become_follower(leader.image)
+    assert poll() == [(ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)]
+    leader.become_leader(leader.image)
+    assert [poll(), poll()] == [[(0, 1)], []]
+    wired.delete_topic("orders")
+    assert poll() == [(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1)]
+    wired.create_topic("orders")
+    assert poll() == [(ErrorCode.OFFSET_OUT_OF_RANGE, -1)]
 
 
 def test_a_topic_id_that_becomes_known_is_found_by_the_session(

@@ -36,6 +36,8 @@ _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
 #: index, error code, HW, LSO, log start offset
 _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V4 = struct.Struct(">ihqq")
+#: As `_PARTITION`, the number of aborted transactions (null, or none), and the preferred replica.
+_PARTITION_V12 = struct.Struct(">ihqqqBi")
 _TRANSACTION = struct.Struct(">qq")
 _EPOCH_OFFSET = struct.Struct(">iq")
 _LEADER = struct.Struct(">ii")
@@ -69,7 +71,7 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
 
 
 def _watched(replicas: ReplicaManager, items: Sequence[FetchItem]) -> list[Partition]:
-    found = (replicas.find(item.topic, item.index) for item in items if item.topic is not None)
+    found = (item.partition or replicas.find(item.topic or "", item.index) for item in items)
     return [partition for partition in found if partition is not None]
 
 
@@ -254,17 +256,32 @@ def _write_topics_flexible(
         write_unsigned_varint(writer.head, len(rows) + 1)
         for item, result in rows:
             head = writer.head
-            head += _PARTITION.pack(
-                item.index, result.error, result.high_watermark, result.last_stable_offset, result.log_start_offset
+            aborted, data = result.aborted, result.data
+            fields = (
+                item.index,
+                result.error,
+                result.high_watermark,
+                result.last_stable_offset,
+                result.log_start_offset,
             )
-            write_unsigned_varint(head, 0 if result.aborted is None else len(result.aborted) + 1)
-            for transaction in result.aborted or ():
-                head += _TRANSACTION.pack(*transaction)
-                head.append(0)
-            head += b"\xff\xff\xff\xff"  # no preferred read replica
-            write_unsigned_varint(head, len(result.data) + 1)
-            writer.records(result.data)
-            writer.head += _partition_tags(result, version)
+            if not aborted:
+                head += _PARTITION_V12.pack(*fields, 0 if aborted is None else 1, -1)
+            else:
+                head += _PARTITION.pack(*fields)
+                write_unsigned_varint(head, len(aborted) + 1)
+                for transaction in aborted:
+                    head += _TRANSACTION.pack(*transaction)
+                    head.append(0)
+                head += b"\xff\xff\xff\xff"  # no preferred read replica
+            if data:
+                write_unsigned_varint(head, len(data) + 1)
+                writer.records(data)
+            else:
+                head.append(1)
+            if result.diverging is None and result.leader is None:
+                writer.head.append(0)
+            else:
+                writer.head += _partition_tags(result, version)
         writer.head.append(0)
 
 
