@@ -127,7 +127,8 @@ def _without_leftovers(disk: Disk, directory: str) -> list[str]:
     swaps = {name for name in names if name.endswith(SWAP_SUFFIX)}
     if cleaned:
         doomed |= {name for name in swaps if (offset_of(name) or 0) >= min(cleaned)}
-    for name in sorted(doomed):
+    # `.swap` files first: without a `.cleaned` one beside them they would count.
+    for name in sorted(doomed, key=lambda name: (not name.endswith(SWAP_SUFFIX), name)):
         disk.remove(f"{directory}/{name}")
     names -= doomed
     if swaps - doomed:
