@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from barnabas.cli.failures import Failure
+from barnabas.cli.log_check import repair, verify
 from barnabas.cli.log_decoders import decode_group, decode_metadata, decode_share_group, decode_transaction
 from barnabas.server.disk import OsDisk
 from barnabas.storage.dump import (
@@ -24,6 +25,7 @@ from barnabas.storage.dump import (
     decode_as_text,
     dump_files,
 )
+from barnabas.storage.repair import REPAIR_DIR_PREFIX
 
 app = typer.Typer(help="Show, verify and repair the files of a log; no broker is needed.", no_args_is_help=True)
 
@@ -101,10 +103,10 @@ def dump(
     except DumpFailed as failed:
         _complain(f'Exception in thread "main" {failed}\n')
         raise typer.Exit(1) from None
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise Failure(f"{error.filename or 'a file'}: {error.strerror}") from None
-    finally:
-        sys.stdout.flush()
 
 
 def _print(text: str) -> None:
@@ -131,7 +133,15 @@ def _decoder(cluster_metadata: bool, offsets: bool, transaction_log: bool, share
 def _dumped_files(paths: list[str]) -> Iterator[DumpedFile]:
     for path in paths:
         if os.path.isdir(path):
-            found = sorted(str(file) for file in Path(path).rglob("*") if file.suffix in DUMPED_SUFFIXES)
+            found = sorted(
+                str(file)
+                for file in Path(path).rglob("*")
+                if file.suffix in DUMPED_SUFFIXES and not file.parent.name.startswith(REPAIR_DIR_PREFIX)
+            )
             yield from (DumpedFile(file, os.path.abspath(file)) for file in found)
         else:
             yield DumpedFile(path, os.path.join(os.getcwd(), path))
+
+
+app.command()(verify)
+app.command()(repair)

@@ -1,0 +1,276 @@
+"""`barnabas log verify` and `barnabas log repair`: the files of whole data directories, partition by partition."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from barnabas.cli import output
+from barnabas.cli.failures import Failure
+from barnabas.cli.options import Json
+from barnabas.common.host import Lock
+from barnabas.common.types import TopicPartition
+from barnabas.server.disk import OsDisk
+from barnabas.storage.checkpoints import LOCK_FILE, META_PROPERTIES, parse_dir_name
+from barnabas.storage.faults import Fault
+from barnabas.storage.repair import REPAIR_DIR_PREFIX, Repair, apply_directory, is_repairable, plan_directory
+from barnabas.storage.verify import (
+    OFFSET_CHECKPOINTS,
+    PartitionReport,
+    Verification,
+    check_directory,
+    partition_dirs,
+    verify_partition,
+)
+
+Directories = Annotated[
+    list[str],
+    typer.Argument(metavar="DIR...", help="Data directories (log.dirs), or directories of single partitions."),
+]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default: one per processor.")]
+Shallow = Annotated[bool, typer.Option("--shallow", help="Checksums and headers only; do not open the batches.")]
+
+
+@dataclass(slots=True)
+class _Target:
+    """A data directory and those of its partitions that are to be looked at."""
+
+    data_dir: str
+    partitions: list[str] = field(default_factory=list)
+    is_whole: bool = True
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[Fault] = field(default_factory=list)
+    reports: dict[TopicPartition, PartitionReport] = field(default_factory=dict)
+
+
+def _targets(paths: Sequence[str]) -> list[_Target]:
+    found: dict[str, _Target] = {}
+    disk = OsDisk()
+    for path in (os.path.abspath(path) for path in paths):
+        if not os.path.isdir(path):
+            raise Failure(f"{path} is no directory")
+        if _is_data_dir(path):
+            target = found.setdefault(path, _Target(path))
+            target.is_whole = True
+            target.partitions, target.notes = partition_dirs(disk, path)
+        elif parse_dir_name(os.path.basename(path)) is not None:
+            target = found.setdefault(os.path.dirname(path), _Target(os.path.dirname(path), is_whole=False))
+            if path not in target.partitions:
+                target.partitions.append(path)
+        else:
+            raise Failure(f"{path} holds no logs", hint="Name a directory of log.dirs, or one of a partition in it.")
+    return list(found.values())
+
+
+def _is_data_dir(path: str) -> bool:
+    names = os.listdir(path)
+    if META_PROPERTIES in names or not frozenset(OFFSET_CHECKPOINTS).isdisjoint(names):
+        return True
+    inside = (parse_dir_name(name) for name in names if os.path.isdir(os.path.join(path, name)))
+    return any(parsed is not None for parsed in inside)
+
+
+def verify(directories: Directories, jobs: Jobs = None, shallow: Shallow = False, as_json: Json = False) -> None:
+    """Check every file of data directories against the others, changing nothing; exit code 1 if one is faulty.
+
+    In the directory of a running broker, the end of a log may look torn while it is being written.
+    """
+    targets = _targets(directories)
+    started = time.monotonic()
+    _verify_all(targets, jobs, with_records=not shallow)
+    elapsed_s = time.monotonic() - started
+    if as_json:
+        output.show_json(_as_json(targets))
+    else:
+        for is_note, fault in _found(targets):
+            print(f"{'note' if is_note else fault.kind}: {fault.text}")
+        print(_summary(targets, elapsed_s))
+    if any(not is_note for is_note, _ in _found(targets)):
+        raise typer.Exit(1)
+
+
+def repair(
+    directories: Directories,
+    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this, only what would be done is told.")] = False,
+    jobs: Jobs = None,
+) -> None:
+    """Cut logs at their first damage and make broken indexes anew; what is cut away is kept in repair-* folders.
+
+    The broker must be stopped.
+    """
+    targets = _targets(directories)
+    locks: list[Lock] = []
+    try:
+        for target in targets:
+            locks += _lock(target.data_dir, make=yes)
+        _verify_all(targets, jobs, with_records=True)
+        kept_name = REPAIR_DIR_PREFIX + time.strftime("%Y%m%d-%H%M%S")
+        planned = [step for target in targets for step in _repair(target, kept_name, apply=yes)]
+    finally:
+        for lock in locks:
+            lock.release()
+    if not planned:
+        print("nothing to repair")
+    elif not yes:
+        output.say("Nothing was changed: this is what --yes would do.")
+    left = [fault for target in targets for fault in _unrepaired(target)]
+    for fault in left:
+        print(f"not repaired: {fault.kind}: {fault.text}")
+    if left:
+        raise typer.Exit(1)
+
+
+def _lock(data_dir: str, *, make: bool) -> list[Lock]:
+    """Keeps brokers out. A dry run makes no lock file where none is: then there is no broker either."""
+    path = os.path.join(data_dir, LOCK_FILE)
+    if not make and not os.path.exists(path):
+        return []
+    try:
+        return [OsDisk().lock(path)]
+    except BlockingIOError:
+        raise Failure(f"{data_dir} is in use: its {LOCK_FILE} is held", hint="Stop the broker first.") from None
+
+
+# Verifying
+
+
+def _verify_one(directory: str, with_records: bool) -> PartitionReport:
+    return verify_partition(OsDisk(), directory, with_records=with_records)
+
+
+def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: bool) -> None:
+    places = {path: target for target in targets for path in target.partitions}
+    # The largest first, so that no process is left alone with one at the end.
+    paths = sorted(places, key=_size_bytes, reverse=True)
+    processes = min(jobs or os.cpu_count() or 1, len(paths))
+    step = _progress_line(len(paths))
+    with output.progress("partitions") as bar:
+        task = bar.add_task("verifying", total=len(paths), rate="")
+        for report in _reports(paths, processes, with_records):
+            parsed = parse_dir_name(os.path.basename(report.directory))
+            assert parsed is not None, "only directories of partitions are verified"
+            places[report.directory].reports[parsed.topic_partition] = report
+            bar.advance(task)
+            step()
+    for target in targets:
+        target.reports = dict(sorted(target.reports.items()))
+        if target.is_whole:
+            target.faults = check_directory(OsDisk(), target.data_dir, target.reports)
+
+
+def _reports(paths: Sequence[str], processes: int, with_records: bool) -> Iterator[PartitionReport]:
+    if processes <= 1:
+        for path in paths:
+            yield _verify_one(path, with_records)
+        return
+    with ProcessPoolExecutor(processes) as pool:
+        for done in as_completed([pool.submit(_verify_one, path, with_records) for path in paths]):
+            yield done.result()
+
+
+def _size_bytes(directory: str) -> int:
+    return sum(file.stat().st_size for file in Path(directory).glob("*.log"))
+
+
+def _progress_line(total: int) -> Callable[[], None]:
+    """Without a terminal: a plain line at every tenth of the way."""
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+        if not output.stderr.is_terminal and total >= 10 and done * 10 // total != (done - 1) * 10 // total:
+            output.say(f"verified {done} of {total} partitions")
+
+    return step
+
+
+def _found(targets: Sequence[_Target]) -> Iterator[tuple[bool, Fault]]:
+    """(whether it is but a note, fault), in the order of the files."""
+    for target in targets:
+        for report in target.reports.values():
+            yield from ((False, fault) for fault in report.faults)
+            yield from ((True, note) for note in report.notes)
+        yield from ((False, fault) for fault in target.faults)
+        yield from ((True, note) for note in target.notes)
+
+
+def _summary(targets: Sequence[_Target], elapsed_s: float) -> str:
+    reports = [report for target in targets for report in target.reports.values()]
+    faults = sum(not is_note for is_note, _ in _found(targets))
+    size_bytes = sum(report.size_bytes for report in reports)
+    return (
+        f"{output.counted(len(reports), 'partition')}, "
+        f"{output.counted(sum(report.segments for report in reports), 'segment')}, "
+        f"{output.counted(sum(report.batches for report in reports), 'batch').replace('batchs', 'batches')}, "
+        f"{output.size(size_bytes)} in {elapsed_s:.1f} s: {output.counted(faults, 'fault') if faults else 'no faults'}"
+    )
+
+
+def _as_json(targets: Sequence[_Target]) -> dict[str, Any]:
+    reports = [report for target in targets for report in target.reports.values()]
+    return {
+        "directories": [target.data_dir for target in targets],
+        "partitions": len(reports),
+        "segments": sum(report.segments for report in reports),
+        "batches": sum(report.batches for report in reports),
+        "records": sum(report.records for report in reports),
+        "bytes": sum(report.size_bytes for report in reports),
+        "faults": [_fault_json(fault) for is_note, fault in _found(targets) if not is_note],
+        "notes": [_fault_json(fault) for is_note, fault in _found(targets) if is_note],
+    }
+
+
+def _fault_json(fault: Fault) -> dict[str, Any]:
+    return {
+        "file": fault.path,
+        "position": fault.position,
+        "offset": fault.offset,
+        "kind": str(fault.kind),
+        "message": fault.message,
+    }
+
+
+# Repairing
+
+
+def _repair(target: _Target, kept_name: str, *, apply: bool) -> Iterator[str]:
+    """What is done, told before it is done."""
+    disk = OsDisk()
+    changed = False
+    for report in target.reports.values():
+        if not report.faults:
+            continue
+        verification = Verification(disk, report.directory)
+        verification.run()
+        repair = Repair(disk, verification)
+        for step in repair.steps:
+            print(step)
+            yield step
+        if apply:
+            kept = repair.apply(kept_name)
+            changed = changed or kept is not None
+            if kept is not None:
+                print(f"{report.directory}: kept in {kept}")
+        changed = changed or bool(repair.steps)
+    planned = plan_directory(disk, target.data_dir, target.reports)
+    for path in planned:
+        step = f"{path}: offsets beyond the ends of the logs put right"
+        print(step)
+        yield step
+    if apply and (changed or planned):
+        for path in apply_directory(disk, target.data_dir, planned, kept_name):
+            print(f"kept {path}")
+
+
+def _unrepaired(target: _Target) -> Iterator[Fault]:
+    for report in target.reports.values():
+        yield from (fault for fault in report.faults if not is_repairable(fault))
+    yield from (fault for fault in target.faults if not is_repairable(fault))

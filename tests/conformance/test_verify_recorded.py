@@ -1,0 +1,91 @@
+"""Directories that Apache Kafka left in order have no fault; the one that it left torn has that one, and repair cuts
+the log where Kafka's own recovery did."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support import golden
+from tests.support.damage import Files, disk_of, files_in
+
+from barnabas.common.types import TopicPartition
+from barnabas.storage.checkpoints import parse_dir_name
+from barnabas.storage.faults import Fault, FaultKind
+from barnabas.storage.repair import Repair
+from barnabas.storage.verify import PartitionReport, Verification, check_directory, partition_dirs, verify_partition
+
+ROOT = "/data"
+SOUND = (
+    "formatted-standalone",
+    "formatted-static",
+    "formatted-scram-release-4.0",
+    "formatted-broker-only",
+    "stage1-clean-shutdown",
+    "stage2-cleaned",
+    "stage3-recovered",
+    "old-formats-3.9.1-zookeeper",
+    "replicated/n1",
+    "replicated/n2",
+    "replicated/n3",
+)
+
+
+def recorded(name: str) -> Files:
+    found = {
+        f"{ROOT}/{path.removeprefix(name + '/')}": data
+        for path, data in golden.files().items()
+        if path.startswith(name + "/")
+    }
+    assert found
+    return found
+
+
+def faults_in(files: Files) -> tuple[list[Fault], int]:
+    """All faults, and the number of batches that were looked at."""
+    disk = disk_of(files)
+    directories, _ = partition_dirs(disk, ROOT)
+    reports: dict[TopicPartition, PartitionReport] = {}
+    for directory in directories:
+        parsed = parse_dir_name(directory.rpartition("/")[2])
+        assert parsed is not None
+        reports[parsed.topic_partition] = verify_partition(disk, directory)
+    faults = [fault for report in reports.values() for fault in report.faults]
+    return [*faults, *check_directory(disk, ROOT, reports)], sum(report.batches for report in reports.values())
+
+
+@pytest.mark.parametrize("name", SOUND)
+def test_what_kafka_left_in_order_has_no_fault(name: str) -> None:
+    files = recorded(name)
+    faults, batches = faults_in(files)
+    # Indexes that were still at their full size when they were recorded were too large to be kept.
+    missing = [fault for fault in faults if fault.kind is FaultKind.MISSING]
+    assert [fault for fault in faults if fault not in missing] == []
+    assert not missing or name == "replicated/n3"
+    assert batches > 0 or name.startswith("formatted-")
+
+
+def test_torn_tail_is_named() -> None:
+    faults, _ = faults_in(recorded("stage3-killed"))
+    assert [(fault.path, fault.kind, fault.position, fault.offset) for fault in faults] == [
+        (f"{ROOT}/crash-0/00000000000000000028.log", FaultKind.TORN, 394, 30)
+    ]
+
+
+def test_repair_cuts_where_kafkas_recovery_cut() -> None:
+    files = recorded("stage3-killed")
+    disk = disk_of(files)
+    verification = Verification(disk, f"{ROOT}/crash-0")
+    verification.run()
+    kept = Repair(disk, verification).apply("repair-now")
+    assert kept == f"{ROOT}/crash-0/repair-now"
+    after = files_in(disk, ROOT)
+    assert faults_in(after)[0] == []
+    logs = {path: data for path, data in recorded("stage3-recovered").items() if path.endswith(".log")}
+    assert {path: data for path, data in after.items() if path.endswith(".log")} == logs
+    assert after[f"{kept}/00000000000000000028.log.from-394"] == files[f"{ROOT}/crash-0/00000000000000000028.log"][394:]
+
+
+def test_compaction_leaves_notes_but_no_faults() -> None:
+    disk = disk_of(recorded("stage2-cleaned"))
+    report = verify_partition(disk, f"{ROOT}/compacted-0")
+    assert report.faults == []
+    assert {note.kind for note in report.notes} == {FaultKind.GAP, FaultKind.LEFTOVER}
