@@ -88,12 +88,12 @@ def _describe_topic(config: BrokerConfig, image: MetadataImage, topic: str) -> l
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Entry]:
     """The entries of a topic with these overrides, by name."""
-    log_config = LogConfig.resolve(config, overrides)
+    defaults = LogConfig.resolve(config, {})
     entries = []
     for name, key in TOPIC_KEYS.items():
         if key.internal and name not in overrides:
             continue
-        value = show(key.parse(overrides[name]) if name in overrides else log_config.value_of(name))
+        value = show(key.parse(overrides[name]) if name in overrides else defaults.value_of(name))
         synonyms = [] if key.server_default is None else _broker_synonyms(config, key.server_default)
         if name in overrides:
             synonyms.insert(0, Synonym(name, value, ConfigSource.DYNAMIC_TOPIC))

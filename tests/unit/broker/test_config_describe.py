@@ -111,3 +111,9 @@ def minimal() -> dict[str, str]:
         "controller.listener.names": "CONTROLLER",
         "controller.quorum.voters": "1@localhost:9093",
     }
+
+
+def test_a_segment_size_below_the_public_limit_is_told_under_its_own_name_only(config: BrokerConfig) -> None:
+    entries = {entry.name: entry for entry in topic_entries(config, {"internal.segment.bytes": "1000"})}
+    assert entries["internal.segment.bytes"].value == "1000"
+    assert entries["segment.bytes"] == {entry.name: entry for entry in topic_entries(config, {})}["segment.bytes"]
