@@ -71,6 +71,7 @@ class Asker:
     def fetch(self, version: int, *rows: tuple[str, int, int], **fields: Any) -> Any:
         """(error, session begun or gone on, how long about, [(topic, partition, error, HW, log start, bytes, ...)])."""
         forgotten = fields.pop("forget", [])
+        leader_epoch = fields.pop("current_leader_epoch", -1)
         last_epoch = fields.pop("last_fetched_epoch", -1)
         session = fields.pop("session", 0)
         request = FetchRequest(
@@ -81,6 +82,7 @@ class Asker:
             part = FetchRequest.FetchPartition(
                 partition=index, fetch_offset=offset, partition_max_bytes=1 << 20, last_fetched_epoch=last_epoch
             )
+            part.current_leader_epoch = leader_epoch
             topic = FetchRequest.FetchTopic(partitions=[part])
             topic.topic, topic.topic_id = ("", self.ids.get(name, b"\x05" * 16)) if version >= 13 else (name, bytes(16))
             request.topics.append(topic)
@@ -152,6 +154,8 @@ def script(asker: Asker, topic: str, version: int) -> list[Any]:
     steps.append(f(version, (topic, 0, 0), isolation_level=1))
     if version < 15:
         steps.append(f(version, (topic, 0, 0), replica_id=-2))
+        steps.append(f(version, (topic, 0, 0), replica_id=5))
+        steps.append(f(version, (topic, 0, 0), replica_id=5, current_leader_epoch=0))
     if version >= 12:
         steps.append(f(version, (topic, 0, 9), last_fetched_epoch=0))
         steps.append(f(version, (topic, 0, 1), last_fetched_epoch=0))

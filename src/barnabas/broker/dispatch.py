@@ -227,7 +227,7 @@ class Connection:
         try:
             while not self._closed and (frame := frames.next_frame()) is not None:
                 handle(self, frame)
-                if self._is_full:
+                if (self._in_flight or self._held_back or self._out_bytes > _UNSENT_BYTES_MAX) and self._is_full:
                     self._flush()
                     if self._is_full:
                         frames.keep_unserved()

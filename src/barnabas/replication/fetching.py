@@ -99,12 +99,14 @@ UNCHANGED: Final = FetchResult()
 class FetchPlan:
     """How one request reads: its limits and how far it may see."""
 
-    __slots__ = ("isolation", "max_bytes", "min_bytes")
+    __slots__ = ("isolation", "max_bytes", "min_bytes", "replica_id")
 
-    def __init__(self, isolation: Isolation, min_bytes: int, max_bytes: int) -> None:
+    def __init__(self, isolation: Isolation, min_bytes: int, max_bytes: int, replica_id: int = -1) -> None:
         self.isolation = isolation
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
+        #: The follower that asks; negative for consumers.
+        self.replica_id = replica_id
 
 
 class FetchRound:
@@ -181,6 +183,10 @@ def _read_into(
     code = partition.check_epoch(item.current_leader_epoch)
     if code is not ErrorCode.NONE:
         raise RequestFailed(code)
+    if plan.replica_id >= 0 and plan.replica_id not in partition.remote_leos:
+        # With our epoch, it may know of an assignment that we have yet to hear of.
+        knows_epoch = item.current_leader_epoch >= 0
+        raise RequestFailed(ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
     item.partition = partition
     log = partition.log
     if item.last_fetched_epoch >= 0:

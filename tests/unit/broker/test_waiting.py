@@ -220,12 +220,23 @@ def test_a_reader_ahead_of_the_leader_is_told_where_its_history_parted(wired: Wi
     assert (row.diverging_epoch.epoch, row.diverging_epoch.end_offset) == (0, 1)
 
 
-@pytest.mark.parametrize("replica_id, seen", [(-1, []), (-2, []), (1, [b"x"])])
+@pytest.mark.parametrize("replica_id, seen", [(-1, []), (-2, []), (3, [b"x"])])
 def test_only_a_follower_sees_beyond_the_high_watermark(wired: WiredBroker, replica_id: int, seen: list[bytes]) -> None:
+    partition(wired).remote_leos = {3: -1}
     partition(wired).log.append_as_leader(batch_of(b"x"), 0, wall_ms=wired.host.clock.wall_ms())
     request = fetch_request(wired, 0, 12)
     request.replica_id = replica_id
     assert values_of(wired.connect().call(request, 12, FetchResponse)) == seen
+
+
+@pytest.mark.parametrize("epoch, code", [(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), (0, ErrorCode.UNKNOWN_LEADER_EPOCH)])
+def test_a_follower_that_is_not_assigned_reads_nothing(wired: WiredBroker, epoch: int, code: ErrorCode) -> None:
+    produce(wired, wired.connect(), batch_of(b"x"))
+    request = fetch_request(wired, 0, 12)
+    request.replica_id = 5
+    request.topics[0].partitions[0].current_leader_epoch = epoch
+    row = wired.connect().call(request, 12, FetchResponse).responses[0].partitions[0]
+    assert (row.error_code, row.high_watermark, bytes(row.records or b"")) == (code, -1, b"")
 
 
 @pytest.mark.parametrize("version", [9, 12, 15, 16, 18])

@@ -53,7 +53,8 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
         return _encode(request, services, opened, 0, ())
     session, items = opened
     max_bytes = min(message.max_bytes, services.config.int_of("fetch.max.bytes"))
-    plan = FetchPlan(_isolation(message, request.api_version), min(message.min_bytes, max_bytes), max_bytes)
+    replica_id = _replica_id(message, request.api_version)
+    plan = FetchPlan(_isolation(message, replica_id), min(message.min_bytes, max_bytes), max_bytes, replica_id)
     replicas = services.replicas
     outcome = read_all(replicas, items, plan)
     waits = outcome.some_may_come and not outcome.answer_now and outcome.size_bytes < plan.min_bytes
@@ -75,16 +76,16 @@ def _watched(replicas: ReplicaManager, items: Sequence[FetchItem]) -> list[Parti
     return [partition for partition in found if partition is not None]
 
 
-def _isolation(message: FetchRequest, version: int) -> Isolation:
-    if _is_follower(message, version):
+def _isolation(message: FetchRequest, replica_id: int) -> Isolation:
+    if replica_id >= 0:
         return Isolation.LOG_END
     return Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
 
 
-def _is_follower(message: FetchRequest, version: int) -> bool:
-    """Whether a replica asks; -1 is a consumer, and so is -2, which debugs."""
+def _replica_id(message: FetchRequest, version: int) -> int:
+    """Of the follower that asks; -1 is a consumer, and so is -2, which debugs."""
     state = message.replica_state
-    return (message.replica_id if version < _REPLICA_STATE_SINCE or state is None else state.replica_id) >= 0
+    return message.replica_id if version < _REPLICA_STATE_SINCE or state is None else state.replica_id
 
 
 # -- sessions
@@ -162,7 +163,7 @@ def _answer(
         session_id = services.fetch_sessions.begin(
             told,
             uses_topic_ids=version >= _BY_TOPIC_ID,
-            is_follower=_is_follower(message, version),
+            is_follower=_replica_id(message, version) >= 0,
             now_ms=services.host.clock.now_ms(),
         )
     return _encode(request, services, ErrorCode.NONE, session_id, told)
