@@ -111,7 +111,8 @@ def repair(
         for target in targets:
             locks += _lock(target.data_dir, make=yes)
         _verify_all(targets, jobs, with_records=True)
-        kept_name = REPAIR_DIR_PREFIX + time.strftime("%Y%m%d-%H%M%S")
+        # Not a number at its end: a directory called so is for no partition.
+        kept_name = REPAIR_DIR_PREFIX + time.strftime("%Y%m%dT%H%M%S")
         planned = [step for target in targets for step in _repair(target, kept_name, apply=yes)]
     finally:
         for lock in locks:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from barnabas.common.errors import DecodeError
-from barnabas.metadata.frame import decode_record
+from barnabas.metadata.frame import FRAME_VERSION, decode_record
 from barnabas.protocol.codec import decode
 from barnabas.protocol.kafka_json import to_json_object, to_json_text
 from barnabas.protocol.message import Message
@@ -27,8 +27,12 @@ _Classes = dict[int, type[Message]]
 
 def decode_metadata(record: Record) -> tuple[str | None, str | None]:
     """A record of `__cluster_metadata`."""
+    value = record.value or b""
+    if value and value[0] != FRAME_VERSION and value[0] < 0x80:
+        text = f"unknown frame version {value[0]}(only frame version {FRAME_VERSION} is supported)"
+        return None, f"Error at {record.offset}, skipping. Could not deserialize metadata record due to {text}"
     try:
-        message, version = decode_record(record.value or b"")
+        message, version = decode_record(value)
     except DecodeError as error:
         return None, f"Error at {record.offset}, skipping. {error}"
     shown = {

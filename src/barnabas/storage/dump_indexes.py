@@ -93,7 +93,7 @@ class IndexDump:
 
     def dump_index(self, dumped: DumpedFile) -> None:
         base_offset = dumped.base_offset()
-        log = open_existing(self._disk, dumped.beside(LOG_SUFFIX))
+        log = open_existing(self._disk, dumped.beside(LOG_SUFFIX), dumped.absolute_beside(LOG_SUFFIX))
         try:
             data = self._read(dumped.path)
             index = _OffsetEntries(data, base_offset)
@@ -108,7 +108,7 @@ class IndexDump:
 
     def dump_time_index(self, dumped: DumpedFile) -> None:
         base_offset = dumped.base_offset()
-        log = open_existing(self._disk, dumped.beside(LOG_SUFFIX))
+        log = open_existing(self._disk, dumped.beside(LOG_SUFFIX), dumped.absolute_beside(LOG_SUFFIX))
         try:
             path = dumped.beside(INDEX_SUFFIX)
             if not self._disk.exists(path):
@@ -227,7 +227,7 @@ class IndexDump:
             end = _slice_end(dumped, position, self._options.max_message_bytes, window)
             found = next(BatchReader(dumped.beside(LOG_SUFFIX), window, position, end), None)
             if found is None:
-                raise DumpFailed("java.util.NoSuchElementException", f"no batch at byte {position}")
+                raise DumpFailed("java.util.NoSuchElementException")
             if found[0].last_offset != offset:
                 self._mismatches.setdefault(dumped.absolute_path, []).append((offset, found[0].last_offset))
             if not self._options.verify_index_only:
@@ -278,14 +278,14 @@ def _check_size(dumped: DumpedFile, data: bytes, kind: str, entry_bytes: int) ->
 
 
 def _slice_end(dumped: DumpedFile, position: int, size: int, window: Window) -> int:
-    path = dumped.beside(LOG_SUFFIX)
+    path = dumped.absolute_beside(LOG_SUFFIX)
+    log = f"FileRecords(size={window.end}, file={path}, start=0, end=2147483647)"
     if position < 0:
-        raise DumpFailed("java.lang.IllegalArgumentException", f"Invalid position: {position} in read from {path}")
+        text = f"Invalid position: {position} in read from {log}"
+        raise DumpFailed("java.lang.IllegalArgumentException", text)
     if position > window.end:
-        raise DumpFailed(
-            "java.lang.IllegalArgumentException",
-            f"Slice from position {position} exceeds end position of {path}, which is {window.end}",
-        )
+        text = f"Slice from position {position} exceeds end position of {log}"
+        raise DumpFailed("java.lang.IllegalArgumentException", text)
     return min(position + size, window.end)
 
 

@@ -69,8 +69,8 @@ _CONTROL_MESSAGES: dict[int, tuple[str, type[Message]]] = {
 class DumpFailed(Exception):
     """Where Kafka's tool ends with a Java exception of this class."""
 
-    def __init__(self, java_class: str, message: str) -> None:
-        super().__init__(f"{java_class}: {message}")
+    def __init__(self, java_class: str, message: str | None = None) -> None:
+        super().__init__(java_class if message is None else f"{java_class}: {message}")
         self.java_class = java_class
         self.message = message
 
@@ -121,12 +121,16 @@ class DumpedFile:
         """The path of another file of the same segment."""
         return self.path[: len(self.path) - len(self.name)] + self.name.partition(".")[0] + suffix
 
+    def absolute_beside(self, suffix: str) -> str:
+        return DumpedFile(self.absolute_path, self.absolute_path).beside(suffix)
 
-def open_existing(disk: Disk, path: str) -> File:
+
+def open_existing(disk: Disk, path: str, shown: str | None = None) -> File:
+    """DumpFailed with the `shown` path if there is no such file."""
     try:
         return disk.open(path, read_only=True)
     except FileNotFoundError:
-        raise DumpFailed("java.nio.file.NoSuchFileException", path) from None
+        raise DumpFailed("java.nio.file.NoSuchFileException", shown or path) from None
 
 
 class BatchReader:

@@ -153,8 +153,9 @@ def test_repair_cuts_the_log_and_keeps_what_it_cut(killed: Path, capsys: Output)
     log = "crash-0/00000000000000000028.log"
     assert after[log] + tail == before[log]
     capsys.readouterr()
-    assert run(["log", "repair", "--yes", str(killed)]) == 0
-    assert capsys.readouterr().out == "nothing to repair\n"
+    for directory in (killed, killed / "crash-0"):
+        assert run(["log", "repair", "--yes", str(directory)]) == 0
+        assert capsys.readouterr().out == "nothing to repair\n"
 
 
 def test_repair_puts_checkpoints_back_and_takes_the_clean_marker_away(clean: Path, capsys: Output) -> None:
