@@ -8,9 +8,10 @@ from tests.support import golden
 from tests.support.damage import Files, disk_of, files_in
 
 from barnabas.common.types import TopicPartition
+from barnabas.records.batch import iter_headers
 from barnabas.storage.checkpoints import parse_dir_name
 from barnabas.storage.faults import Fault, FaultKind
-from barnabas.storage.repair import Repair
+from barnabas.storage.repair import Repair, is_repairable
 from barnabas.storage.verify import PartitionReport, Verification, check_directory, partition_dirs, verify_partition
 
 ROOT = "/data"
@@ -89,3 +90,38 @@ def test_compaction_leaves_notes_but_no_faults() -> None:
     report = verify_partition(disk, f"{ROOT}/compacted-0")
     assert report.faults == []
     assert {note.kind for note in report.notes} == {FaultKind.GAP, FaultKind.LEFTOVER}
+
+
+@pytest.mark.parametrize("change", ["flip", "footer", "header"])
+def test_a_damaged_metadata_snapshot_is_named_and_left_alone(change: str) -> None:
+    files = recorded("formatted-standalone")
+    path = f"{ROOT}/__cluster_metadata-0/00000000000000000000-0000000000.checkpoint"
+    sizes = [header.size_bytes for _, header in iter_headers(files[path])]
+    data = {
+        "flip": files[path][:100] + b"?" + files[path][101:],
+        "footer": files[path][: -sizes[-1]],
+        "header": files[path][sizes[0] :],
+    }[change]
+    files[path] = data
+    faults, _ = faults_in(files)
+    assert [fault.path for fault in faults] == [path]
+    assert not is_repairable(faults[0])
+    verification = Verification(disk_of(files), f"{ROOT}/__cluster_metadata-0")
+    verification.run()
+    assert Repair(disk_of(files), verification).steps == []
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
+def test_an_index_that_is_gone_is_named_and_made_anew(suffix: str) -> None:
+    files = recorded("stage1-clean-shutdown")
+    path = f"{ROOT}/txn-rolled-0/00000000000000000003{suffix}"
+    original = files.pop(path)
+    disk = disk_of(files)
+    verification = Verification(disk, f"{ROOT}/txn-rolled-0")
+    report = verification.run()
+    assert [fault.path for fault in report.faults] == [path]
+    Repair(disk, verification).apply("repair-now")
+    # The others are as dense as the settings of a topic ask for, which are not known here.
+    assert suffix != ".txnindex" or disk.read(path) == original
+    assert disk.exists(path)
+    assert verify_partition(disk, f"{ROOT}/txn-rolled-0").faults == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import cache
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from tests.support import damage
 from tests.support.damage import DIRECTORY, Files
 
 from barnabas.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
+from barnabas.storage.dump import DumpedFile, DumpFailed, DumpOptions, dump_files
 from barnabas.storage.index import OffsetIndex
 
 log = cache(damage.varied_log)
@@ -121,3 +123,14 @@ def harmless_times(path: str, files: Files) -> bool:
         if max(record.timestamp for record in found if record.offset <= offset) > timestamp:
             return False
     return True
+
+
+@settings(max_examples=150, deadline=None)
+@given(damages(".log", ".snapshot", ".txnindex", ".timeindex", ".index", with_cuts=True), st.booleans())
+def test_dump_of_damaged_files_ends_in_text_or_in_a_named_failure(damaged: Damage, sanity: bool) -> None:
+    disk = damage.disk_of(damaged.files())
+    lines: list[str] = []
+    options = DumpOptions(deep_iteration=True, print_data_log=True, index_sanity_check=sanity)
+    with suppress(DumpFailed):
+        dump_files(disk, [DumpedFile(damaged.path, damaged.path)], options, lines.append, lines.append)
+    assert lines[0] == f"Dumping {damaged.path}\n"
