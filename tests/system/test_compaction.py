@@ -82,15 +82,20 @@ def create(server: Server, topic: str, **settings: str) -> None:
     admin.create_topics([confluent_kafka.admin.NewTopic(topic, 1, 1, config=config)])[topic].result(WAIT_S)
 
 
-def size_of(folder: Path) -> int:
-    """Of the segments that are part of the log."""
-    return sum(path.stat().st_size for path in folder.glob("*.log"))
+def size_of(folder: Path) -> int | None:
+    """Of the segments that are part of the log; None while one of them is being replaced."""
+    paths = list(folder.glob("*.log"))
+    try:
+        size = sum(path.stat().st_size for path in paths)
+    except FileNotFoundError:
+        return None
+    return size if paths == list(folder.glob("*.log")) and not any(folder.glob("*.swap")) else None
 
 
 def wait_until_small(folder: Path, size_bytes: int) -> None:
     deadline = time.monotonic() + WAIT_S
-    while size_of(folder) > size_bytes:
-        assert time.monotonic() < deadline, f"{size_of(folder)} bytes are left in {folder}"
+    while (size := size_of(folder)) is None or size > size_bytes:
+        assert time.monotonic() < deadline, f"{size} bytes are left in {folder}"
         time.sleep(0.05)
 
 
