@@ -16,8 +16,7 @@ COMPLAINT = re.compile(
     r"|nvalid bytes|Error|[Cc]orrupt|WARN|[Cc]ould not"
 )
 #: Compaction leaves gaps in the offsets.
-GAP = re.compile(r"Non-consecutive offsets in ")
-COMPACTED = re.compile(r"\bcompacted[^/]*/")
+GAP = re.compile(r"Non-consecutive offsets in compacted[^/]*/")
 ALARM = re.compile(r"\bERROR\b|\bFATAL\b|Traceback|WARN.*([Cc]orrupt|[Rr]ecover|[Rr]ebuil|[Ii]ndex|napshot|runcat)")
 #: Kafka tells of a refused sequence number, and of partitions that are added to a topic, as errors.
 EXPECTED = re.compile(
@@ -81,9 +80,9 @@ class SharedDirectory:
 
     def _complaints(self, files: list[Path], *flags: str, sane: bool = False) -> set[str]:
         dumped = self._java.tool("kafka.tools.DumpLogSegments", *flags, "--files", ",".join(map(str, files)))
-        text = dumped.text.replace(f"{self.data_dir}/", "")
+        text, errors = (each.replace(f"{self.data_dir}/", "") for each in (dumped.out, dumped.err))
         found = set() if dumped.code == 0 else {f"DumpLogSegments ended with code {dumped.code}"}
-        found |= _with_files(text)
+        found |= _with_files(text) | _with_files(errors)
         # An index gets its first entry after index.interval.bytes; until then the tool says that it is empty.
         if (passed := len(re.findall(r"passed sanity check\.|is empty\.", text))) < len(files) * sane:
             found.add(f"only {passed} of {len(files)} indexes passed the sanity check")
@@ -115,6 +114,7 @@ def _with_files(text: str) -> set[str]:
     for line in text.splitlines():
         if line.startswith("Dumping "):
             file = line.removeprefix("Dumping ")
-        elif COMPLAINT.search(line) and not (GAP.match(line) and COMPACTED.search(file)):
-            found.add(f"{file}: {line.strip()}")
+        elif COMPLAINT.search(line) and not GAP.match(line):
+            # The summary at the end names the file itself.
+            found.add(line if "/" in line or not file else f"{file}: {line.strip()}")
     return found

@@ -78,7 +78,7 @@ def comparable(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def must_find_by_time(found: dict[str, Any]) -> None:
-    """A look-up by time names the first record that is not older; transaction markers, which count too, are not seen."""
+    """A look-up by time names the first record that is not older; transaction markers count too, but are not read."""
     for at, answers in found["times"].items():
         if at[0].startswith(("txn", "compacted-txn", "__transaction_state")):
             continue
