@@ -102,9 +102,7 @@ def read(server: Server, wanted: list[Partition], isolation: int = READ_COMMITTE
     """Every record from the beginning of each partition to its end, as an unmodified client reads them."""
     settings = {"group.id": READER, "enable.auto.commit": False, "enable.partition.eof": True, "check.crcs": True}
     waits = {"fetch.wait.max.ms": 20, "auto.offset.reset": "error", "isolation.level": ISOLATION[isolation]}
-    consumer = confluent_kafka.Consumer(
-        {"bootstrap.servers": server.bootstrap, "log_level": 3, **settings, **waits}  # type: ignore[dict-item]
-    )
+    consumer = confluent_kafka.Consumer({"bootstrap.servers": server.bootstrap, "log_level": 3, **settings, **waits})
     found: dict[Partition, list[Seen]] = {each: [] for each in wanted}
     ended: set[Partition] = set()
     begin = confluent_kafka.OFFSET_BEGINNING

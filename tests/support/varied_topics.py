@@ -267,7 +267,7 @@ class LongLived:
         )
 
     def send(self, count: int = 10) -> None:
-        offsets: list[int] = []
+        offsets: list[int | None] = []
         failures: list[str] = []
 
         def delivered(error: object, message: confluent_kafka.Message) -> None:

@@ -32,7 +32,7 @@ def shared(tmp_path: Path, jvm: ProcessClient) -> SharedDirectory:
     return SharedDirectory(tmp_path, jvm, SETTINGS)
 
 
-def must_equal(found: dict[str, Any], expected: dict[str, Any]) -> None:
+def must_equal(found: Any, expected: Any) -> None:
     lines = list(differences(found, expected))
     assert not lines, f"{len(lines)} differences (now / before):\n" + "\n".join(lines[:40])
 
