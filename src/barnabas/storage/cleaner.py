@@ -287,7 +287,7 @@ class LogCleaner:
             self._check(job, group)
             swap_in(disk, log, group, copy.end_offset)
             job.copy = None
-        yield _sync_directory(disk, job.directory)
+        yield _finish(disk, job.directory, offsets)
         self._check(job, ())
         self.state.put(job.root, log.topic_partition, end_offset)
 
@@ -427,6 +427,8 @@ def _aborted_transactions(log: Log, from_offset: int, end_offset: int) -> list[A
     ]
 
 
-def _sync_directory(disk: Disk, directory: str) -> Steps:
+def _finish(disk: Disk, directory: str, offsets: OffsetMap) -> Steps:
+    """Make the swaps sure, and give back the memory."""
     disk.sync_dir(directory)
     yield 0
+    yield from offsets.release()

@@ -27,7 +27,7 @@ from barnabas.storage.compaction_map import CleanedTransactions, OffsetMap
 from barnabas.storage.segment import RollLimits, Segment
 
 #: A slice of work ends after about so much; a record counts for as much as so many bytes.
-_SLICE_COST = 512 * 1024
+_SLICE_COST = 256 * 1024
 _RECORD_COST = 1024
 
 #: Bytes read and written since the last one.
@@ -186,7 +186,7 @@ class Copy:
         try:
             for source in self._sources:
                 retention = Retention(
-                    self._offsets.offsets,
+                    self._offsets,
                     self._offsets.latest_offset,
                     rules.wall_ms,
                     rules.delete_retention_ms,

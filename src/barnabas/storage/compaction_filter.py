@@ -36,7 +36,7 @@ from barnabas.records.header import (
     invalid,
 )
 from barnabas.records.record import read_varint, wrap_64, write_record, write_varint
-from barnabas.storage.compaction_map import map_key
+from barnabas.storage.compaction_map import PARTS, OffsetMap, map_key
 
 #: Where a record lies in the (unpacked) records of its batch, and what compaction asks of it. A plain tuple, for there
 #: is one for every record that is looked at.
@@ -138,7 +138,7 @@ def keys_of(buffer: bytes, position: int, header: BatchHeader, from_offset: int)
 class Retention:
     """What one pass keeps."""
 
-    offsets: dict[bytes, int]
+    offsets: OffsetMap
     #: Records above it are not in the map, and stay.
     latest_offset: int
     wall_ms: int
@@ -185,19 +185,22 @@ def filter_batch(buffer: bytes, position: int, header: BatchHeader, rule: Retent
 
 
 def _select(records: list[Outline], header: BatchHeader, rule: Retention) -> list[Outline]:
-    base = header.base_offset
-    newest = rule.offsets.get
-    latest = rule.latest_offset
+    parts, base, latest = rule.offsets.parts, header.base_offset, rule.latest_offset
     horizon_ms = header.delete_horizon_ms
-    keep_tombstones = horizon_ms is None or rule.wall_ms < horizon_ms
-    if base + header.last_offset_delta <= latest and keep_tombstones:
-        return [r for r in records if (key := r[_KEY]) is not None and newest(key, -1) <= base + r[_OFFSET]]
+    if header.last_offset <= latest and (horizon_ms is None or rule.wall_ms < horizon_ms):
+        return [
+            r
+            for r in records
+            if (key := r[_KEY]) is not None and parts[hash(key) % PARTS].get(key, -1) <= base + r[_OFFSET]
+        ]
     return [
         r
         for r in records
         if base + r[_OFFSET] > latest
         or (
-            (key := r[_KEY]) is not None and newest(key, -1) <= base + r[_OFFSET] and (keep_tombstones or r[_HAS_VALUE])
+            (key := r[_KEY]) is not None
+            and parts[hash(key) % PARTS].get(key, -1) <= base + r[_OFFSET]
+            and (r[_HAS_VALUE] or horizon_ms is None or rule.wall_ms < horizon_ms)
         )
     ]
 
@@ -273,7 +276,7 @@ def _convert(buffer: bytes, position: int, header: BatchHeader, rule: Retention)
         if record.offset > rule.latest_offset
         or (
             record.key is not None
-            and newest(map_key(record.key), -1) <= record.offset
+            and newest(map_key(record.key)) <= record.offset
             and (record.value is not None or rule.keep_legacy_tombstones)
         )
     ]

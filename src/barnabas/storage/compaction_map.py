@@ -9,7 +9,7 @@ may go once none of its transaction's batches is left in the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from heapq import heapify, heappop
 
@@ -21,6 +21,7 @@ from barnabas.storage.transactions import AbortedTxn
 ENTRY_BYTES = 128
 #: Longer keys are kept as a digest, which has one byte more than this: it never equals a short key.
 _KEY_BYTES_MAX = 64
+PARTS = 256
 
 
 def map_key(key: bytes) -> bytes:
@@ -29,20 +30,20 @@ def map_key(key: bytes) -> bytes:
 
 
 class OffsetMap:
-    """Newest offset of each key among the records up to `latest_offset`."""
+    """Newest offset of each key among the records up to `latest_offset`.
 
-    __slots__ = ("_key_bytes", "_memory_bytes", "latest_offset", "offsets")
+    It is in many parts, for a dictionary that grows or goes away holds up every thread for as long as that takes: the
+    part of a key is `parts[hash(key) % PARTS]`.
+    """
+
+    __slots__ = ("_memory_bytes", "latest_offset", "parts", "size_bytes")
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
-        self._key_bytes = 0
+        #: What it takes in memory, rather too much than too little.
+        self.size_bytes = 0
         self.latest_offset = -1
-        self.offsets: dict[bytes, int] = {}
-
-    @property
-    def size_bytes(self) -> int:
-        """What it takes in memory, rather too much than too little."""
-        return len(self.offsets) * ENTRY_BYTES + self._key_bytes
+        self.parts: tuple[dict[bytes, int], ...] = tuple({} for _ in range(PARTS))
 
     @property
     def is_full(self) -> bool:
@@ -50,14 +51,28 @@ class OffsetMap:
 
     def add(self, keys: Sequence[bytes], offsets: Iterable[int]) -> None:
         """Records of one batch, in their order."""
-        if keys:
-            before = len(self.offsets)
-            self.offsets.update(zip(keys, offsets, strict=True))
-            self._key_bytes += (len(self.offsets) - before) * max(map(len, keys))
+        parts = self.parts
+        new_bytes = 0
+        for key, offset in zip(keys, offsets, strict=True):
+            part = parts[hash(key) % PARTS]
+            if key not in part:
+                new_bytes += ENTRY_BYTES + len(key)
+            part[key] = offset
+        self.size_bytes += new_bytes
+
+    def get(self, key: bytes) -> int:
+        """-1 if it does not have the key."""
+        return self.parts[hash(key) % PARTS].get(key, -1)
 
     def reach(self, offset: int) -> None:
         """All up to this offset is in it."""
         self.latest_offset = max(self.latest_offset, offset)
+
+    def release(self) -> Iterator[int]:
+        """Give the memory back, part by part."""
+        for part in self.parts:
+            part.clear()
+            yield 0
 
 
 class _Ongoing:
