@@ -8,7 +8,6 @@ Prints one line `started: host:port` when clients can come. SIGTERM and SIGINT s
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import signal
 import sys
@@ -20,6 +19,7 @@ from barnabas.common.errors import ConfigError, FatalFault, StorageFault
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.server.host import ServerHost
 from barnabas.server.listener import ListenerLog, ListeningSocket
+from barnabas.server.memory import settle
 
 try:
     import uvloop
@@ -33,8 +33,6 @@ log = logging.getLogger("barnabas")
 _USAGE = "usage: barnabas broker FILE [--override key=value ...]"
 _BACKLOG = 1024
 _STOP_S_MAX = 20
-#: Collections are rare and small: what lives long is frozen after the start, and requests leave no cycles behind.
-_GC_THRESHOLDS = (50_000, 20, 100)
 
 
 class UsageError(Exception):
@@ -107,9 +105,7 @@ async def _serve(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> int:
         broker.open()
         sockets = await _bind(broker, config)
         broker.start()
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
+        settle()
         for listener in config.advertised_listeners:
             if listener.name not in config.controller_listener_names:
                 sys.stdout.write(f"started: {listener.host}:{listener.port}\n")
