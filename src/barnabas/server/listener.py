@@ -10,6 +10,7 @@ from typing import cast
 
 from barnabas.broker.dispatch import Connection, Dispatcher
 from barnabas.common.host import Buffer
+from barnabas.server.wakefulness import Wakefulness
 
 log = logging.getLogger("barnabas.connections")
 
@@ -26,13 +27,21 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         "_connection",
         "_dispatcher",
         "_listener",
+        "_on_read",
         "_open",
         "_transport",
         "idle_sweeps",
     )
 
-    def __init__(self, dispatcher: Dispatcher, listener: str, open_connections: set[ConnectionProtocol]) -> None:
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        listener: str,
+        open_connections: set[ConnectionProtocol],
+        wakefulness: Wakefulness,
+    ) -> None:
         self._dispatcher = dispatcher
+        self._on_read = wakefulness.on_read
         self._listener = listener
         self._open = open_connections
         self._connection: Connection | None = None
@@ -61,6 +70,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         assert self._connection is not None
         self.idle_sweeps = 0
         self._connection.received(nbytes)
+        self._on_read()
 
     def eof_received(self) -> bool:
         return False
@@ -142,8 +152,9 @@ class ListeningSocket:
         """Start to serve. Raises OSError when the address is taken."""
         loop = asyncio.get_running_loop()
         open_connections: set[ConnectionProtocol] = set()
+        wakefulness = Wakefulness(loop)
         server = await loop.create_server(
-            lambda: ConnectionProtocol(dispatcher, name, open_connections),
+            lambda: ConnectionProtocol(dispatcher, name, open_connections, wakefulness),
             host or None,
             port,
             backlog=backlog,
