@@ -53,7 +53,7 @@ class RequestContext(Protocol):
         """Monotonic time at which it was read."""
 
     def reply(self, response: Message) -> None:
-        """Complete the request; only after `handle` returned None, exactly once."""
+        """Complete the request, exactly once, if `handle` returns None: later, or from within it."""
 
 
 @dataclass(slots=True)
