@@ -130,6 +130,28 @@ class Link(Protocol):
     def close(self) -> None: ...
 
 
+class LinkEnd(Protocol):
+    """Who dialled: hears what becomes of the connection, as a connection that was accepted does."""
+
+    def connected(self) -> None:
+        """The link can be written to from now on; nothing is written before."""
+
+    def get_buffer(self) -> memoryview:
+        """Where the next bytes go, never empty."""
+
+    def received(self, count: int) -> None:
+        """`count` bytes are in the buffer last given."""
+
+    def closed(self, error: OSError | None) -> None:
+        """Exactly once, and the last call, unless this side closed the link: the peer ended it (None), or what went
+        wrong. Before `connected` the dial failed: ConnectionRefusedError says that nobody listens there."""
+
+
+class Links(Protocol):
+    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+        """Connect to a peer. Returns at once, and calls nothing of `end` before it has returned."""
+
+
 class FaultHandler(Protocol):
     def fatal(self, message: str, error: BaseException | None = None) -> None:
         """This process must not go on."""
@@ -151,5 +173,7 @@ class Host(Protocol):
     def blocking(self) -> Blocking: ...
     @property
     def disk(self) -> Disk: ...
+    @property
+    def links(self) -> Links: ...
     @property
     def faults(self) -> FaultHandler: ...

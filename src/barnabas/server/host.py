@@ -13,6 +13,7 @@ from typing import Any
 
 from barnabas.common.host import Timer
 from barnabas.server.disk import OsDisk
+from barnabas.server.links import LoopLinks
 
 log = logging.getLogger("barnabas")
 
@@ -99,6 +100,7 @@ class ServerHost:
         self.random = SystemRandom()
         self.blocking = ThreadPool(loop)
         self.disk = OsDisk()
+        self.links = LoopLinks(loop)
         self.faults = LoggedFaults()
 
     def close(self) -> None:

@@ -10,7 +10,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from barnabas.common.host import Buffer
+from barnabas.common.host import Buffer, Link, LinkEnd
 from barnabas.simulation.disk import MemoryDisk
 
 #: 2025-01-01T00:00:00Z, where the virtual wall clock begins.
@@ -99,6 +99,17 @@ class DeferredWork:
         self._time.call_later(1, perform)
 
 
+class NobodyListens:
+    """Links of a world with one node: every dial is refused."""
+
+    def __init__(self, time: VirtualTime) -> None:
+        self._time = time
+
+    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+        self._time.call_soon(lambda: end.closed(ConnectionRefusedError(f"nobody listens at {host}:{port}")))
+        return MemoryLink()
+
+
 class RaisedFaults:
     """A fatal fault ends the run; reported ones are kept for the test to look at."""
 
@@ -122,6 +133,7 @@ class MemoryHost:
         self.random = SeededRandom(seed)
         self.blocking = DeferredWork(self.time)
         self.disk = disk or MemoryDisk(clock=self.time)
+        self.links = NobodyListens(self.time)
         self.faults = RaisedFaults()
 
 

@@ -1,0 +1,104 @@
+"""Connections that this node dials: asyncio's side of `common.host.Links`."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from typing import cast
+
+from barnabas.common.host import Buffer, Link, LinkEnd
+
+
+class DialledLink(asyncio.BufferedProtocol):
+    """One connection, from the dial on. It reads straight into its end's buffer."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int, end: LinkEnd) -> None:
+        self._end = end
+        self._transport: asyncio.Transport | None = None
+        #: Closed by this side or ended: the end hears nothing more.
+        self._is_over = False
+        self._dialling = loop.create_task(self._dial(loop, host, port))
+
+    async def _dial(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
+        """Try the host's addresses one by one: only if all of them refuse is the peer known to be away."""
+        failure: OSError | None = None
+        try:
+            found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            found, failure = [], error
+        for address in dict.fromkeys(str(sockaddr[0]) for _, _, _, _, sockaddr in found):
+            try:
+                await loop.create_connection(lambda: self, address, port)
+                return
+            except OSError as error:
+                if failure is None or isinstance(failure, ConnectionRefusedError):
+                    failure = error
+        self._ended(failure or OSError(f"{host} has no address"))
+
+    def _ended(self, error: OSError | None) -> None:
+        if not self._is_over:
+            self._is_over = True
+            self._end.closed(error)
+
+    # -- asyncio
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        sock: socket.socket | None = transport.get_extra_info("socket")
+        if sock is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if self._is_over:
+            transport.close()
+        else:
+            self._end.connected()
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._end.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        if not self._is_over:
+            self._end.received(nbytes)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._ended(exc if isinstance(exc, OSError) else None)
+
+    # -- common.host.Link
+
+    def write(self, chunks: Sequence[Buffer]) -> None:
+        transport = self._transport
+        assert transport is not None, "written to before it was connected"
+        if self._is_over:
+            return
+        if len(chunks) == 1:
+            transport.write(chunks[0])
+        else:
+            transport.writelines(chunks)
+
+    def pause_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def close(self) -> None:
+        self._is_over = True
+        if self._transport is None:
+            self._dialling.cancel()
+        else:
+            self._transport.close()
+
+
+class LoopLinks:
+    """`common.host.Links` on the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+        return DialledLink(self._loop, host, port, end)
