@@ -5,106 +5,39 @@
         orders-3.<uuid>-delete/    on its way out, for file.delete.delay.ms
 
 Invariants
-- The clean-shutdown marker is the last thing written at a stop and the first removed at a start (G12).
 - No timers per partition: one timer each for checkpoints, retention and delayed removal.
 - A directory that failed is not touched again until the next start; the others go on (KIP-112).
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import ConfigError, StorageFault
-from barnabas.common.host import Disk, Host, Lock, Timer
+from barnabas.common.errors import StorageFault
+from barnabas.common.host import Host, Timer
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, TopicPartition
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import (
-    CLEAN_SHUTDOWN_FILE,
     DELETE_DIR_SUFFIX,
     HIGH_WATERMARK_CHECKPOINT,
-    LOCK_FILE,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     CheckpointError,
-    decode_clean_shutdown,
     dir_name,
-    encode_clean_shutdown,
-    encode_offsets,
     marked_dir_name,
     parse_dir_name,
     read_offsets,
-    write_atomically,
 )
 from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDirectory, Offsets, root_of
 from barnabas.storage.log import Log
 from barnabas.storage.recovery import Opening, open_log
+from barnabas.storage.removal import DelayedRemoval
 from barnabas.storage.segments import LogServices
 
-Offsets = dict[TopicPartition, int]
-_NO_BROKER_EPOCH = -1
 _INITIAL_TASK_DELAY_MS = 30_000
-
-
-class LogDirectory:
-    """One of `log.dirs`: its lock and what its checkpoints said last."""
-
-    __slots__ = ("clean", "lock", "path", "written")
-
-    def __init__(self, path: str, lock: Lock) -> None:
-        self.path = path
-        self.lock = lock
-        self.clean = False
-        #: Checkpoint name -> bytes as last written, so that what did not change is not written again.
-        self.written: dict[str, bytes] = {}
-
-
-class DelayedRemoval:
-    """Files and directories that are removed after a while, beside the loop; one timer for all."""
-
-    def __init__(self, host: Host) -> None:
-        self._host = host
-        self._waiting: deque[tuple[int, list[str]]] = deque()
-        self._timer: Timer | None = None
-
-    def add(self, paths: list[str], delay_ms: int) -> None:
-        if paths:
-            self._waiting.append((self._host.clock.now_ms() + delay_ms, paths))
-            self._arm()
-
-    def cancel(self) -> None:
-        """What still waits is found and removed at the next start."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _arm(self) -> None:
-        if self._timer is None and self._waiting:
-            due_ms = min(due for due, _ in self._waiting)
-            delay_ms = max(0, due_ms - self._host.clock.now_ms())
-            self._timer = self._host.timers.call_later(delay_ms, self._remove_due)
-
-    def _remove_due(self) -> None:
-        self._timer = None
-        now_ms = self._host.clock.now_ms()
-        paths = [path for due, some in self._waiting if due <= now_ms for path in some]
-        self._waiting = deque(entry for entry in self._waiting if entry[0] > now_ms)
-        self._host.blocking.run(lambda: _remove(self._host.disk, paths), self._removed)
-        self._arm()
-
-    def _removed(self, _: object, error: BaseException | None) -> None:
-        if error is not None:
-            self._host.faults.report("cannot remove deleted files", error)
-
-
-def _remove(disk: Disk, paths: list[str]) -> None:
-    for path in paths:
-        if disk.is_dir(path):
-            disk.remove_tree(path)
-        elif disk.exists(path):
-            disk.remove(path)
 
 
 class LogManager:
@@ -115,7 +48,7 @@ class LogManager:
         self._config = config
         self._disk = host.disk
         self._logs: dict[TopicPartition, Log] = {}
-        self._dirs: dict[str, LogDirectory] = {}
+        self._directories = LogDirectories(host, config.log_dirs, self._directory_failed)
         self._timers: dict[str, Timer] = {}
         self._removal = DelayedRemoval(host)
         self._hws: Offsets = {}
@@ -127,10 +60,10 @@ class LogManager:
             Descriptors(),
         )
         #: In the order of `log.dirs`.
-        self.directories: tuple[str, ...] = config.log_dirs
-        self.offline_directories: set[str] = set()
+        self.directories = self._directories.paths
+        self.offline_directories = self._directories.offline
         #: From the clean-shutdown marker: lets the controller see that nothing was lost (KIP-966); -1 if unclean.
-        self.previous_broker_epoch = _NO_BROKER_EPOCH
+        self.previous_broker_epoch = NO_BROKER_EPOCH
         self.cleaner = LogCleaner(host, config, self._logs, self.offline_directories, self._directory_failed)
 
     # -- life
@@ -138,17 +71,13 @@ class LogManager:
     def start(self, *, high_watermarks: Callable[[], Offsets]) -> None:
         """Lock the directories and open every log in them. Raises ConfigError when another process has one."""
         self._high_watermarks = high_watermarks
-        epochs: list[int] = []
         for path in self.directories:
             try:
-                directory = self._open_directory(path, epochs)
-                self._load_directory(directory)
+                self._load_directory(self._directories.open(path))
             except (OSError, CheckpointError) as error:
                 self._directory_failed(path, error)
-        if self.directories and len(self.offline_directories) == len(self.directories):
-            raise ConfigError(f"none of log.dirs={','.join(self.directories)} can be used")
-        if len(epochs) == len(self.directories):
-            self.previous_broker_epoch = min(epochs)
+        self._directories.check_one_is_left()
+        self.previous_broker_epoch = self._directories.previous_broker_epoch()
         self._every("log.flush.offset.checkpoint.interval.ms", self._checkpoint_recovery_points)
         self._every("log.flush.start.offset.checkpoint.interval.ms", self._checkpoint_log_starts)
         self._every("replica.high.watermark.checkpoint.interval.ms", self._checkpoint_high_watermarks)
@@ -156,27 +85,6 @@ class LogManager:
         self._every("producer.id.expiration.check.interval.ms", self._expire_producers)
         self._every("log.flush.scheduler.interval.ms", self._flush_due)
         self.cleaner.start(high_watermarks)
-
-    def _open_directory(self, path: str, epochs: list[int]) -> LogDirectory:
-        disk = self._disk
-        disk.make_dirs(path)
-        try:
-            lock = disk.lock(f"{path}/{LOCK_FILE}")
-        except BlockingIOError:
-            raise ConfigError(
-                f"log directory {path} is in use by another process: stop it, or give this node a directory of its own"
-            ) from None
-        directory = self._dirs[path] = LogDirectory(path, lock)
-        marker = f"{path}/{CLEAN_SHUTDOWN_FILE}"
-        if disk.exists(marker):
-            directory.clean = True
-            try:
-                epochs.append(decode_clean_shutdown(disk.read(marker)))
-            except CheckpointError:
-                epochs.append(_NO_BROKER_EPOCH)
-            disk.remove(marker)
-            disk.sync_dir(path)
-        return directory
 
     def _load_directory(self, directory: LogDirectory) -> None:
         path = directory.path
@@ -226,14 +134,14 @@ class LogManager:
         self._timers.clear()
         self.cleaner.stop()
         self._removal.cancel()
-        clean = dict.fromkeys(self._dirs, True)
+        unclean: set[str] = set()
         for log in self._logs.values():
-            root = log.directory.rpartition("/")[0]
+            root = root_of(log.directory)
             if root not in self.offline_directories:
                 try:
                     log.close(clean=True)
                 except StorageFault as fault:
-                    clean[root] = False
+                    unclean.add(root)
                     self._directory_failed(fault.directory, fault)
         for checkpoint in (
             self._checkpoint_recovery_points,
@@ -241,11 +149,7 @@ class LogManager:
             self._checkpoint_high_watermarks,
         ):
             checkpoint()
-        for path, directory in self._dirs.items():
-            if path not in self.offline_directories and clean[path]:
-                write_atomically(self._disk, f"{path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch))
-            directory.lock.release()
-        self._dirs.clear()
+        self._directories.close(broker_epoch, frozenset(unclean))
 
     # -- logs
 
@@ -257,7 +161,7 @@ class LogManager:
 
     def logs_in(self, directory: str) -> Iterator[Log]:
         """The logs in one of `log.dirs`."""
-        return (log for log in self._logs.values() if log.directory.rpartition("/")[0] == directory)
+        return (log for log in self._logs.values() if root_of(log.directory) == directory)
 
     def checkpointed_high_watermarks(self) -> Offsets:
         return self._hws
@@ -273,7 +177,7 @@ class LogManager:
         if log is not None:
             log.config = config
             return log
-        root = directory or self._emptiest_directory()
+        root = directory or self._directories.emptiest(root_of(log.directory) for log in self._logs.values())
         opening = Opening(
             f"{root}/{dir_name(topic_partition)}",
             topic_partition,
@@ -287,17 +191,6 @@ class LogManager:
         except (OSError, CheckpointError) as error:
             raise StorageFault(root, f"cannot open {topic_partition}: {error}") from error
 
-    def _emptiest_directory(self) -> str:
-        """Placement by fewest partitions, as Kafka does it."""
-        counts = {path: 0 for path in self.directories if path not in self.offline_directories}
-        if not counts:
-            raise StorageFault(self.directories[0], "no log directory is left")
-        for log in self._logs.values():
-            root = log.directory.rpartition("/")[0]
-            if root in counts:
-                counts[root] += 1
-        return min(counts, key=lambda path: counts[path])
-
     def delete(self, topic_partition: TopicPartition) -> None:
         """Rename the log's directory at once, remove it after `file.delete.delay.ms`."""
         log = self._logs.pop(topic_partition, None)
@@ -305,7 +198,7 @@ class LogManager:
         if log is None:
             return
         self.cleaner.forget(log)
-        root = log.directory.rpartition("/")[0]
+        root = root_of(log.directory)
         target = f"{root}/{marked_dir_name(topic_partition, self._host.random.uuid(), DELETE_DIR_SUFFIX)}"
         try:
             self._disk.rename(log.directory, target)
@@ -343,23 +236,13 @@ class LogManager:
 
     def _checkpoint(self, name: str, offsets: Offsets) -> None:
         """Write a checkpoint in each directory whose logs it concerns, if it says something new."""
-        for path, directory in self._dirs.items():
-            if path in self.offline_directories:
-                continue
+        for directory in tuple(self._directories.online()):
             own = {
                 log.topic_partition: offsets[log.topic_partition]
-                for log in self.logs_in(path)
+                for log in self.logs_in(directory.path)
                 if log.topic_partition in offsets
             }
-            data = encode_offsets(own)
-            if directory.written.get(name) == data:
-                continue
-            try:
-                write_atomically(self._disk, f"{path}/{name}", data)
-            except OSError as error:
-                self._directory_failed(path, error)
-                continue
-            directory.written[name] = data
+            self._directories.write_checkpoint(directory, name, own)
 
     def _checkpoint_recovery_points(self) -> None:
         self._checkpoint(RECOVERY_POINT_CHECKPOINT, {tp: log.recovery_point for tp, log in self._logs.items()})
@@ -386,7 +269,7 @@ class LogManager:
         wall_ms = self._host.clock.wall_ms()
         high_watermarks = self._high_watermarks()
         for topic_partition, log in tuple(self._logs.items()):
-            if log.directory.rpartition("/")[0] in self.offline_directories:
+            if root_of(log.directory) in self.offline_directories:
                 continue
             high_watermark = high_watermarks.get(topic_partition, log.log_start_offset)
             log.delete_old_segments(wall_ms, high_watermark=high_watermark)
@@ -404,7 +287,7 @@ class LogManager:
 
     def _sync_beside(self, log: Log, end_offset: int) -> None:
         """Sync what is below `end_offset` without holding up the loop."""
-        root = log.directory.rpartition("/")[0]
+        root = root_of(log.directory)
         if root in self.offline_directories:
             return
         work, succeeded = log.sync_job(end_offset)

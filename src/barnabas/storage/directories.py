@@ -1,0 +1,137 @@
+"""The directories of `log.dirs`: their locks, who they are, their checkpoints, and which of them still works.
+
+    .lock                  held while this process runs
+    meta.properties        the directory's id, by which the controller knows it (KIP-858)
+    .kafka_cleanshutdown   the last thing written at a stop and the first removed at a start (G12)
+    *-checkpoint           one offset per partition whose log is in this directory
+
+A directory that failed is not touched again until the next start; the others go on (KIP-112).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from barnabas.common.errors import ConfigError, StorageFault
+from barnabas.common.host import Host, Lock
+from barnabas.common.types import ZERO_UUID, TopicPartition
+from barnabas.storage.checkpoints import (
+    CLEAN_SHUTDOWN_FILE,
+    LOCK_FILE,
+    META_PROPERTIES,
+    CheckpointError,
+    decode_clean_shutdown,
+    decode_meta_properties,
+    encode_clean_shutdown,
+    encode_offsets,
+    write_atomically,
+)
+
+Offsets = dict[TopicPartition, int]
+NO_BROKER_EPOCH = -1
+
+
+def root_of(log_directory: str) -> str:
+    """Which of `log.dirs` a log's directory lies in."""
+    return log_directory.rpartition("/")[0]
+
+
+class LogDirectory:
+    """One of `log.dirs` that this process has locked."""
+
+    __slots__ = ("clean", "id", "lock", "path", "written")
+
+    def __init__(self, path: str, lock: Lock) -> None:
+        self.path = path
+        self.lock = lock
+        #: Zero for a directory that was never formatted.
+        self.id: bytes = ZERO_UUID
+        #: Whether the last stop was in order.
+        self.clean = False
+        #: Checkpoint name -> bytes as last written, so that what did not change is not written again.
+        self.written: dict[str, bytes] = {}
+
+
+class LogDirectories:
+    """In the order of `log.dirs`. `on_failed(path, error)` is told of a directory that fails under a checkpoint."""
+
+    def __init__(self, host: Host, paths: Sequence[str], on_failed: Callable[[str, BaseException], None]) -> None:
+        self._disk = host.disk
+        self._on_failed = on_failed
+        self._open: dict[str, LogDirectory] = {}
+        self._epochs: list[int] = []
+        self.paths = tuple(paths)
+        self.offline: set[str] = set()
+
+    def open(self, path: str) -> LogDirectory:
+        """Lock it and take its marker of a clean stop. Raises OSError, CheckpointError, and ConfigError when another
+        process has it."""
+        disk = self._disk
+        disk.make_dirs(path)
+        try:
+            lock = disk.lock(f"{path}/{LOCK_FILE}")
+        except BlockingIOError:
+            raise ConfigError(
+                f"log directory {path} is in use by another process: stop it, or give this node a directory of its own"
+            ) from None
+        directory = self._open[path] = LogDirectory(path, lock)
+        meta = f"{path}/{META_PROPERTIES}"
+        if disk.exists(meta):
+            directory.id = decode_meta_properties(meta, disk.read(meta)).directory_id or ZERO_UUID
+        marker = f"{path}/{CLEAN_SHUTDOWN_FILE}"
+        if disk.exists(marker):
+            directory.clean = True
+            try:
+                self._epochs.append(decode_clean_shutdown(disk.read(marker)))
+            except CheckpointError:
+                self._epochs.append(NO_BROKER_EPOCH)
+            disk.remove(marker)
+            disk.sync_dir(path)
+        return directory
+
+    def check_one_is_left(self) -> None:
+        """Raises ConfigError if all have failed."""
+        if self.paths and len(self.offline) == len(self.paths):
+            raise ConfigError(f"none of log.dirs={','.join(self.paths)} can be used")
+
+    def previous_broker_epoch(self) -> int:
+        """From the markers of a clean stop, if every directory had one; else -1."""
+        return min(self._epochs, default=NO_BROKER_EPOCH) if len(self._epochs) == len(self.paths) else NO_BROKER_EPOCH
+
+    def online(self) -> Iterator[LogDirectory]:
+        return (directory for path, directory in self._open.items() if path not in self.offline)
+
+    def id_of(self, path: str) -> bytes:
+        """The id of a directory of this process; zero if it has none or was never opened."""
+        directory = self._open.get(path)
+        return ZERO_UUID if directory is None else directory.id
+
+    def emptiest(self, used: Iterable[str]) -> str:
+        """Placement by fewest partitions, as Kafka does it; `used` names the directory of each log there is."""
+        counts = {path: 0 for path in self.paths if path not in self.offline}
+        if not counts:
+            raise StorageFault(self.paths[0], "no log directory is left")
+        for path in used:
+            if path in counts:
+                counts[path] += 1
+        return min(counts, key=lambda path: counts[path])
+
+    def write_checkpoint(self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """If it says something new."""
+        data = encode_offsets(offsets)
+        if directory.written.get(name) == data:
+            return
+        try:
+            write_atomically(self._disk, f"{directory.path}/{name}", data)
+        except OSError as error:
+            self._on_failed(directory.path, error)
+            return
+        directory.written[name] = data
+
+    def close(self, broker_epoch: int, unclean: frozenset[str]) -> None:
+        """Mark all but the failed and the unclean ones as stopped in order, and unlock them."""
+        for path, directory in self._open.items():
+            if path not in self.offline and path not in unclean:
+                write_atomically(self._disk, f"{path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch))
+            directory.lock.release()
+        self._open.clear()

@@ -1,0 +1,57 @@
+"""What is deleted goes later: renamed at once, removed after `file.delete.delay.ms`, beside the loop.
+
+Readers that began before the deletion go on reading meanwhile. What still waits when the process ends is found by its
+name and removed at the next start.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from barnabas.common.host import Disk, Host, Timer
+
+
+class DelayedRemoval:
+    """Files and directories that are removed after a while, beside the loop; one timer for all."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._waiting: deque[tuple[int, list[str]]] = deque()
+        self._timer: Timer | None = None
+
+    def add(self, paths: list[str], delay_ms: int) -> None:
+        if paths:
+            self._waiting.append((self._host.clock.now_ms() + delay_ms, paths))
+            self._arm()
+
+    def cancel(self) -> None:
+        """What still waits is found and removed at the next start."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self) -> None:
+        if self._timer is None and self._waiting:
+            due_ms = min(due for due, _ in self._waiting)
+            delay_ms = max(0, due_ms - self._host.clock.now_ms())
+            self._timer = self._host.timers.call_later(delay_ms, self._remove_due)
+
+    def _remove_due(self) -> None:
+        self._timer = None
+        now_ms = self._host.clock.now_ms()
+        paths = [path for due, some in self._waiting if due <= now_ms for path in some]
+        self._waiting = deque(entry for entry in self._waiting if entry[0] > now_ms)
+        self._host.blocking.run(lambda: _remove(self._host.disk, paths), self._removed)
+        self._arm()
+
+    def _removed(self, _: object, error: BaseException | None) -> None:
+        if error is not None:
+            self._host.faults.report("cannot remove deleted files", error)
+
+
+def _remove(disk: Disk, paths: list[str]) -> None:
+    for path in paths:
+        if disk.is_dir(path):
+            disk.remove_tree(path)
+        elif disk.exists(path):
+            disk.remove(path)
