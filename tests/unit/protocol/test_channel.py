@@ -1,0 +1,307 @@
+"""A channel against a scripted peer: what it asks, in which version, and what whoever asks is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeVar
+
+import pytest
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Buffer, Link, LinkEnd
+from barnabas.protocol import codec
+from barnabas.protocol.channel import Channel, ChannelTimes
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.header import decode_request_header, response_header_version
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.index import request_class
+from barnabas.simulation.host import SeededRandom, VirtualTime
+
+M = TypeVar("M", bound=Message)
+
+TIMES = ChannelTimes(request_timeout_ms=1000, setup_timeout_ms=500, backoff_ms=50, backoff_ms_max=200)
+API_VERSIONS, FIND_COORDINATOR, HEARTBEAT = 18, 10, 63
+
+
+class ScriptedPeer(Link):
+    """The other end of one dial."""
+
+    def __init__(self, end: LinkEnd) -> None:
+        self.end = end
+        self.sent = bytearray()
+        self.is_closed = False
+
+    def write(self, chunks: Sequence[Buffer]) -> None:
+        assert not self.is_closed
+        for chunk in chunks:
+            self.sent += chunk
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def requests(self) -> list[tuple[int, int, int, Message]]:
+        """(api key, version, correlation id, request) of what came since the last look."""
+        found = []
+        while self.sent:
+            size = int.from_bytes(self.sent[:4], "big")
+            frame = memoryview(bytes(self.sent[4 : 4 + size]))
+            del self.sent[: 4 + size]
+            api_key, version, correlation_id, client_id, position = decode_request_header(frame)
+            assert client_id == "node 7"
+            message, end = codec.decode(request_class(api_key), version, frame, position)
+            assert end == len(frame)
+            found.append((api_key, version, correlation_id, message))
+        return found
+
+    def give(self, data: bytes, piece: int = 1 << 30) -> None:
+        while data:
+            room = self.end.get_buffer()
+            count = min(len(room), len(data), piece)
+            room[:count] = data[:count]
+            self.end.received(count)
+            data = data[count:]
+
+    def answer(self, correlation_id: int, response: Message, version: int, *, piece: int = 1 << 30) -> None:
+        self.give(frame_of(correlation_id, response, version), piece)
+
+    def negotiate(self, ranges: dict[int, tuple[int, int]]) -> None:
+        ((api_key, version, correlation_id, _),) = self.requests()
+        assert api_key == API_VERSIONS
+        self.answer(correlation_id, versions_answer(ranges), version)
+
+
+def frame_of(correlation_id: int, response: Message, version: int) -> bytes:
+    assert response.API_KEY is not None
+    head = correlation_id.to_bytes(4, "big") + b"\0" * response_header_version(response.API_KEY, version)
+    body = head + bytes(codec.encode(response, version))
+    return len(body).to_bytes(4, "big") + body
+
+
+def versions_answer(ranges: dict[int, tuple[int, int]]) -> ApiVersionsResponse:
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)
+            for key, (low, high) in ranges.items()
+        ]
+    )
+
+
+class World:
+    """`common.host`'s ports, as far as a channel needs them; it dials into this list."""
+
+    def __init__(self) -> None:
+        self.clock = self.timers = self.time = VirtualTime()
+        self.random = SeededRandom(1)
+        self.links = self
+        self.dials: list[ScriptedPeer] = []
+        self.channel = Channel(self, ReceiveArea(), ("peer", 9093), "node 7", TIMES)
+        self.lost: list[OSError | None] = []
+        self.channel.on_lost = self.lost.append
+        self.answers: list[Message | None] = []
+
+    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+        assert (host, port) == ("peer", 9093)
+        self.dials.append(ScriptedPeer(end))
+        return self.dials[-1]
+
+    def ask(self, request: Message) -> None:
+        self.channel.send(request, self.answers.append)
+
+    @property
+    def peer(self) -> ScriptedPeer:
+        return self.dials[-1]
+
+    def connected(self, ranges: dict[int, tuple[int, int]] | None = None) -> ScriptedPeer:
+        self.peer.end.connected()
+        self.peer.negotiate(ranges or {FIND_COORDINATOR: (0, 6), HEARTBEAT: (0, 1)})
+        return self.peer
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def heartbeat(offset: int = 0) -> BrokerHeartbeatRequest:
+    return BrokerHeartbeatRequest(broker_id=1, broker_epoch=2, current_metadata_offset=offset)
+
+
+def test_dials_with_the_first_request_and_asks_in_the_best_common_version(world: World) -> None:
+    assert world.dials == []
+    world.ask(heartbeat())
+    assert len(world.dials) == 1
+    peer = world.connected({HEARTBEAT: (0, 0), FIND_COORDINATOR: (1, 99)})
+    ((key, version, first, _),) = peer.requests()
+    assert (key, version) == (HEARTBEAT, 0)
+    world.ask(FindCoordinatorRequest(coordinator_keys=["a"]))
+    ((key, version, second, request),) = peer.requests()
+    assert (key, version) == (FIND_COORDINATOR, FindCoordinatorRequest.VERSIONS[1])
+    assert isinstance(request, FindCoordinatorRequest)
+    assert request.coordinator_keys == ["a"]
+    peer.answer(first, BrokerHeartbeatResponse(is_fenced=False), 0, piece=3)
+    peer.answer(second, FindCoordinatorResponse(), version)
+    assert world.answers == [BrokerHeartbeatResponse(is_fenced=False), FindCoordinatorResponse()]
+    assert len(world.dials) == 1
+
+
+def test_requests_that_waited_for_the_link_go_out_in_order_and_their_answers_come_in_one_piece(world: World) -> None:
+    for offset in range(5):
+        world.ask(heartbeat(offset))
+    peer = world.connected()
+    asked = peer.requests()
+    assert [entry[3].current_metadata_offset for entry in asked if isinstance(entry[3], BrokerHeartbeatRequest)] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+    ]
+    peer.give(b"".join(frame_of(entry[2], BrokerHeartbeatResponse(throttle_time_ms=entry[2]), 1) for entry in asked))
+    assert [a.throttle_time_ms for a in world.answers if isinstance(a, BrokerHeartbeatResponse)] == [
+        entry[2] for entry in asked
+    ]
+
+
+def test_a_peer_that_knows_only_old_versions_names_them_in_version_0(world: World) -> None:
+    world.ask(heartbeat())
+    world.peer.end.connected()
+    ((_, version, correlation_id, _),) = world.peer.requests()
+    assert version == 3
+    refusal = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    world.peer.answer(correlation_id, refusal, 0)
+    ((_, version, correlation_id, request),) = world.peer.requests()
+    assert (version, request) == (0, ApiVersionsRequest())
+    world.peer.answer(correlation_id, versions_answer({HEARTBEAT: (0, 0)}), 0)
+    assert [(entry[0], entry[1]) for entry in world.peer.requests()] == [(HEARTBEAT, 0)]
+
+
+def test_what_the_peer_does_not_offer_is_answered_with_none(world: World) -> None:
+    world.ask(heartbeat())
+    peer = world.connected({FIND_COORDINATOR: (0, 6)})
+    assert world.answers == []
+    world.time.run_for(0)
+    assert world.answers == [None]
+    assert peer.requests() == []
+    assert world.channel.is_ready
+
+
+def test_a_refused_dial_answers_none_and_the_next_waits_longer_each_time(world: World) -> None:
+    refusal = ConnectionRefusedError("nobody")
+    pauses = []
+    for _ in range(6):
+        before_ms, dials = world.time.now_ms(), len(world.dials)
+        world.ask(heartbeat())
+        while len(world.dials) == dials and world.time.now_ms() < before_ms + 999:
+            world.time.run_for(1)
+        pauses.append(world.time.now_ms() - before_ms)
+        world.peer.end.closed(refusal)
+    assert world.answers == [None] * 6
+    assert world.lost == [refusal] * 6
+    assert world.channel.last_error is refusal
+    for pause, expected in zip(pauses, (0, 50, 100, 200, 200, 200), strict=True):
+        assert 0.8 * expected <= pause <= 1.2 * expected
+
+
+def test_a_dead_link_answers_all_with_none_and_the_next_one_starts_anew(world: World) -> None:
+    world.ask(heartbeat(1))
+    first = world.connected()
+    world.ask(heartbeat(2))
+    stale = first.requests()
+    first.end.closed(None)
+    assert world.answers == [None, None]
+    world.ask(heartbeat(3))
+    world.time.run_for(100)
+    second = world.connected()
+    assert second is not first
+    first.answer(stale[0][2], BrokerHeartbeatResponse(), 1)
+    ((_, version, correlation_id, _),) = second.requests()
+    second.answer(correlation_id, BrokerHeartbeatResponse(is_caught_up=True), version)
+    assert world.answers == [None, None, BrokerHeartbeatResponse(is_caught_up=True)]
+
+
+def test_no_answer_in_time_ends_the_link(world: World) -> None:
+    world.ask(heartbeat(1))
+    peer = world.connected()
+    world.time.run_for(600)
+    world.ask(heartbeat(2))
+    world.time.run_for(399)
+    assert world.answers == []
+    world.time.run_for(1)
+    assert world.answers == [None, None]
+    assert peer.is_closed
+    assert isinstance(world.channel.last_error, TimeoutError)
+
+
+@pytest.mark.parametrize("connected", [False, True])
+def test_a_peer_that_never_tells_its_versions_is_given_up(world: World, connected: bool) -> None:
+    world.ask(heartbeat())
+    if connected:
+        world.peer.end.connected()
+    world.time.run_for(499)
+    assert world.answers == []
+    world.time.run_for(1)
+    assert world.answers == [None]
+    assert world.peer.is_closed
+
+
+def test_a_request_may_have_less_time_than_others(world: World) -> None:
+    world.ask(heartbeat())
+    world.channel.send(heartbeat(), lambda _: world.answers.append(BrokerHeartbeatResponse()), timeout_ms=100)
+    world.time.run_for(100)
+    assert world.answers == [BrokerHeartbeatResponse()]
+    assert not world.peer.is_closed
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        frame_of(999, BrokerHeartbeatResponse(), 1),
+        b"\0\0\0\2ab",
+        b"\xff\xff\xff\xff",
+        (8).to_bytes(4, "big") + (1).to_bytes(4, "big") + b"\0\xff\xff\xff",
+    ],
+)
+def test_an_answer_that_cannot_be_read_ends_the_link(world: World, garbage: bytes) -> None:
+    world.ask(heartbeat())
+    peer = world.connected()
+    peer.requests()
+    peer.give(garbage)
+    assert peer.is_closed
+    assert world.answers == [None]
+    assert not world.channel.is_ready
+
+
+def test_closed_for_good(world: World) -> None:
+    world.ask(heartbeat())
+    peer = world.connected()
+    peer.requests()
+    world.channel.close()
+    assert peer.is_closed
+    assert world.answers == [None]
+    world.ask(heartbeat())
+    assert world.answers == [None]
+    world.time.run_for(10_000)
+    assert world.answers == [None, None]
+    assert len(world.dials) == 1
+    assert world.lost == []
+
+
+def test_whoever_is_told_of_a_failure_may_ask_again_at_once(world: World) -> None:
+    def again(answer: Message | None) -> None:
+        world.answers.append(answer)
+        if len(world.answers) < 3:
+            world.channel.send(heartbeat(), again)
+
+    world.channel.send(heartbeat(), again)
+    for _ in range(3):
+        world.peer.end.closed(ConnectionResetError())
+        world.time.run_for(300)
+    assert world.answers == [None, None, None]
+    assert len(world.dials) == 3
