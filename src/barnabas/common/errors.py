@@ -8,12 +8,14 @@ Wire errors are values (`ErrorCode`), one per partition or resource; they are no
     RecordsRejected    a batch that must not be appended; carries the ErrorCode to answer
     RequestFailed      a request (or one resource of it) that is refused; carries ErrorCode and text
     StorageFault       a log directory failed; takes that directory offline
+    StorageExhausted   no room or no descriptors for what was asked; nothing was changed, nothing goes offline
     ConfigError        a wrong configuration: key, value and what is allowed
     FatalFault         this process must not go on
 """
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from enum import IntEnum
 
@@ -260,6 +262,33 @@ class StorageFault(Exception):
     def __init__(self, directory: str, message: str) -> None:
         super().__init__(f"{directory}: {message}")
         self.directory = directory
+
+
+class StorageExhausted(StorageFault):
+    """There was no room, or no descriptor, for what was asked: it is refused and has changed nothing. The directory
+    stays; the same may go well later (decision 0012)."""
+
+
+#: Space, quota, the process's limit on file size, descriptors of the process and of the system.
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+def is_full(error: BaseException | None) -> bool:
+    """Whether the system refused a write because there is no room."""
+    return isinstance(error, OSError) and error.errno in _FULL
+
+
+def lacks_descriptors(error: BaseException | None) -> bool:
+    """Whether the process, or the system, has no descriptor left."""
+    return isinstance(error, OSError) and error.errno in _NO_DESCRIPTORS
+
+
+def is_exhausted(error: BaseException | None) -> bool:
+    """Whether the system refused for want of something that may come back, with the disk itself in order."""
+    if isinstance(error, OSError):
+        return is_full(error) or lacks_descriptors(error)
+    return isinstance(error, StorageExhausted)
 
 
 class ConfigError(ValueError):

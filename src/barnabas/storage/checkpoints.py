@@ -68,9 +68,22 @@ class CheckpointError(ValueError):
 def write_atomically(disk: Disk, path: str, data: Buffer) -> None:
     """Replace the file at `path`: after a crash at any moment it holds the old bytes or the new."""
     temporary = path + _TEMPORARY_SUFFIX
-    disk.write(temporary, data, sync=True)
-    disk.rename(temporary, path)
+    try:
+        disk.write(temporary, data, sync=True)
+        disk.rename(temporary, path)
+    except OSError:
+        remove_quietly(disk, temporary)
+        raise
     disk.sync_dir(path.rpartition("/")[0] or "/")
+
+
+def remove_quietly(disk: Disk, path: str) -> None:
+    """What an operation that failed has begun to write; whoever called is told of that failure, not of this one."""
+    try:
+        if disk.exists(path):
+            disk.remove(path)
+    except OSError:
+        return
 
 
 # Names

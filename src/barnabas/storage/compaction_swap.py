@@ -11,8 +11,10 @@ end before an old segment begins, an empty `.swap` file stands for that segment 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 
+from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Disk
 from barnabas.storage.checkpoints import (
     CLEANED_SUFFIX,
@@ -21,6 +23,7 @@ from barnabas.storage.checkpoints import (
     SWAP_SUFFIX,
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
+    remove_quietly,
 )
 from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment
@@ -31,15 +34,38 @@ _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 def swap_in(disk: Disk, log: Log, replaced: Sequence[Segment], end_offset: int) -> None:
     """The compacted segment of these, complete in `.cleaned` files and ending at `end_offset`, takes their place.
 
-    Raises OSError; what is on disk then is finished or undone when the log is opened again.
+    Raises OSError; from want of room or descriptors only before anything has changed. Otherwise what is on disk is
+    finished or undone when the log is opened again.
     """
     first = replaced[0]
     beyond = [segment for segment in replaced[1:] if segment.base_offset >= end_offset]
     placeholders = [
         segment.path(suffix) for segment in beyond for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
     ]
-    for path in placeholders:
-        disk.write(path + CLEANED_SUFFIX, b"")
+    _write_placeholders(disk, placeholders)
+    try:
+        _swap(disk, log, replaced, placeholders)
+    except OSError as error:
+        if is_exhausted(error):
+            raise OSError(errno.EIO, f"a swap is half done: {error.strerror}") from error
+        raise
+
+
+def _write_placeholders(disk: Disk, paths: Sequence[str]) -> None:
+    """All or none: one that is left behind would undo a later swap at the next start."""
+    written: list[str] = []
+    try:
+        for path in paths:
+            written.append(path + CLEANED_SUFFIX)
+            disk.write(written[-1], b"")
+    except OSError:
+        for path in written:
+            remove_quietly(disk, path)
+        raise
+
+
+def _swap(disk: Disk, log: Log, replaced: Sequence[Segment], placeholders: Sequence[str]) -> None:
+    first = replaced[0]
     names = [path for suffix in _SUFFIXES if disk.exists((path := first.path(suffix)) + CLEANED_SUFFIX)]
     for path in [*placeholders, *names]:
         disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)

@@ -5,14 +5,15 @@
     .kafka_cleanshutdown   the last thing written at a stop and the first removed at a start (G12)
     *-checkpoint           one offset per partition whose log is in this directory
 
-A directory that failed is not touched again until the next start; the others go on (KIP-112).
+A directory that failed is not touched again until the next start; the others go on (KIP-112). A full one only refuses
+what needs room, and is tried again (decision 0012).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from barnabas.common.errors import ConfigError, StorageFault
+from barnabas.common.errors import ConfigError, StorageFault, is_full
 from barnabas.common.host import Host, Lock
 from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.storage.checkpoints import (
@@ -29,6 +30,9 @@ from barnabas.storage.checkpoints import (
 
 Offsets = dict[TopicPartition, int]
 NO_BROKER_EPOCH = -1
+#: How soon a full directory is tried again; appends before that are refused at once.
+_FULL_RETRY_MS = 1000
+_TELL_AGAIN_MS = 60_000
 
 
 def root_of(log_directory: str) -> str:
@@ -60,8 +64,13 @@ class LogDirectories:
         self._on_failed = on_failed
         self._open: dict[str, LogDirectory] = {}
         self._epochs: list[int] = []
+        self._clock = host.clock
+        self._faults = host.faults
+        self._told_ms: dict[str, int] = {}
         self.paths = tuple(paths)
         self.offline: set[str] = set()
+        #: Directory without room -> when to try again.
+        self.full: dict[str, int] = {}
 
     def open(self, path: str) -> LogDirectory:
         """Lock it and take its marker of a clean stop. Raises OSError, CheckpointError, and ConfigError when another
@@ -88,6 +97,35 @@ class LogDirectories:
             disk.remove(marker)
             disk.sync_dir(path)
         return directory
+
+    def fail(self, path: str, error: BaseException) -> bool:
+        """It is offline from now on. False if it was, or is none of ours."""
+        if path not in self.paths or path in self.offline:
+            return False
+        self.offline.add(path)
+        self.full.pop(path, None)
+        self._faults.report(f"log directory {path} failed, its partitions are offline: {error}", error)
+        return True
+
+    def exhausted(self, path: str, error: BaseException) -> None:
+        """Something was refused for want of room or descriptors. It is told now and then, not each time."""
+        now_ms = self._clock.now_ms()
+        if is_full(error) or is_full(error.__cause__):
+            self.full[path] = now_ms + _FULL_RETRY_MS
+        told_ms = self._told_ms.get(path)
+        if told_ms is None or now_ms - told_ms >= _TELL_AGAIN_MS:
+            self._told_ms[path] = now_ms
+            self._faults.report(f"log directory {path} takes no writes: {error}", error)
+
+    def refuses(self, path: str) -> bool:
+        """Whether a write would find no room, as a short while ago."""
+        return self._clock.now_ms() < self.full.get(path, 0)
+
+    def has_room(self, path: str) -> None:
+        """A write went well."""
+        if self.full.pop(path, None) is not None:
+            self._told_ms.pop(path, None)
+            self._faults.report(f"log directory {path} has room again")
 
     def check_one_is_left(self) -> None:
         """Raises ConfigError if all have failed."""
@@ -117,7 +155,7 @@ class LogDirectories:
         return min(counts, key=lambda path: counts[path])
 
     def write_checkpoint(self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """If it says something new."""
+        """If it says something new. Where there is no room, the old one stays, which says less but nothing wrong."""
         data = encode_offsets(offsets)
         if directory.written.get(name) == data:
             return
@@ -132,6 +170,10 @@ class LogDirectories:
         """Mark all but the failed and the unclean ones as stopped in order, and unlock them."""
         for path, directory in self._open.items():
             if path not in self.offline and path not in unclean:
-                write_atomically(self._disk, f"{path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch))
+                try:
+                    write_atomically(self._disk, f"{path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch))
+                except OSError as error:
+                    # Without the mark, the next start looks at the ends of the logs again.
+                    self._faults.report(f"log directory {path} is not marked as stopped in order: {error}", error)
             directory.lock.release()
         self._open.clear()

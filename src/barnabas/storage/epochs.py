@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
+from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Disk
 from barnabas.storage.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
@@ -72,8 +73,15 @@ class LeaderEpochCache:
         latest = self._entries[-1] if self._entries else None
         if latest is not None and epoch == latest.epoch and start_offset >= latest.start_offset:
             return False
+        before = list(self._entries)
         self._put(EpochEntry(epoch, start_offset))
-        self._on_change(persist=persist)
+        try:
+            self._on_change(persist=persist)
+        except OSError:
+            # Records of an epoch that the file does not know must not follow.
+            self._entries = before
+            self._on_change()
+            raise
         return True
 
     def _put(self, entry: EpochEntry) -> None:
@@ -134,7 +142,18 @@ class LeaderEpochCache:
         if place == 0 or (place == 1 and self._entries[0].start_offset == start_offset):
             return
         self._entries[:place] = [EpochEntry(self._entries[place - 1].epoch, start_offset)]
-        self._on_change(persist=True)
+        try:
+            self._on_change(persist=True)
+        except OSError as error:
+            # The file says the same with more words, and opening the log shortens it by the log start offset.
+            if not is_exhausted(error):
+                raise
+
+    def take_over(self, other: LeaderEpochCache) -> None:
+        """What another copy of the log knows: also of epochs in which nothing was written (G3)."""
+        if self._entries != other._entries:
+            self._entries = list(other._entries)
+            self._on_change(persist=True)
 
     def clear(self) -> None:
         """The log is empty and begins anew."""

@@ -38,7 +38,7 @@ from barnabas.records.header import (
     TRANSACTIONAL_FLAG,
     advance_sequence,
 )
-from barnabas.storage.checkpoints import SNAPSHOT_SUFFIX, CheckpointError, file_name, offset_of
+from barnabas.storage.checkpoints import SNAPSHOT_SUFFIX, CheckpointError, file_name, offset_of, remove_quietly
 
 #: So many batches of each producer can be recognised when they come again; clients have no more than this in flight.
 BATCHES_KEPT = 5
@@ -222,7 +222,12 @@ class SnapshotFiles:
         return decode_snapshot(path, self._disk.read(path))
 
     def write(self, offset: int, entries: Iterable[ProducerEntry], *, sync: bool) -> None:
-        self._disk.write(self.path(offset), encode_snapshot(entries), sync=sync)
+        path = self.path(offset)
+        try:
+            self._disk.write(path, encode_snapshot(entries), sync=sync)
+        except OSError:
+            remove_quietly(self._disk, path)
+            raise
         if offset not in self._offsets:
             insort(self._offsets, offset)
 
@@ -460,6 +465,13 @@ class ProducerStateManager:
             (e.txn_first_offset, e.producer_id) for e in self._producers.values() if e.txn_first_offset is not None
         ]
         self._open = dict(sorted(opened))
+
+    def take_over(self, other: ProducerStateManager) -> None:
+        """What another copy of the log knows: also of producers whose records are gone from it (G20)."""
+        assert other.map_end_offset == self.map_end_offset, "the copies end at the same offset"
+        self._producers = dict(other._producers)
+        self._open = dict(other._open)
+        self._ended = dict(other._ended)
 
     def _clear(self) -> None:
         self._producers = {}
