@@ -7,21 +7,26 @@ import os
 import platform
 import statistics
 import subprocess
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import confluent_kafka
 
 from targets import ROOT, kafka_jars
-from workloads import STEPS, Metric
+from workloads import Metric
 
-#: metric -> target -> values, one per round.
+#: metric -> side -> values, one per round. The sides are the brokers; one of them may be something else ("write loop").
 Values = dict[str, dict[str, list[float]]]
 
 
-def metrics() -> list[Metric]:
-    return [metric for step in STEPS for metric in step.metrics.values()]
+class Table(NamedTuple):
+    """A part of the report."""
+
+    title: str
+    about: str
+    metrics: Sequence[Metric]
 
 
 def machine() -> dict[str, Any]:
@@ -61,22 +66,24 @@ def _commit() -> str:
     return f"{head} with changes" if git("status", "--porcelain", "--untracked-files=no") else head
 
 
-def summarize(values: Values) -> list[dict[str, Any]]:
-    """One row per metric that was measured."""
+def summarize(values: Values, metrics: Sequence[Metric]) -> list[dict[str, Any]]:
+    """One row per metric that was measured; "beside" is what Barnabas is compared with."""
     rows = []
-    for metric in metrics():
-        measured = {target: found for target, found in values.get(metric.name, {}).items() if found}
+    for metric in metrics:
+        measured = {side: found for side, found in values.get(metric.name, {}).items() if found}
         if not measured:
             continue
         row: dict[str, Any] = {"metric": metric.name, "title": metric.title, "unit": metric.unit}
-        for target, found in measured.items():
-            row[target] = {"min": min(found), "median": statistics.median(found), "max": max(found), "values": found}
+        for side, found in measured.items():
+            row[side] = {"min": min(found), "median": statistics.median(found), "max": max(found), "values": found}
+        row["beside"] = beside = next((side for side in measured if side != "barnabas"), None)
         ratio = None
-        if "kafka" in measured and "barnabas" in measured and row["kafka"]["median"]:
-            ratio = row["barnabas"]["median"] / row["kafka"]["median"]
+        if beside is not None and "barnabas" in measured and row[beside]["median"]:
+            ratio = row["barnabas"]["median"] / row[beside]["median"]
         row["ratio"] = ratio
-        row["goal"] = metric.goal.show(metric.unit)
-        row["met"] = metric.goal.holds(row["barnabas"]["median"], ratio) if "barnabas" in measured else None
+        row["goal"] = metric.goal.show(metric.unit) if metric.goal else None
+        judged = metric.goal is not None and "barnabas" in measured
+        row["met"] = metric.goal.holds(row["barnabas"]["median"], ratio) if judged and metric.goal else None
         rows.append(row)
     return rows
 
@@ -87,14 +94,32 @@ def number(value: float) -> str:
     return f"{value:.1f}" if value >= 100 else f"{value:.3g}"
 
 
-def _spread(row: dict[str, Any], target: str) -> str:
-    if target not in row:
+def _spread(row: dict[str, Any], side: str | None) -> str:
+    if side is None or side not in row:
         return "–"
-    found = row[target]
-    return f"{number(found['min'])} / **{number(found['median'])}** / {number(found['max'])}"
+    found = row[side]
+    text = f"{number(found['min'])} / **{number(found['median'])}** / {number(found['max'])}"
+    return text if side in ("kafka", "barnabas") else f"{text} ({side})"
 
 
-def markdown(rows: list[dict[str, Any]], about: dict[str, Any], rounds: int, *, quick: bool) -> str:
+def _table(table: Table, rows: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        f"## {table.title}",
+        "",
+        table.about,
+        "",
+        "| | unit | Apache Kafka | Barnabas | ratio | goal | met |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}×"
+        met = "–" if row["met"] is None else "yes" if row["met"] else "no"
+        sides = [_spread(row, row["beside"]), _spread(row, "barnabas")]
+        lines.append(f"| {' | '.join([row['title'], row['unit'], *sides, ratio, row['goal'] or '–', met])} |")
+    return [*lines, ""]
+
+
+def markdown(parts: Sequence[tuple[Table, list[dict[str, Any]]]], about: dict[str, Any], *, quick: bool) -> str:
     lines = [
         "# Speed beside Apache Kafka",
         "",
@@ -102,31 +127,26 @@ def markdown(rows: list[dict[str, Any]], about: dict[str, Any], rounds: int, *, 
         f"Linux {about['kernel']}; Python {about['python']}; Apache Kafka {about['kafka']} on {about['java']} "
         f"(-Xmx1G -Xms1G, G1); confluent-kafka {about['confluent_kafka']}, librdkafka {about['librdkafka']}.",
         "",
-        f"Rounds: {rounds}; in each both brokers ran one after the other, never at once, with fresh data on the same "
-        "disk; which one was first changed from round to round. Values are minimum / **median** / maximum of the "
-        "rounds; the ratio is Barnabas over Kafka, of the medians.",
+        "Both brokers ran one after the other, never at once, on the same disk; which one was first changed from round "
+        "to round. Values are minimum / **median** / maximum of the rounds; the ratio is Barnabas over Kafka, of the "
+        "medians.",
         "",
     ]
     if quick:
         lines += ["A quick run: too short to judge by.", ""]
-    lines += [
-        "| | unit | Apache Kafka | Barnabas | ratio | goal | met |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f}×"
-        met = "–" if row["met"] is None else "yes" if row["met"] else "no"
-        cells = [row["title"], row["unit"], _spread(row, "kafka"), _spread(row, "barnabas"), ratio, row["goal"], met]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines) + "\n"
+    for table, rows in parts:
+        lines += _table(table, rows)
+    return "\n".join(lines)
 
 
-def write(directory: Path, name: str, values: Values, rounds: int, *, quick: bool) -> str:
-    """Write NAME.md and NAME.json; the table as text."""
-    about, rows = machine(), summarize(values)
-    text = markdown(rows, about, rounds, quick=quick)
+def write(directory: Path, name: str, values: Values, tables: Sequence[Table], *, quick: bool) -> str:
+    """Write NAME.md and NAME.json; the tables as text. Tables of which nothing was measured are left out."""
+    parts = [(table, rows) for table in tables if (rows := summarize(values, table.metrics))]
+    about = machine()
+    text = markdown(parts, about, quick=quick)
     directory.mkdir(parents=True, exist_ok=True)
     (directory / f"{name}.md").write_text(text, "utf-8")
-    document = {"about": about, "rounds": rounds, "quick": quick, "rows": rows}
+    rows = [{"table": table.title, **row} for table, found in parts for row in found]
+    document = {"about": about, "quick": quick, "rows": rows}
     (directory / f"{name}.json").write_text(json.dumps(document, indent=1) + "\n", "utf-8")
     return text

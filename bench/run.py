@@ -1,8 +1,9 @@
 """Barnabas beside Apache Kafka 4.1.0 on this machine: the same client, the same settings, one broker at a time.
 
-make bench                              everything, three rounds (about 20 minutes)
-make bench ARGS=--quick                 everything, small, one round (about 3 minutes)
+make bench                              everything (about 25 minutes, 16 GB of disk)
+make bench ARGS=--quick                 everything, small, one round (about 5 minutes)
 make bench ARGS="--only unbatched,tail --rounds 5"
+make bench ARGS="--only storage --gigabytes 2"
 """
 
 from __future__ import annotations
@@ -10,7 +11,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -20,8 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import report
+import storage
 from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
-from workloads import STEPS, Step
+from workloads import EXPERIMENTS, STEPS, Experiment, Step
 
 CLIENT = Path(__file__).resolve().parent / "client.py"
 _STEP_TIMEOUT_S = 600
@@ -107,16 +111,18 @@ def run_life(target: Target, steps: Sequence[Step], values: report.Values, *, qu
         target.stop()
 
 
-def select(only: str | None) -> list[Step]:
-    """The steps to run, with those that others need; in their order."""
-    names = {step.name for step in STEPS}
+def select(only: str | None) -> tuple[list[Step], list[str]]:
+    """The steps to run, with those that others need, and the names of the experiments; in their order."""
+    steps, experiments = [step.name for step in STEPS], [experiment.name for experiment in EXPERIMENTS]
     if only is None:
-        return list(STEPS)
-    wanted = {name.strip() for name in only.split(",")}
-    if unknown := wanted - names:
-        raise SystemExit(f"bench: no such step: {', '.join(sorted(unknown))}; there are {', '.join(sorted(names))}")
+        return list(STEPS), experiments
+    groups = {"speed": steps, "storage": experiments}
+    wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
+    if unknown := wanted - {*steps, *experiments}:
+        there = ", ".join([*groups, *steps, *experiments])
+        raise SystemExit(f"bench: no such step: {', '.join(sorted(unknown))}; there are {there}")
     wanted |= {step.after for step in STEPS if step.name in wanted and step.after is not None}
-    return [step for step in STEPS if step.name in wanted]
+    return [step for step in STEPS if step.name in wanted], [name for name in experiments if name in wanted]
 
 
 def warm_up(targets: Sequence[str], data: Path) -> None:
@@ -131,38 +137,82 @@ def warm_up(targets: Sequence[str], data: Path) -> None:
             target.stop()
 
 
-def main() -> int:
+def run_rounds(
+    steps: Sequence[Step], targets: Sequence[str], rounds: int, data: Path, values: report.Values, *, quick: bool
+) -> None:
+    for index in range(rounds):
+        for name in targets if index % 2 == 0 else targets[::-1]:
+            print(f"round {index + 1} of {rounds}: {name}", flush=True)
+            run_life(TARGETS[name](data / f"{name}-{index}"), steps, values, quick=quick)
+
+
+def tables(rounds: int, experiments: Sequence[Experiment]) -> list[report.Table]:
+    """What the report consists of."""
+    counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
+    return [
+        report.Table(
+            "Requests",
+            f"Rounds: {rounds}; in each both brokers were started once, with fresh data.",
+            [metric for step in STEPS for metric in step.metrics.values()],
+        ),
+        report.Table(
+            "Storage",
+            f"Rounds: {counts}. Starts are counted from the launch of the process until every partition has a leader "
+            "and tells its end; both brokers started on the same files. The append is compared with a bare loop.",
+            [metric for each in experiments for metric in each.metrics],
+        ),
+    ]
+
+
+def prepare_process() -> None:
+    """As many descriptors as may be, for the brokers inherit them; and an end from outside cleans up too."""
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(f"bench: ended by signal {number}"))
+
+
+def arguments_of(argv: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="small loads, one round")
-    parser.add_argument("--rounds", type=int, help="how often both are run (default 3, quick 1)")
-    parser.add_argument("--only", help="steps, separated by commas")
+    parser.add_argument(
+        "--rounds", type=int, help="how often all is run (default 3, quick 1; storage as its table says)"
+    )
+    parser.add_argument("--only", help="steps, separated by commas; speed and storage are all of a table")
+    parser.add_argument("--gigabytes", type=float, help="the size of the large logs (default 10, quick 0.5)")
     parser.add_argument("--targets", default="kafka,barnabas", help="which brokers (default both)")
     parser.add_argument("--data", type=Path, help="where data folders are made (default the cache folder)")
     parser.add_argument("--results", type=Path, default=ROOT / "bench" / "results", help="where the table goes")
-    arguments = parser.parse_args()
+    return parser.parse_args(argv)
+
+
+def main() -> int:
+    arguments = arguments_of(sys.argv[1:])
     rounds = arguments.rounds or (1 if arguments.quick else 3)
     targets = [name.strip() for name in arguments.targets.split(",")]
     if unknown := set(targets) - set(TARGETS):
         raise SystemExit(f"bench: no such broker: {', '.join(sorted(unknown))}")
-    steps = select(arguments.only)
+    steps, names = select(arguments.only)
+    sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
+    experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
     base.mkdir(parents=True, exist_ok=True)
+    prepare_process()
     data = Path(tempfile.mkdtemp(prefix="bench-", dir=base))
     values: report.Values = {}
     begun = time.monotonic()
     try:
         warm_up(targets, data)
-        for index in range(rounds):
-            order = targets if index % 2 == 0 else targets[::-1]
-            for name in order:
-                print(f"round {index + 1} of {rounds}: {name}", flush=True)
-                run_life(TARGETS[name](data / f"{name}-{index}"), steps, values, quick=arguments.quick)
+        if steps:
+            run_rounds(steps, targets, rounds, data, values, quick=arguments.quick)
+        storage.run(experiments, data, targets, values)
     finally:
         shutil.rmtree(data, ignore_errors=True)
-    partial = arguments.quick or arguments.only is not None or len(targets) < len(TARGETS) or rounds < 3
-    text = report.write(arguments.results, "partial" if partial else "speed", values, rounds, quick=arguments.quick)
+    given = (arguments.only, arguments.gigabytes, arguments.rounds)
+    partial = arguments.quick or len(targets) < len(TARGETS) or any(each is not None for each in given)
+    name = "partial" if partial else "speed"
+    text = report.write(arguments.results, name, values, tables(rounds, experiments), quick=arguments.quick)
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)
     return 0
 

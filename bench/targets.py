@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -21,7 +21,7 @@ sys.path.insert(0, str(ROOT / "tools"))
 
 import kafka_jars  # noqa: E402
 
-__all__ = ["ROOT", "TARGETS", "Target", "cpu_percent", "kafka_jars", "resident_mb"]
+__all__ = ["ROOT", "TARGETS", "Target", "addresses", "cpu_percent", "kafka_jars", "resident_mb"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
@@ -34,6 +34,11 @@ class Target(Protocol):
 
     name: str
     bootstrap: str
+    port: int
+    data_dir: Path
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]: ...
 
     @property
     def pid(self) -> int: ...
@@ -47,18 +52,55 @@ class Target(Protocol):
     def wait(self) -> None:
         """Return once requests are answered."""
 
-    def stop(self) -> None: ...
+    def end(self) -> None:
+        """Stop the process in order; its files stay."""
+
+    def kill(self) -> None:
+        """No shutdown code runs (SIGKILL); the files stay."""
+
+    def stop(self) -> None:
+        """Stop the process in order and remove its files."""
 
     def log_tail(self) -> str: ...
+
+
+class TargetClass(Protocol):
+    """How a target is made: below which directory, with which properties beyond `PROPERTIES`."""
+
+    def __call__(self, directory: Path, properties: Mapping[str, str] | None = None) -> Target: ...
+
+
+def addresses() -> dict[str, str]:
+    """Two free ports, as properties: brokers that take turns on one directory must have the same."""
+    port, controller_port = kafka_jars.free_ports(2)
+    return {
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+    }
+
+
+def _settings(directory: Path, properties: Mapping[str, str] | None) -> kafka_jars.KafkaServer:
+    """The files, ports and properties of both brokers, so that both read the same."""
+    merged = {**PROPERTIES, **(properties or {})}
+    listeners = merged.get("listeners", "")
+    port = int(listeners.partition(",")[0].rpartition(":")[2]) if listeners else 0
+    return kafka_jars.KafkaServer(directory, port=port, properties=merged, jvm=kafka_jars.SERVER_JVM)
 
 
 class Kafka:
     name = "kafka"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
         self._directory = directory
-        self._server = kafka_jars.KafkaServer(directory, properties=PROPERTIES, jvm=kafka_jars.SERVER_JVM)
+        self._server = _settings(directory, properties)
         self.bootstrap = self._server.bootstrap
+        self.port = self._server.port
+        self.data_dir = self._server.data_dir
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._server.process is not None, "launched first"
+        return self._server.process
 
     @property
     def pid(self) -> int:
@@ -71,11 +113,16 @@ class Kafka:
         self._server.launch()
 
     def wait(self) -> None:
-        assert self._server.process is not None, "launched first"
-        kafka_jars.wait_until_serving(self._server.port, self._server.process, log=self._server.log_path)
+        kafka_jars.wait_until_serving(self.port, self.process, log=self._server.log_path)
+
+    def end(self) -> None:
+        self._server.stop()
+
+    def kill(self) -> None:
+        self._server.kill()
 
     def stop(self) -> None:
-        self._server.stop()
+        self.end()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def log_tail(self) -> str:
@@ -85,18 +132,23 @@ class Kafka:
 class Barnabas:
     name = "barnabas"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
         self._directory = directory
         self._process: subprocess.Popen[bytes] | None = None
         self._log = directory / "barnabas.log"
-        # Written by the same code as Kafka's, so that both read the same settings.
-        self._settings = kafka_jars.KafkaServer(directory, properties=PROPERTIES)
+        self._settings = _settings(directory, properties)
         self.bootstrap = self._settings.bootstrap
+        self.port = self._settings.port
+        self.data_dir = self._settings.data_dir
+
+    @property
+    def process(self) -> subprocess.Popen[bytes]:
+        assert self._process is not None, "launched first"
+        return self._process
 
     @property
     def pid(self) -> int:
-        assert self._process is not None, "launched first"
-        return self._process.pid
+        return self.process.pid
 
     def prepare(self) -> None:
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -113,24 +165,30 @@ class Barnabas:
             )
 
     def wait(self) -> None:
-        assert self._process is not None, "launched first"
-        kafka_jars.wait_until_serving(self._settings.port, self._process, log=self._log)
+        kafka_jars.wait_until_serving(self.port, self.process, log=self._log)
 
-    def stop(self) -> None:
+    def kill(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
+
+    def end(self) -> None:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
                 self._process.wait(30)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+                self.kill()
+
+    def stop(self) -> None:
+        self.end()
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def log_tail(self) -> str:
         return _tail(self._log)
 
 
-TARGETS: dict[str, Callable[[Path], Target]] = {"kafka": Kafka, "barnabas": Barnabas}
+TARGETS: dict[str, TargetClass] = {"kafka": Kafka, "barnabas": Barnabas}
 
 
 def _tail(path: Path) -> str:

@@ -1,12 +1,13 @@
 """What is measured, in which order, and what it ought to be.
 
-A `Step` is something done with a running broker; it yields one or more `Metric`s. A metric's goal is either a ratio
-(Barnabas over Kafka, of medians) or a limit for Barnabas alone.
+A `Step` is something done with a running broker; it yields one or more `Metric`s. An `Experiment` (storage.py) has a
+course of its own: several starts, or no broker at all. A metric's goal is either a ratio (Barnabas over the other side,
+of medians) or a limit for Barnabas alone; some have none.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 
@@ -35,7 +36,7 @@ class Metric:
     name: str
     title: str
     unit: str
-    goal: Goal
+    goal: Goal | None = None
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,23 @@ class Step:
 
     def sized(self, *, quick: bool) -> dict[str, Any]:
         return {**self.options, **(self.quick if quick else {})}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """`options` are full size, `quick` replaces some of them; the metrics' titles may name them."""
+
+    name: str
+    metrics: tuple[Metric, ...]
+    options: dict[str, Any]
+    quick: dict[str, Any]
+
+    def sized(self, *, quick: bool, **given: float | None) -> Experiment:
+        """In one size, where `given` replaces those options that it has."""
+        options = {**self.options, **(self.quick if quick else {})}
+        options |= {key: value for key, value in given.items() if value is not None and key in options}
+        metrics = tuple(replace(metric, title=metric.title.format(**options)) for metric in self.metrics)
+        return Experiment(self.name, metrics, options, {})
 
 
 _BATCHED = (("100b", "100 B", 100, 3_000_000), ("1kb", "1 kB", 1_000, 600_000), ("10kb", "10 kB", 10_000, 80_000))
@@ -147,5 +165,84 @@ STEPS = (
         },
         {"connections": 200, "partitions": 1_000, "partitions_per_topic": 100, "settle_s": 10.0, "measure_s": 30.0},
         {"settle_s": 3.0, "measure_s": 5.0},
+    ),
+)
+
+_LARGE = "{gigabytes:g} GB in {partitions:,} partitions"
+
+EXPERIMENTS = (
+    Experiment(
+        "unclean_start",
+        (
+            Metric("start_clean", f"start with {_LARGE}, after a clean stop", "s"),
+            Metric("start_current", "the same, killed, recovery point current", "s", Goal(at_most=2.0, absolute=True)),
+            Metric("start_scanned", "the same, killed, no recovery point: all is scanned", "s"),
+            Metric("scan_rate", "scanning, 16 kB batches in the page cache", "GB/s", Goal(at_least=1.0, absolute=True)),
+        ),
+        {"gigabytes": 10.0, "partitions": 1_000, "batch_bytes": 16_384, "rounds": 2},
+        {"gigabytes": 0.5, "partitions": 100, "rounds": 1},
+    ),
+    Experiment(
+        "many_partitions",
+        (
+            Metric(
+                "many_start",
+                "clean start, {topics} topics of {partitions_per_topic:,} partitions, a segment each",
+                "s",
+                Goal(at_most=5.0, absolute=True),
+            ),
+            Metric("many_rss", "resident memory after it", "MB", Goal(at_most=400.0, absolute=True)),
+        ),
+        {"topics": 10, "partitions_per_topic": 1_000, "batch_bytes": 1_000, "settle_s": 3.0, "rounds": 3},
+        {"partitions_per_topic": 100, "settle_s": 1.0, "rounds": 1},
+    ),
+    Experiment(
+        "lookup",
+        (
+            Metric(
+                "lookup_p99",
+                "offset look-up in a log of {gigabytes:g} GB, in the process, p99",
+                "µs",
+                Goal(at_most=100.0, absolute=True),
+            ),
+            Metric(
+                "random_fetch_p50", "fetch of one 16 kB batch at a random offset of it, p50", "ms", Goal(at_most=1.0)
+            ),
+            Metric(
+                "random_fetch_p99", "fetch of one 16 kB batch at a random offset of it, p99", "ms", Goal(at_most=1.0)
+            ),
+        ),
+        {
+            "gigabytes": 10.0,
+            "batch_bytes": 16_384,
+            "lookups": 50_000,
+            "fetches": 10_000,
+            "warm_up": 3_000,
+            "rounds": 3,
+        },
+        {"gigabytes": 0.5, "lookups": 5_000, "fetches": 1_000, "warm_up": 300, "rounds": 1},
+    ),
+    Experiment(
+        "append",
+        (
+            Metric(
+                "append",
+                "append of 1 MB batches, {megabytes:g} MB, beside a loop of CRC and write",
+                "MB/s",
+                Goal(at_least=0.8),
+            ),
+        ),
+        {"megabytes": 1_000, "batch_bytes": 1_000_000, "rounds": 7},
+        {"megabytes": 200, "rounds": 3},
+    ),
+    Experiment(
+        "compaction",
+        (
+            Metric("compaction", "compaction of {megabytes:g} MB, 1 kB records", "MB/s", Goal(at_least=0.5)),
+            Metric("produce_without_compaction_p99", "one in flight, acks=1, nothing beside it, p99", "ms"),
+            Metric("produce_with_compaction_p99", "one in flight, acks=1, while a log is compacted, p99", "ms"),
+        ),
+        {"megabytes": 400, "calm_s": 4.0, "rounds": 3},
+        {"megabytes": 150, "calm_s": 1.0, "rounds": 1},
     ),
 )

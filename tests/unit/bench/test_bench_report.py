@@ -1,4 +1,4 @@
-"""The bench's arithmetic: percentiles, ratios of medians, goals, and that every step is fit to run."""
+"""The bench's arithmetic: percentiles, ratios of medians, goals, and that every step and experiment is fit to run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ sys.path.insert(0, str(BENCH))
 import client  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
-from workloads import STEPS, Goal  # noqa: E402
+import storage  # noqa: E402
+from workloads import EXPERIMENTS, STEPS, Goal  # noqa: E402
+
+REQUESTS = [metric for step in STEPS for metric in step.metrics.values()]
+STORAGE = [metric for experiment in EXPERIMENTS for metric in experiment.metrics]
 
 
 @pytest.mark.parametrize(
@@ -43,17 +47,32 @@ def test_rows_compare_medians_and_judge_the_goal() -> None:
         "rss_idle": {"barnabas": [59.0]},
         "cold_start": {"kafka": [3.5]},
     }
-    rows = {row["metric"]: row for row in report.summarize(values)}
+    rows = {row["metric"]: row for row in report.summarize(values, REQUESTS)}
     assert (rows["unbatched"]["ratio"], rows["unbatched"]["met"]) == (3.0, True)
     assert (rows["unbatched"]["kafka"]["min"], rows["unbatched"]["kafka"]["max"]) == (10.0, 30.0)
     assert (rows["one_in_flight_p50"]["ratio"], rows["one_in_flight_p50"]["met"]) == (0.9, False)
     assert (rows["rss_idle"]["ratio"], rows["rss_idle"]["met"]) == (None, True)
     assert rows["cold_start"]["met"] is None
-    text = report.markdown(list(rows.values()), dict.fromkeys(report.machine(), "x"), 3, quick=False)
+    table = report.Table("Requests", "Rounds: 3.", REQUESTS)
+    text = report.markdown([(table, list(rows.values()))], dict.fromkeys(report.machine(), "x"), quick=False)
     assert (
         "| produce, one record per batch | records/s | 10 / **20** / 30 | 50 / **60** / 70 | 3.00× | ≥ 3× | yes |"
         in text
     )
+
+
+def test_a_row_names_what_it_is_compared_with_unless_that_is_kafka() -> None:
+    values: report.Values = {
+        "append": {"barnabas": [850.0, 900.0, 950.0], storage.WRITE_LOOP: [1000.0, 1100.0, 900.0]},
+        "start_clean": {"kafka": [4.0], "barnabas": [0.5]},
+    }
+    rows = {row["metric"]: row for row in report.summarize(values, STORAGE)}
+    assert (rows["append"]["ratio"], rows["append"]["met"]) == (0.9, True)
+    assert (rows["start_clean"]["goal"], rows["start_clean"]["met"]) == (None, None)
+    table = report.Table("Storage", "Rounds: 3.", STORAGE)
+    text = report.markdown([(table, list(rows.values()))], dict.fromkeys(report.machine(), "x"), quick=True)
+    assert "| 900.0 / **1000.0** / 1100.0 (write loop) | 850.0 / **900.0** / 950.0 | 0.90× | ≥ 0.8× | yes |" in text
+    assert "| 4 / **4** / 4 | 0.5 / **0.5** / 0.5 | 0.12× | – | – |" in text
 
 
 def test_goals() -> None:
@@ -65,14 +84,29 @@ def test_goals() -> None:
 
 
 def test_every_step_has_a_client_and_metrics_of_its_own() -> None:
-    metrics = [metric.name for step in STEPS for metric in step.metrics.values()]
+    metrics = [metric.name for metric in REQUESTS + STORAGE]
     assert len(metrics) == len(set(metrics))
     for step in STEPS:
         assert step.client is None or step.client in client.WORKLOADS
         assert step.quick.keys() <= step.options.keys()
 
 
-def test_a_step_brings_the_one_it_reads_from() -> None:
-    assert [step.name for step in run.select("consume_1kb")] == ["batched_1kb", "consume_1kb"]
+def test_every_experiment_can_be_run_in_each_size() -> None:
+    assert [experiment.name for experiment in EXPERIMENTS] == list(storage.EXPERIMENTS)
+    for experiment in EXPERIMENTS:
+        assert experiment.quick.keys() <= experiment.options.keys()
+        for quick in (True, False):
+            sized = experiment.sized(quick=quick, gigabytes=2.0, rounds=None)
+            assert sized.options.get("gigabytes", 2.0) == 2.0
+            assert sized.options["rounds"] == {**experiment.options, **(experiment.quick if quick else {})}["rounds"]
+            assert not any("{" in metric.title for metric in sized.metrics)
+
+
+def test_steps_are_chosen_by_name_or_by_table_and_bring_those_they_read_from() -> None:
+    steps, experiments = run.select("consume_1kb,lookup")
+    assert ([step.name for step in steps], experiments) == (["batched_1kb", "consume_1kb"], ["lookup"])
+    assert run.select("storage") == ([], [experiment.name for experiment in EXPERIMENTS])
+    assert run.select("speed") == (list(STEPS), [])
+    assert run.select(None) == (list(STEPS), [experiment.name for experiment in EXPERIMENTS])
     with pytest.raises(SystemExit, match="no such step: nonsense"):
         run.select("nonsense")

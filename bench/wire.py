@@ -1,0 +1,157 @@
+"""A broker asked by hand: one socket, one request, one answer, nothing between that retries or waits by itself.
+
+The storage rows need it where a client library's own back-off would be part of what is measured: when a broker is
+ready, and how long one fetch takes.
+"""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+import subprocess
+import time
+from collections.abc import Mapping
+from typing import TypeVar
+
+from barnabas.protocol.codec import decode, encode
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.records.batch import read_header
+
+R = TypeVar("R", bound=Message)
+
+#: The last versions before the flexible ones: their headers are plain.
+_METADATA_VERSION = 8
+_LIST_OFFSETS_VERSION = 5
+_FETCH_VERSION = 11
+_LATEST = -1
+_POLL_S = 0.02
+
+
+class NotReady(Exception):
+    """The broker answers, but not yet for all partitions."""
+
+
+class Link:
+    """One connection to a broker."""
+
+    def __init__(self, port: int, timeout_s: float = 120.0) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout_s)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+
+    def exchange(self, frame: bytes) -> bytes:
+        """Send a frame as `framed` makes it; the answer behind its correlation id."""
+        self._socket.sendall(frame)
+        head = self._receive(4)
+        return self._receive(int.from_bytes(head, "big"))[4:]
+
+    def _receive(self, size: int) -> bytes:
+        # A socket with a time limit does not wait for all, whatever it is asked.
+        data = bytearray()
+        while len(data) < size:
+            if not (more := self._socket.recv(size - len(data))):
+                raise EOFError("the connection ended without an answer")
+            data += more
+        return bytes(data)
+
+    def call(self, request: Message, version: int, answer: type[R]) -> R:
+        return decode(answer, version, self.exchange(framed(request, version)))[0]
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def framed(request: Message, version: int) -> bytes:
+    key = request.API_KEY
+    assert key is not None, "a request has an API key"
+    body = struct.pack(">hhih5s", key, version, 7, 5, b"bench") + encode(request, version)
+    return struct.pack(">i", len(body)) + body
+
+
+def check_ready(link: Link, topics: Mapping[str, int], end_offset: int) -> None:
+    """Every partition has a leader and ends at `end_offset`, or NotReady. `topics` are names with partition counts."""
+    names = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
+    metadata = link.call(
+        MetadataRequest(topics=names, allow_auto_topic_creation=False), _METADATA_VERSION, MetadataResponse
+    )
+    for topic in metadata.topics:
+        led = sum(partition.leader_id >= 0 for partition in topic.partitions)
+        if topic.error_code or led != topics[topic.name or ""]:
+            raise NotReady(f"{topic.name}: error {topic.error_code}, {led} partitions have a leader")
+    for name, partitions in topics.items():
+        asked = [
+            ListOffsetsRequest.ListOffsetsPartition(partition_index=index, timestamp=_LATEST)
+            for index in range(partitions)
+        ]
+        request = ListOffsetsRequest(
+            replica_id=-1, topics=[ListOffsetsRequest.ListOffsetsTopic(name=name, partitions=asked)]
+        )
+        answer = link.call(request, _LIST_OFFSETS_VERSION, ListOffsetsResponse)
+        for row in answer.topics[0].partitions:
+            if row.error_code:
+                raise NotReady(f"{name}-{row.partition_index}: error {row.error_code}")
+            if row.offset != end_offset:
+                raise RuntimeError(f"{name}-{row.partition_index} ends at {row.offset}, not at {end_offset}")
+
+
+def await_ready(
+    port: int, process: subprocess.Popen[bytes], topics: Mapping[str, int], end_offset: int, timeout_s: float
+) -> None:
+    """Returns once clients find a leader and the right end of the log for every partition."""
+    deadline = time.monotonic() + timeout_s
+    last: Exception | None = None
+    link: Link | None = None
+    while time.monotonic() < deadline and process.poll() is None:
+        try:
+            link = link or Link(port)
+            check_ready(link, topics, end_offset)
+            link.close()
+            return
+        except NotReady as error:
+            last = error
+        except (OSError, EOFError) as error:
+            last, link = error, None
+        time.sleep(_POLL_S)
+    raise RuntimeError(f"not ready within {timeout_s:.0f} s (exit code {process.poll()}): {last}")
+
+
+def fetch_times_ms(port: int, topic: str, end_offset: int, count: int, warm_up: int, seed: int) -> list[float]:
+    """Of `count` fetches of one batch each, at random offsets of partition 0, one after the other."""
+    chance = random.Random(seed)
+    link = Link(port)
+    times_ms = []
+    for index in range(warm_up + count):
+        offset = chance.randrange(end_offset)
+        frame = framed(_fetch_one_batch(topic, offset), _FETCH_VERSION)
+        begun = time.perf_counter()
+        answer = link.exchange(frame)
+        elapsed_ms = (time.perf_counter() - begun) * 1000
+        if index >= warm_up:
+            times_ms.append(elapsed_ms)
+        _check_fetched(answer, offset)
+    link.close()
+    return times_ms
+
+
+def _fetch_one_batch(topic: str, offset: int) -> FetchRequest:
+    # One byte is less than any batch; the first one comes whole nevertheless (KIP-74).
+    partition = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1)
+    return FetchRequest(
+        replica_id=-1,
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1,
+        topics=[FetchRequest.FetchTopic(topic=topic, partitions=[partition])],
+    )
+
+
+def _check_fetched(answer: bytes, offset: int) -> None:
+    found = decode(FetchResponse, _FETCH_VERSION, answer)[0].responses[0].partitions[0]
+    if found.error_code or not found.records:
+        raise RuntimeError(f"the fetch at {offset} was answered with error {found.error_code} and no batch")
+    header = read_header(found.records)
+    if not header.base_offset <= offset < header.next_offset:
+        raise RuntimeError(f"the fetch at {offset} brought the batch at {header.base_offset}")
