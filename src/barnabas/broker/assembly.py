@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from barnabas.broker.context import Services
+from barnabas.broker.controller_access import ControllerAccess
+from barnabas.broker.controller_registrar import ControllerRegistrar
 from barnabas.broker.dispatch import ConnectionLog, Dispatcher
 from barnabas.broker.fetch_sessions import SessionCache
+from barnabas.broker.inner_requests import OwnController
 from barnabas.broker.lifecycle import BrokerLifecycle
+from barnabas.broker.liveness import BrokerLiveness
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
@@ -31,9 +35,12 @@ from barnabas.replication.internal import InternalPartitions
 from barnabas.replication.manager import LeadershipListener, ReplicaManager
 from barnabas.storage.manager import LogManager
 
+#: For a request to the controller that says nothing else.
+_ASK_TIMEOUT_MS = 30_000
+
 
 class Broker:
-    """All parts of one combined node (broker and controller), wired once."""
+    """All parts of one node, wired once. What its `process.roles` leave out is there and does nothing."""
 
     def __init__(self, host: Host, config: BrokerConfig, connection_log: ConnectionLog) -> None:
         self.host = host
@@ -57,7 +64,11 @@ class Broker:
             partition_count=self._group_partitions,
             partition_exists=self._partition_exists,
         )
-        self.lifecycle = BrokerLifecycle(host, config, self.controller, self.metadata, cluster_id)
+        self.access = ControllerAccess(
+            host, self._area, f"broker-{config.node_id}", self._controller_address, _ASK_TIMEOUT_MS
+        )
+        self._registrar = ControllerRegistrar(host, config, self.controller, self.access, self.metadata)
+        self.lifecycle = BrokerLifecycle(host, config, self.access, self.metadata, cluster_id)
         self.services = Services(
             host=host,
             config=config,
@@ -68,13 +79,22 @@ class Broker:
             replicas=self.replicas,
             groups=self.groups,
             fetch_sessions=SessionCache(config.int_of("max.incremental.fetch.session.cache.slots"), host.random),
-            producer_ids=ProducerIdPool(self.controller, config.node_id, lambda: self.lifecycle.epoch),
+            producer_ids=ProducerIdPool(self.access, config.node_id, lambda: self.lifecycle.epoch),
+            access=self.access,
+            liveness=BrokerLiveness(host, config, self.controller),
         )
+        self.access.own = OwnController(self.services)
 
     # -- life
 
     def open(self) -> None:
         """Everything up to the point where requests can be served. Raises ConfigError, StorageFault."""
+        if self.config.is_broker:
+            self._open_replicas()
+        self._opened = True
+        self.raft.start()
+
+    def _open_replicas(self) -> None:
         self.logs.start(high_watermarks=self.replicas.high_watermarks)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
         self.replicas.listen(
@@ -83,11 +103,13 @@ class Broker:
         self.metadata.subscribe(self._on_broker_config)
         self.metadata.subscribe(self.replicas.on_image)
         self.metadata.subscribe(self._on_deleted_topics)
-        self._opened = True
-        self.raft.start()
 
-    def start(self) -> None:
-        """Join the cluster."""
+    def start(self, on_ready: Callable[[], None] = lambda: None) -> None:
+        """Join the cluster; `on_ready` when clients can come, maybe at once."""
+        self._registrar.start()
+        if not self.config.is_broker:
+            on_ready()
+            return
         self.lifecycle.start(
             [
                 endpoint
@@ -96,6 +118,7 @@ class Broker:
             ],
             self.formatted.directory_ids,
             self.logs.previous_broker_epoch,
+            on_ready,
         )
 
     def stop(self, done: Callable[[], None]) -> None:
@@ -108,11 +131,30 @@ class Broker:
         def close() -> None:
             self.groups.shutdown()
             self.replicas.close()
-            self.logs.shutdown(self.lifecycle.epoch)
+            if self.config.is_broker:
+                self.logs.shutdown(self.lifecycle.epoch)
+            self._registrar.stop()
+            self.access.close()
             self.raft.stop()
             done()
 
         self.lifecycle.stop(close)
+
+    def _controller_address(self) -> tuple[str, int] | None:
+        """Where the leader of the quorum listens, as it says itself, or as the voters have it."""
+        leader_id = self.raft.leader_id
+        if leader_id < 0:
+            return None
+        registered = self.metadata.image.controllers.get(leader_id)
+        if registered is not None:
+            for name in self.config.controller_listener_names:
+                for endpoint in registered.endpoints:
+                    if endpoint.name == name:
+                        return endpoint.host, endpoint.port
+        for voter in self.raft.quorum.voters:
+            if voter.key.node_id == leader_id and voter.endpoints:
+                return voter.endpoints[0].host, voter.endpoints[0].port
+        return None
 
     # -- listeners
 

@@ -12,13 +12,20 @@ from typing import Final, NamedTuple
 
 from barnabas.broker import loggers
 from barnabas.broker.config_describe import parse_broker_id
-from barnabas.broker.context import Services
+from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.forwarding import forward_message
 from barnabas.common.config import BrokerConfig
 from barnabas.common.config_keys import BROKER_KEYS, ConfigType, ResourceType, base_key, parse_text
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
 from barnabas.common.settings import dynamic_key
 from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.metadata.image import MetadataImage
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 
 SET: Final = 0
 DELETE: Final = 1
@@ -62,9 +69,9 @@ Outcome = tuple[ErrorCode, str | None]
 
 
 def alter(
+    context: RequestContext,
     services: Services,
     resources: Sequence[ResourceChanges],
-    principal: str,
     validate_only: bool,
     answer: Callable[[Sequence[Outcome]], None],
     *,
@@ -85,8 +92,8 @@ def alter(
             outcomes.append((ErrorCode.NONE, None))
         except RequestFailed as failure:
             outcomes.append((failure.code, failure.message))
-    forwarded = [resource for resource, outcome in zip(resources, outcomes, strict=True) if outcome is None]
-    if not forwarded:
+    left = [resource for resource, outcome in zip(resources, outcomes, strict=True) if outcome is None]
+    if not left:
         answer([outcome for outcome in outcomes if outcome is not None])
         return
 
@@ -94,7 +101,80 @@ def alter(
         rest = iter(results)
         answer([next(rest) if outcome is None else outcome for outcome in outcomes])
 
-    services.controller.alter_configs(forwarded, validate_only, decided, replace=replace, actor=principal)
+    if services.controller.is_active:
+        services.controller.alter_configs(left, validate_only, decided, replace=replace, actor=context.principal)
+    else:
+        _ask_controller(context, services, left, validate_only, decided, replace=replace)
+
+
+def decide(
+    context: RequestContext,
+    services: Services,
+    resources: Sequence[ResourceChanges],
+    validate_only: bool,
+    answer: Callable[[Sequence[Outcome]], None],
+    *,
+    replace: bool = False,
+) -> None:
+    """The controller's part, for what a broker has let through."""
+    services.controller.alter_configs(resources, validate_only, answer, replace=replace, actor=context.principal)
+
+
+def is_for_controller(context: RequestContext, services: Services) -> bool:
+    """Whether the request came by the controller's listener, be it in an envelope."""
+    return context.listener in services.config.controller_listener_names
+
+
+def _ask_controller(
+    context: RequestContext,
+    services: Services,
+    resources: Sequence[ResourceChanges],
+    validate_only: bool,
+    decided: Callable[[Sequence[Outcome]], None],
+    *,
+    replace: bool,
+) -> None:
+    request: Message
+    if replace:
+        request = AlterConfigsRequest(
+            validate_only=validate_only,
+            resources=[
+                AlterConfigsRequest.AlterConfigsResource(
+                    resource_type=resource.resource_type,
+                    resource_name=resource.name,
+                    configs=[
+                        AlterConfigsRequest.AlterableConfig(name=change.key, value=change.value)
+                        for change in resource.changes
+                    ],
+                )
+                for resource in resources
+            ],
+        )
+    else:
+        request = IncrementalAlterConfigsRequest(
+            validate_only=validate_only,
+            resources=[
+                IncrementalAlterConfigsRequest.AlterConfigsResource(
+                    resource_type=resource.resource_type,
+                    resource_name=resource.name,
+                    configs=[
+                        IncrementalAlterConfigsRequest.AlterableConfig(
+                            name=change.key, config_operation=change.operation, value=change.value
+                        )
+                        for change in resource.changes
+                    ],
+                )
+                for resource in resources
+            ],
+        )
+
+    def answered(response: Message | None) -> None:
+        if isinstance(response, AlterConfigsResponse | IncrementalAlterConfigsResponse):
+            decided([(ErrorCode(row.error_code), row.error_message) for row in response.responses])
+        else:
+            decided([(ErrorCode.REQUEST_TIMED_OUT, "No controller answered in time.")] * len(resources))
+
+    forward_message(services.access, context, request, answered)
 
 
 def repeated(resources: Sequence[ResourceChanges]) -> set[tuple[int, str]]:

@@ -10,11 +10,14 @@ Views into the request (records) are valid only until `handle` returns.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from barnabas.broker.controller_access import ControllerAccess
     from barnabas.broker.fetch_sessions import SessionCache
+    from barnabas.broker.liveness import BrokerLiveness
     from barnabas.broker.producer_ids import ProducerIdPool
     from barnabas.common.config import BrokerConfig
     from barnabas.common.host import Host
@@ -55,6 +58,10 @@ class RequestContext(Protocol):
     def reply(self, response: Message) -> None:
         """Complete the request, exactly once, if `handle` returns None: later, or from within it."""
 
+    def when_disconnected(self, callback: Callable[[], None]) -> None:
+        """Call this when the peer's connection ends, instead of what was to be called for it before. Never called for
+        a peer within this process."""
+
 
 @dataclass(slots=True)
 class Services:
@@ -70,3 +77,7 @@ class Services:
     groups: GroupCoordinator
     fetch_sessions: SessionCache
     producer_ids: ProducerIdPool
+    access: ControllerAccess
+    liveness: BrokerLiveness
+    #: Names of topics that this broker has asked the controller for, on behalf of clients.
+    topics_in_creation: set[str] = field(default_factory=set)

@@ -105,8 +105,12 @@ class InFlight:
     def reply(self, response: Message) -> None:
         self.reply_with(lambda: self.encode(response))
 
-    def reply_with(self, answer: Callable[[], Chunks]) -> None:
-        """As `reply`, with the frame that `answer` makes. If it fails, this connection ends, not whoever called."""
+    def when_disconnected(self, callback: Callable[[], None]) -> None:
+        self.connection.on_closed = callback
+
+    def reply_with(self, answer: Callable[[], Chunks | None]) -> None:
+        """As `reply`, with the frame that `answer` makes, or later if it makes none yet. If it fails, this connection
+        ends, not whoever called."""
         connection = self.connection
         if connection.is_closed:
             return
@@ -115,7 +119,8 @@ class InFlight:
         except Exception as error:
             connection.fail("a handler failed", error)
         else:
-            connection.complete(self, chunks)
+            if chunks is not None:
+                connection.complete(self, chunks)
 
 
 class Shortcut(Protocol):
@@ -148,9 +153,11 @@ class Connection:
         "_out_bytes",
         "_paused",
         "_resuming",
+        "_slow",
         "client_host",
         "client_software",
         "listener",
+        "on_closed",
         "principal",
         "shortcut",
     )
@@ -168,11 +175,15 @@ class Connection:
         self._paused = False
         self._resuming = False
         self._held_back = False
+        #: Requests that wait for the disk.
+        self._slow = 0
         self._closed = False
         self.client_host = client_host
         self.listener = listener
         self.principal = "User:ANONYMOUS"
         self.shortcut: Shortcut | None = None
+        #: For who wants to know that this peer is gone.
+        self.on_closed: Callable[[], None] | None = None
         self.client_software: tuple[str, str] = ("unknown", "unknown")
 
     # -- the host's side
@@ -198,6 +209,17 @@ class Connection:
         self._held_back = False
         self._maybe_resume()
 
+    def begin_slow(self) -> None:
+        """A request waits for the disk: none is served behind it before its `end_slow`, for they could not be answered
+        and might need memory. As with Kafka, which serves one request of a connection at a time."""
+        self._slow += 1
+        if not self._corked:
+            self._pause()
+
+    def end_slow(self) -> None:
+        self._slow -= 1
+        self._maybe_resume()
+
     def close(self) -> None:
         """End it from our side."""
         if not self._closed:
@@ -213,6 +235,9 @@ class Connection:
                 request.on_abandoned()
         self._out = []
         self._frames.close()
+        on_closed, self.on_closed = self.on_closed, None
+        if on_closed is not None:
+            on_closed()
 
     @property
     def is_closed(self) -> bool:
@@ -252,6 +277,7 @@ class Connection:
             self._held_bytes + self._out_bytes > _UNSENT_BYTES_MAX
             or len(self._in_flight) >= _IN_FLIGHT_MAX
             or self._held_back
+            or self._slow > 0
         )
 
     def _pause(self) -> None:
@@ -395,6 +421,9 @@ class Dispatcher:
             if raw is None:
                 raw = self._raw[request.api_key] = self._load(offer, "handle_raw")
             return raw(request, frame, position, self.services)
+        if offer.is_forwarded and not self.services.controller.is_active:
+            importlib.import_module("barnabas.broker.forwarding").forward(request, frame, self.services.access)
+            return None
         handler = self._handlers.get(request.api_key)
         if handler is None:
             handler = self._handlers[request.api_key] = self._load(offer, "handle")

@@ -1,45 +1,73 @@
 """A broker's life as the controller sees it: registration, heartbeats, controlled shutdown (KIP-631).
 
-    start     register this incarnation, then heartbeats; the controller unfences a broker that has caught up
-    stop      heartbeats ask to shut down; the controller moves the leaderships away and says when
-
-The controller of this process is called directly; its answers come when they are committed.
+start     register this incarnation until a controller takes it, then heartbeats; the controller unfences a broker
+          that has followed the metadata up to its own registration
+ready     the first heartbeat that finds it unfenced: clients find it from now on
+stop      heartbeats ask to shut down; the controller moves the leaderships away and says when
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Final
 
+from barnabas.broker.controller_access import ControllerAccess
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import ConfigError, ErrorCode
+from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host, Timer
-from barnabas.controller.kraft.controller import Controller
 from barnabas.metadata.cluster import Endpoint
 from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.store import MetadataStore
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+
+#: Between heartbeats of a broker that waits to be unfenced or to be let go.
+_EAGER_MS: Final = 10
+#: Between attempts to register.
+_REGISTRATION_PAUSE_MS: Final = 50
+_REGISTRATION_PAUSE_MS_MAX: Final = 1_000
+#: What does not get better by asking again, and what to do about it.
+_HOPELESS: Final = {
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "its directories belong to another cluster: give it empty ones, or the right "
+    "controller.quorum addresses",
+    ErrorCode.INVALID_REGISTRATION: "a log directory of its own is needed: one of log.dirs is a copy of another node's",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster uses a metadata.version or feature level that it does not know",
+    ErrorCode.BROKER_ID_NOT_REGISTERED: "the controller does not take brokers in ZooKeeper mode",
+}
 
 
 class BrokerLifecycle:
     """Keeps this broker registered. `epoch` is -1 until the controller gave one."""
 
     def __init__(
-        self, host: Host, config: BrokerConfig, controller: Controller, store: MetadataStore, cluster_id: str
+        self, host: Host, config: BrokerConfig, access: ControllerAccess, store: MetadataStore, cluster_id: str
     ) -> None:
         self._host = host
         self._config = config
-        self._controller = controller
+        self._access = access
         self._store = store
         self._cluster_id = cluster_id
+        self._registration: BrokerRegistrationRequest | None = None
+        self._give_up_ms = 0
+        self._pause_ms = _REGISTRATION_PAUSE_MS
         self._timer: Timer | None = None
+        self._asking = False
         self._stopping = False
+        self._on_ready: Callable[[], None] | None = None
         self._on_stopped: Callable[[], None] | None = None
         self.epoch = -1
 
-    def start(self, endpoints: Sequence[Endpoint], directories: Sequence[bytes], previous_broker_epoch: int) -> None:
-        """Register. ConfigError when the controller refuses this broker."""
-        request = BrokerRegistrationRequest(
+    def start(
+        self,
+        endpoints: Sequence[Endpoint],
+        directories: Sequence[bytes],
+        previous_broker_epoch: int,
+        on_ready: Callable[[], None],
+    ) -> None:
+        """Register. A controller that refuses this broker for good ends the process (`host.faults.fatal`)."""
+        self._on_ready = on_ready
+        self._registration = BrokerRegistrationRequest(
             broker_id=self._config.node_id,
             cluster_id=self._cluster_id,
             incarnation_id=self._host.random.uuid(),
@@ -64,29 +92,58 @@ class BrokerLifecycle:
             log_dirs=sorted(directories),
             previous_broker_epoch=previous_broker_epoch,
         )
-        self._controller.register_broker(request, self._on_registered)
+        self._give_up_ms = self._host.clock.now_ms() + self._config.int_of("initial.broker.registration.timeout.ms")
+        self._register()
 
     def stop(self, done: Callable[[], None]) -> None:
         """Controlled shutdown; `done` once the controller lets go, maybe at once."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self.epoch < 0 or not self._controller.is_active:
+        self._cancel_timer()
+        if self.epoch < 0:
             done()
             return
         self._stopping = True
         self._on_stopped = done
-        self._beat()
+        if not self._asking:
+            self._beat()
 
-    def _on_registered(self, response: BrokerRegistrationResponse) -> None:
-        if response.error_code != ErrorCode.NONE:
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    # -- registration
+
+    def _register(self) -> None:
+        self._timer = None
+        assert self._registration is not None, "made by start"
+        left_ms = max(1, self._give_up_ms - self._host.clock.now_ms())
+        self._access.ask(self._registration, self._on_registered, timeout_ms=left_ms)
+
+    def _on_registered(self, response: Message | None) -> None:
+        if self._stopping:
+            return
+        code = ErrorCode.REQUEST_TIMED_OUT
+        if isinstance(response, BrokerRegistrationResponse):
             code = ErrorCode(response.error_code)
-            raise ConfigError(f"the controller refuses broker {self._config.node_id}: {code.name}")
-        self.epoch = response.broker_epoch
-        self._beat()
+            if code is ErrorCode.NONE:
+                self.epoch = response.broker_epoch
+                self._beat()
+                return
+        who = f"the controller refuses broker {self._config.node_id}: {code.name}"
+        if code in _HOPELESS:
+            self._host.faults.fatal(f"{who}; {_HOPELESS[code]}")
+        elif self._host.clock.now_ms() >= self._give_up_ms:
+            self._host.faults.fatal(f"{who}; given up after initial.broker.registration.timeout.ms")
+        else:
+            # Most of all DUPLICATE_BROKER_REGISTRATION: the last incarnation's session has to run out.
+            self._timer = self._host.timers.call_later(self._pause_ms, self._register)
+            self._pause_ms = min(2 * self._pause_ms, _REGISTRATION_PAUSE_MS_MAX)
+
+    # -- heartbeats
 
     def _beat(self) -> None:
         self._timer = None
+        self._asking = True
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
@@ -94,17 +151,24 @@ class BrokerLifecycle:
             want_fence=False,
             want_shut_down=self._stopping,
         )
-        self._controller.broker_heartbeat(request, self._on_heartbeat)
+        timeout_ms = self._config.int_of("broker.session.timeout.ms") // 2
+        self._access.ask(request, self._on_heartbeat, timeout_ms=timeout_ms)
 
-    def _on_heartbeat(self, response: BrokerHeartbeatResponse) -> None:
-        if response.error_code != ErrorCode.NONE:
-            code = ErrorCode(response.error_code)
+    def _on_heartbeat(self, response: Message | None) -> None:
+        self._asking = False
+        answer = response if isinstance(response, BrokerHeartbeatResponse) else None
+        code = ErrorCode.REQUEST_TIMED_OUT if answer is None else ErrorCode(answer.error_code)
+        if code is not ErrorCode.NONE:
             self._host.faults.report(f"the controller answered a heartbeat with {code.name}")
-        if self._stopping and (response.should_shut_down or response.error_code != ErrorCode.NONE):
+        if self._stopping and (answer is None or answer.should_shut_down or code is not ErrorCode.NONE):
             done, self._on_stopped = self._on_stopped, None
             if done is not None:
                 done()
             return
-        caught_up = not response.is_fenced and not self._stopping
-        interval_ms = self._config.int_of("broker.heartbeat.interval.ms") if caught_up else 10
+        is_usable = answer is not None and code is ErrorCode.NONE and not answer.is_fenced
+        if is_usable and self._on_ready is not None:
+            on_ready, self._on_ready = self._on_ready, None
+            on_ready()
+        is_settled = (is_usable or code is not ErrorCode.NONE) and not self._stopping
+        interval_ms = self._config.int_of("broker.heartbeat.interval.ms") if is_settled else _EAGER_MS
         self._timer = self._host.timers.call_later(interval_ms, self._beat)

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from typing import Final
 
+from barnabas.broker.controller_access import ControllerAccess
 from barnabas.common.errors import ErrorCode
-from barnabas.controller.kraft.controller import Controller
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 
 #: `done(error, producer id)`.
 Done = Callable[[ErrorCode, int], None]
+
+#: Then the client is told to ask again.
+_BLOCK_TIMEOUT_MS: Final = 5_000
 
 
 class ProducerIdPool:
     """The block at hand. One request for the next block at a time; who comes meanwhile waits."""
 
-    __slots__ = ("_broker_epoch", "_broker_id", "_controller", "_end", "_next", "_requested", "_waiting")
+    __slots__ = ("_access", "_broker_epoch", "_broker_id", "_end", "_next", "_requested", "_waiting")
 
-    def __init__(self, controller: Controller, broker_id: int, broker_epoch: Callable[[], int]) -> None:
-        self._controller = controller
+    def __init__(self, access: ControllerAccess, broker_id: int, broker_epoch: Callable[[], int]) -> None:
+        self._access = access
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._next = 0
@@ -35,15 +41,17 @@ class ProducerIdPool:
         self._waiting.append(done)
         if not self._requested:
             self._requested = True
-            self._controller.allocate_producer_ids(self._broker_id, self._broker_epoch(), self._on_block)
+            request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+            self._access.ask(request, self._on_block, timeout_ms=_BLOCK_TIMEOUT_MS)
 
-    def _on_block(self, first_id: int, length: int, error: ErrorCode) -> None:
+    def _on_block(self, response: Message | None) -> None:
         self._requested = False
         waiting, self._waiting = self._waiting, deque()
-        if error is not ErrorCode.NONE:
+        if not isinstance(response, AllocateProducerIdsResponse) or response.error_code != ErrorCode.NONE:
             for done in waiting:
                 done(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, -1)
             return
-        self._next, self._end = first_id, first_id + length
+        self._next = response.producer_id_start
+        self._end = self._next + response.producer_id_len
         for done in waiting:
             self.take(done)

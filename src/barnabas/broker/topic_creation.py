@@ -7,18 +7,22 @@ event, which may also fail. While it is under way it is not asked for twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from barnabas.broker.context import Services
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.controller.kraft.topics import topic_name_problem
+from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 SHARE_GROUP_STATE_TOPIC = "__share_group_state"
+#: Who wants the topic asks again anyway.
+_CREATION_TIMEOUT_MS: Final = 5_000
 
 
-def auto_create(services: Services, names: Iterable[str], actor: str) -> dict[str, ErrorCode]:
+def auto_create(services: Services, names: Iterable[str]) -> dict[str, ErrorCode]:
     """Ask for these topics with the broker's defaults. What to answer for each now."""
     answers: dict[str, ErrorCode] = {}
     wanted: list[str] = []
@@ -29,31 +33,33 @@ def auto_create(services: Services, names: Iterable[str], actor: str) -> dict[st
         answers[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         wanted.append(name)
     if wanted:
-        _create(services, wanted, actor)
+        _create(services, wanted)
     return answers
 
 
 def ensure_internal_topic(services: Services, name: str) -> None:
     """Ask for `__consumer_offsets`, `__transaction_state` or `__share_group_state` if it is not there yet."""
     if name not in services.metadata.image.topics_by_name:
-        _create(services, [name], "broker")
+        _create(services, [name])
 
 
-def _create(services: Services, names: list[str], actor: str) -> None:
-    if not services.controller.is_active:
+def _create(services: Services, names: list[str]) -> None:
+    pending = services.topics_in_creation
+    asked = [name for name in names if name not in pending]
+    if not asked:
         return
-    present = services.controller.image.topics_by_name
-    topics = [_new_topic(services.config, name) for name in names if name not in present]
-    if not topics:
-        return
+    pending.update(asked)
 
-    def created(response: CreateTopicsResponse) -> None:
-        for result in response.topics:
-            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+    def created(response: Message | None) -> None:
+        pending.difference_update(asked)
+        results = response.topics if isinstance(response, CreateTopicsResponse) else ()
+        for result in results:
+            if result.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS, ErrorCode.NOT_CONTROLLER):
                 code = ErrorCode(result.error_code)
                 services.host.faults.report(f"topic {result.name} was not created: {code.name} {result.error_message}")
 
-    services.controller.create_topics(CreateTopicsRequest(topics=topics), created, actor=actor)
+    request = CreateTopicsRequest(topics=[_new_topic(services.config, name) for name in asked])
+    services.access.ask(request, created, timeout_ms=_CREATION_TIMEOUT_MS)
 
 
 def _new_topic(config: BrokerConfig, name: str) -> CreateTopicsRequest.CreatableTopic:

@@ -21,10 +21,16 @@ class Offer(NamedTuple):
     version_min: int
     version_max: int
     shown_min: int
+    #: Only the active controller decides this: passed on to it, if that is another node (KIP-590).
+    is_forwarded: bool = False
 
 
 def _offer(name: str, version_min: int, version_max: int, shown_min: int | None = None) -> Offer:
     return Offer(name, version_min, version_max, version_min if shown_min is None else shown_min)
+
+
+def _forwarded(name: str, version_min: int, version_max: int) -> Offer:
+    return Offer(name, version_min, version_max, version_min, is_forwarded=True)
 
 
 BROKER_APIS: Mapping[int, Offer] = {
@@ -42,23 +48,37 @@ BROKER_APIS: Mapping[int, Offer] = {
     15: _offer("describe_groups", 0, 6),
     16: _offer("list_groups", 0, 5),
     18: _offer("api_versions", 0, 4),
-    19: _offer("create_topics", 2, 7),
-    20: _offer("delete_topics", 1, 6),
+    19: _forwarded("create_topics", 2, 7),
+    20: _forwarded("delete_topics", 1, 6),
     21: _offer("delete_records", 0, 2),
     22: _offer("init_producer_id", 0, 5),
     23: _offer("offset_for_leader_epoch", 2, 4),
     32: _offer("describe_configs", 1, 4),
     33: _offer("alter_configs", 0, 2),
     35: _offer("describe_log_dirs", 1, 4),
-    37: _offer("create_partitions", 0, 3),
+    37: _forwarded("create_partitions", 0, 3),
     42: _offer("delete_groups", 0, 2),
     44: _offer("incremental_alter_configs", 0, 1),
     47: _offer("offset_delete", 0, 0),
     60: _offer("describe_cluster", 0, 2),
     61: _offer("describe_producers", 0, 0),
+    64: _forwarded("unregister_broker", 0, 0),
     75: _offer("describe_topic_partitions", 0, 0),
 }
 
 CONTROLLER_APIS: Mapping[int, Offer] = {
     18: _offer("api_versions", 0, 4),
+    19: _offer("create_topics", 2, 7),
+    20: _offer("delete_topics", 1, 6),
+    33: _offer("alter_configs", 0, 2),
+    37: _offer("create_partitions", 0, 3),
+    44: _offer("incremental_alter_configs", 0, 1),
+    56: _offer("alter_partition", 2, 3),
+    58: _offer("envelope", 0, 0),
+    60: _offer("describe_cluster", 0, 2),
+    62: _offer("broker_registration", 0, 4),
+    63: _offer("broker_heartbeat", 0, 1),
+    64: _offer("unregister_broker", 0, 0),
+    67: _offer("allocate_producer_ids", 0, 0),
+    70: _offer("controller_registration", 0, 0),
 }

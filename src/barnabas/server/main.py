@@ -104,13 +104,12 @@ async def _serve(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> int:
     try:
         broker.open()
         sockets = await _bind(broker, config)
-        broker.start()
+        ready = asyncio.Event()
+        broker.start(ready.set)
+        await _first_of(ready, stop)
         settle()
-        for listener in config.advertised_listeners:
-            if listener.name not in config.controller_listener_names:
-                sys.stdout.write(f"started: {listener.host}:{listener.port}\n")
-                sys.stdout.flush()
-                break
+        if ready.is_set():
+            _announce(config)
         await stop.wait()
         log.info("stopping")
         return 0
@@ -124,6 +123,25 @@ async def _serve(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> int:
         except TimeoutError:
             log.error("the controller did not let go within %d s: stopping without a clean mark", _STOP_S_MAX)
         host.close()
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    """Until one of them is set."""
+    if any(event.is_set() for event in events):
+        return
+    waits = [asyncio.ensure_future(event.wait()) for event in events]
+    await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    for wait in waits:
+        wait.cancel()
+
+
+def _announce(config: BrokerConfig) -> None:
+    """One line for whoever waits for this node: where clients, or brokers, can come."""
+    controllers = config.controller_listener_names
+    listeners = [listener for listener in config.advertised_listeners if listener.name not in controllers]
+    for listener in (listeners or config.advertised_listeners)[:1]:
+        sys.stdout.write(f"started: {listener.host}:{listener.port}\n")
+        sys.stdout.flush()
 
 
 async def _bind(broker: Broker, config: BrokerConfig) -> list[ListeningSocket]:

@@ -55,6 +55,8 @@ OUR_LOGGER = "barnabas.connections"
 class Node:
     """The handlers of one broker, with a controller that decides and commits at once."""
 
+    is_active = True
+
     def __init__(self, properties: dict[str, str]) -> None:
         self.config = BrokerConfig.from_properties(properties)
         self.metadata = MetadataStore()
@@ -110,6 +112,7 @@ class Node:
 
 class Context:
     principal = "User:ANONYMOUS"
+    listener = "PLAINTEXT"
 
     def __init__(self) -> None:
         self.answers: list[Any] = []

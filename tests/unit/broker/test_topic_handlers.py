@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from tests.support.node_world import NodeWorld
 
+from barnabas.broker.controller_access import ControllerAccess
 from barnabas.broker.handlers import (
     create_partitions,
     create_topics,
@@ -17,10 +18,12 @@ from barnabas.broker.handlers import (
     describe_topic_partitions,
     metadata,
 )
+from barnabas.broker.inner_requests import OwnController
 from barnabas.broker.topic_creation import SHARE_GROUP_STATE_TOPIC, ensure_internal_topic
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ZERO_UUID
 from barnabas.metadata.topics import NO_LEADER
+from barnabas.protocol.connection import ReceiveArea
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
@@ -44,7 +47,11 @@ class World:
             config=self.node.config,
             host=self.node.host,
             cluster_id=self.node.formatted.cluster_id,
+            topics_in_creation=set(),
         )
+        host = self.node.host
+        self.services.access = ControllerAccess(host, ReceiveArea(), "test", lambda: None, 1000)
+        self.services.access.own = OwnController(self.services)
         self.replies: list[Message] = []
 
     def ask(self, handler: Any, request: Message, version: int, listener: str = "PLAINTEXT") -> Any:

@@ -34,4 +34,6 @@ def handle(context: RequestContext, request: AlterConfigsRequest, services: Serv
         ]
         context.reply(AlterConfigsResponse(responses=rows))
 
-    config_changes.alter(services, resources, context.principal, request.validate_only, answer, replace=True)
+    for_controller = config_changes.is_for_controller(context, services)
+    carry_out = config_changes.decide if for_controller else config_changes.alter
+    carry_out(context, services, resources, request.validate_only, answer, replace=True)

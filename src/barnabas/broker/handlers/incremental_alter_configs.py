@@ -40,4 +40,6 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest, ser
         ]
         context.reply(IncrementalAlterConfigsResponse(responses=rows))
 
-    config_changes.alter(services, resources, context.principal, request.validate_only, answer)
+    for_controller = config_changes.is_for_controller(context, services)
+    carry_out = config_changes.decide if for_controller else config_changes.alter
+    carry_out(context, services, resources, request.validate_only, answer)

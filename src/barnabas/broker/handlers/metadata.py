@@ -93,7 +93,7 @@ def _topics(
     present = [_describe(image, topic, context) for name in names if (topic := image.topics_by_name.get(name))]
     missing = [name for name in names if name not in image.topics_by_name]
     create = request.allow_auto_topic_creation and services.config.bool_of("auto.create.topics.enable")
-    answers = auto_create(services, missing, context.principal) if create else _unknown(missing)
+    answers = auto_create(services, missing) if create else _unknown(missing)
     return present + [_error(code, name, ZERO_UUID) for name, code in answers.items()]
 
 

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.controller.kraft.result import Cause, Versioned
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.kraft.result import Cause, Result, Versioned
 from barnabas.controller.kraft.view import MIN_ISR, ControllerView
 from barnabas.metadata.cluster import ControllerImage, Endpoint, FeatureRange
 from barnabas.metadata.features import DEFAULT_FEATURES, SUPPORTED_FEATURES
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION
+from barnabas.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 from barnabas.protocol.messages.records_metadata import (
     AbortTransactionRecord,
     BeginTransactionRecord,
@@ -65,3 +70,18 @@ def own_registration(
         features=tuple(sorted(FeatureRange(f.name, f.min_version, f.max_version) for f in SUPPORTED_FEATURES)),
     )
     return [(image.to_record(), 0)], Cause("activation", "controller", f"registration of controller {controller_id}")
+
+
+def register_controller(request: ControllerRegistrationRequest) -> Result[ControllerRegistrationResponse]:
+    """Of a controller that does not lead, as it says it of itself."""
+    image = ControllerImage(
+        controller_id=request.controller_id,
+        incarnation_id=request.incarnation_id,
+        endpoints=tuple(Endpoint(e.name, e.host, e.port, e.security_protocol) for e in request.listeners),
+        features=tuple(
+            FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in request.features
+        ),
+        zk_migration_ready=request.zk_migration_ready,
+    )
+    cause = Cause("ControllerRegistration", f"controller {request.controller_id}")
+    return Result([(image.to_record(), 0)], ControllerRegistrationResponse(error_code=ErrorCode.NONE), cause)

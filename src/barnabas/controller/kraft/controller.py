@@ -21,7 +21,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
 from barnabas.controller.kraft import brokers, configs, partitions, producer_ids, topics
-from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration
+from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.result import Cause, Result, Versioned
 from barnabas.controller.kraft.sessions import BrokerSessions
 from barnabas.controller.kraft.view import ControllerView
@@ -31,6 +31,10 @@ from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from barnabas.protocol.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
@@ -67,6 +71,11 @@ class Controller:
     def kraft_version(self) -> int:
         """The level of the quorum's own feature, which is in its log and not in the image."""
         return self._raft.kraft_version
+
+    @property
+    def incarnation_id(self) -> bytes:
+        """Of this process as a controller."""
+        return self._incarnation_id
 
     @property
     def is_active(self) -> bool:
@@ -229,6 +238,27 @@ class Controller:
         self._sessions.end(broker_id)
         self._commit(result, lambda _: reply(ErrorCode.NONE, None))
 
+    def broker_is_gone(self, broker_id: int) -> None:
+        """Its process has ended: as if its session had run out."""
+        if self._image is not None:
+            self._sessions.end(broker_id)
+            self._fence(broker_id, "its process is gone")
+
+    def _fence(self, broker_id: int, why: str) -> None:
+        broker = self.image.brokers.get(broker_id)
+        if broker is not None and not broker.fenced:
+            records = brokers.fence_records(self._view(), broker)
+            self._commit(Result(records, None, Cause(why, SELF, f"broker {broker_id}")), None)
+
+    def register_controller(
+        self, request: ControllerRegistrationRequest, reply: Reply[ControllerRegistrationResponse]
+    ) -> None:
+        """A controller that does not lead tells where it listens."""
+        if self._image is None:
+            reply(ControllerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER))
+            return
+        self._commit(register_controller(request), reply)
+
     def _check_sessions(self) -> None:
         """Fence whoever was silent for too long."""
         self._session_timer = None
@@ -240,10 +270,7 @@ class Controller:
             self._sessions.excuse(late_ms)
         for broker_id in self._sessions.expired(now_ms):
             self._sessions.end(broker_id)
-            broker = self.image.brokers.get(broker_id)
-            if broker is not None and not broker.fenced:
-                records = brokers.fence_records(self._view(), broker)
-                self._commit(Result(records, None, Cause("session expired", SELF, f"broker {broker_id}")), None)
+            self._fence(broker_id, "session expired")
         self._schedule_session_check()
 
     def _schedule_session_check(self) -> None:

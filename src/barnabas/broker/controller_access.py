@@ -1,0 +1,127 @@
+"""This node's way to the active controller: its own, when that is the active one, else a request over the network.
+
+What is asked is a message of the protocol in both cases (BrokerHeartbeat, AllocateProducerIds, ...), so that whoever
+asks need not know where the controller is.
+
+Invariants
+- Every request is answered exactly once: with the active controller's answer, or with None when there was none in time.
+- NOT_CONTROLLER, a lost link and a leader that is not known are tried again until the time is up. What is asked this
+  way may therefore arrive twice; all of it is fenced by epochs, or harmless twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Host
+from barnabas.protocol.channel import Channel, ChannelTimes
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.message import Message
+
+Address = tuple[str, int]
+Reply = Callable[[Message | None], None]
+
+_RETRY_MS: Final = 20
+_RETRY_MS_MAX: Final = 200
+
+
+class LocalController(Protocol):
+    """The controller of this process."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+    def handle(self, request: Message, reply: Callable[[Message], None]) -> None: ...
+
+
+class ControllerAccess:
+    """`leader_address` tells where the quorum's leader listens, None while that is not known. `own` is this process's
+    controller, set once by whoever puts the node together."""
+
+    own: LocalController
+
+    def __init__(
+        self,
+        host: Host,
+        area: ReceiveArea,
+        client_id: str,
+        leader_address: Callable[[], Address | None],
+        request_timeout_ms: int,
+    ) -> None:
+        self._host = host
+        self._area = area
+        self._client_id = client_id
+        self._leader_address = leader_address
+        self._timeout_ms = request_timeout_ms
+        self._channel: Channel | None = None
+        self._closed = False
+
+    def ask(self, request: Message, reply: Reply, *, timeout_ms: int | None = None) -> None:
+        """Maybe answered from within this call, when the controller is in this process."""
+        deadline_ms = self._host.clock.now_ms() + (self._timeout_ms if timeout_ms is None else timeout_ms)
+        _Question(self, request, reply, deadline_ms).put()
+
+    def close(self) -> None:
+        """Nothing more is asked; what waits is answered with None."""
+        self._closed = True
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def channel(self) -> Channel | None:
+        """To the active controller of another node."""
+        address = self._leader_address()
+        if address is None:
+            return None
+        channel = self._channel
+        if channel is None or channel.address != address:
+            if channel is not None:
+                self._host.timers.call_soon(channel.close)
+            times = ChannelTimes(self._timeout_ms, backoff_ms=_RETRY_MS, backoff_ms_max=_RETRY_MS_MAX)
+            channel = self._channel = Channel(self._host, self._area, address, self._client_id, times)
+        return channel
+
+
+class _Question:
+    """One request until it is answered."""
+
+    __slots__ = ("_access", "_deadline_ms", "_pause_ms", "_reply", "_request")
+
+    def __init__(self, access: ControllerAccess, request: Message, reply: Reply, deadline_ms: int) -> None:
+        self._access = access
+        self._request = request
+        self._reply = reply
+        self._deadline_ms = deadline_ms
+        self._pause_ms = _RETRY_MS
+
+    def put(self) -> None:
+        access = self._access
+        if access.own.is_active:
+            access.own.handle(self._request, self._on_answer)
+            return
+        left_ms = self._deadline_ms - access._host.clock.now_ms()
+        if left_ms <= 0 or access._closed:
+            self._reply(None)
+            return
+        channel = access.channel()
+        if channel is None:
+            self._later()
+        else:
+            channel.send(self._request, self._on_answer, timeout_ms=left_ms)
+
+    def _on_answer(self, response: Message | None) -> None:
+        if response is None or getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+            self._later()
+        else:
+            self._reply(response)
+
+    def _later(self) -> None:
+        access = self._access
+        left_ms = self._deadline_ms - access._host.clock.now_ms()
+        if left_ms <= 0 or access._closed:
+            access._host.timers.call_soon(lambda: self._reply(None))
+            return
+        access._host.timers.call_later(min(self._pause_ms, left_ms), self.put)
+        self._pause_ms = min(2 * self._pause_ms, _RETRY_MS_MAX)

@@ -1,0 +1,113 @@
+"""Requests that only the active controller can decide, passed on to it as they came (Envelope, KIP-590).
+
+The frame of a client goes into the envelope unchanged, with its principal and address; the answer's frame comes back
+in one and goes to the client unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Final
+
+from barnabas.broker.context import RequestContext
+from barnabas.broker.controller_access import ControllerAccess
+from barnabas.broker.dispatch import InFlight
+from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.protocol import codec
+from barnabas.protocol.header import request_header_version, response_header_version
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.protocol.messages.header import RequestHeader
+from barnabas.protocol.messages.index import response_class
+from barnabas.protocol.messages.records_misc import DefaultPrincipalData
+from barnabas.protocol.wire import skip_tagged_fields
+
+_PRINCIPAL_VERSION: Final = 0
+
+
+def forward(request: InFlight, frame: memoryview, access: ControllerAccess) -> None:
+    """Pass `frame`, a request without its size, on. A client whose request nobody could decide in time loses its
+    connection, and asks again."""
+
+    def answered(response: Message | None) -> None:
+        if request.connection.is_closed:
+            return
+        if isinstance(response, EnvelopeResponse) and response.error_code == ErrorCode.NONE and response.response_data:
+            data = response.response_data
+            head = len(data).to_bytes(4, "big")
+            request.reply_with(lambda: [head + data])
+            return
+        code = "no controller answered" if response is None else f"the controller answers {response!r}"
+        request.connection.fail(f"request {request.api_key} could not be passed on: {code}", None)
+
+    access.ask(_envelope(request, bytes(frame)), answered)
+
+
+def forward_message(
+    access: ControllerAccess,
+    context: RequestContext,
+    request: Message,
+    reply: Callable[[Message | None], None],
+) -> None:
+    """Pass on what is left of a client's request after this broker's own part, in the version that the client chose.
+    `reply` gets None if no controller answered in time."""
+    api_key, version = context.api_key, context.api_version
+    header = RequestHeader(
+        request_api_key=api_key,
+        request_api_version=version,
+        correlation_id=context.correlation_id,
+        client_id=context.client_id,
+    )
+    frame = codec.encode(header, request_header_version(api_key, version))
+    codec.encode_into(request, version, frame)
+
+    def answered(response: Message | None) -> None:
+        data = response.response_data if isinstance(response, EnvelopeResponse) else None
+        if not data:
+            reply(None)
+            return
+        position = 4
+        if response_header_version(api_key, version) == 1:
+            position = skip_tagged_fields(data, position)
+        reply(codec.decode(response_class(api_key), version, data, position)[0])
+
+    access.ask(_envelope(context, bytes(frame)), answered)
+
+
+def _envelope(context: RequestContext, data: bytes) -> EnvelopeRequest:
+    return EnvelopeRequest(
+        request_data=data,
+        request_principal=encode_principal(context.principal),
+        client_host_address=packed_address(context.client_host),
+    )
+
+
+def encode_principal(principal: str) -> bytes:
+    kind, _, name = principal.partition(":")
+    return _PRINCIPAL_VERSION.to_bytes(2, "big") + codec.encode(
+        DefaultPrincipalData(type=kind, name=name), _PRINCIPAL_VERSION
+    )
+
+
+def decode_principal(data: bytes) -> str:
+    """Raises DecodeError."""
+    found, _ = codec.decode(DefaultPrincipalData, int.from_bytes(data[:2], "big"), data, 2)
+    return f"{found.type}:{found.name}"
+
+
+def packed_address(client_host: str) -> bytes:
+    """Of a client's host as it is shown ("/127.0.0.1"): 4 bytes, or 16."""
+    try:
+        return ip_address(client_host.removeprefix("/")).packed
+    except ValueError:
+        return bytes(4)
+
+
+def shown_address(data: bytes) -> str:
+    """The reverse, as Java shows addresses. Raises DecodeError."""
+    if len(data) not in (4, 16):
+        raise DecodeError(f"an address of {len(data)} bytes")
+    if len(data) == 4:
+        return f"/{ip_address(data)}"
+    return "/" + ":".join(f"{int.from_bytes(data[at : at + 2], 'big'):x}" for at in range(0, 16, 2))

@@ -1,0 +1,10 @@
+"""BrokerRegistration (62), versions 0-4: a broker's process joins the cluster (KIP-631)."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest
+
+
+def handle(context: RequestContext, request: BrokerRegistrationRequest, services: Services) -> None:
+    services.controller.register_broker(request, context.reply)

@@ -1,0 +1,10 @@
+"""ControllerRegistration (70), version 0: a controller that does not lead tells where it listens (KIP-919)."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.controller_registration import ControllerRegistrationRequest
+
+
+def handle(context: RequestContext, request: ControllerRegistrationRequest, services: Services) -> None:
+    services.controller.register_controller(request, context.reply)

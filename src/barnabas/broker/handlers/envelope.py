@@ -1,0 +1,47 @@
+"""Envelope (58), version 0: a client's request that a broker passes on, decided here (KIP-590).
+
+The answer's frame goes back in one too. What may be in an envelope is what brokers pass on; who asked is whom the
+broker vouches for.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.forwarding import decode_principal, shown_address
+from barnabas.broker.inner_requests import InnerRequest
+from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.protocol import codec
+from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
+from barnabas.protocol.header import decode_request_header, response_header_version
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.protocol.messages.index import request_class
+
+
+def handle(context: RequestContext, request: EnvelopeRequest, services: Services) -> EnvelopeResponse | None:
+    if not services.controller.is_active:
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    try:
+        principal = decode_principal(request.request_principal or b"")
+        client_host = shown_address(request.client_host_address)
+    except DecodeError:
+        return EnvelopeResponse(error_code=ErrorCode.PRINCIPAL_DESERIALIZATION_FAILURE)
+    try:
+        key, version, correlation_id, client_id, position = decode_request_header(request.request_data)
+        offer = CONTROLLER_APIS.get(key)
+        if offer is None or key not in BROKER_APIS or not offer.version_min <= version <= offer.version_max:
+            return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+        message, _ = codec.decode(request_class(key), version, request.request_data, position)
+    except DecodeError:
+        return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
+
+    def answered(response: Message) -> None:
+        data = bytearray(correlation_id.to_bytes(4, "big"))
+        if response_header_version(key, version) == 1:
+            data.append(0)
+        codec.encode_into(response, version, data)
+        context.reply(EnvelopeResponse(error_code=ErrorCode.NONE, response_data=bytes(data)))
+
+    inner = InnerRequest(context, key, version, correlation_id, client_id, client_host, principal, answered)
+    inner.serve(offer, message, services)
+    return None

@@ -1,0 +1,14 @@
+"""UnregisterBroker (64), version 0: a broker that will not come back is forgotten (KIP-631)."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
+
+
+def handle(context: RequestContext, request: UnregisterBrokerRequest, services: Services) -> None:
+    def done(error: ErrorCode, text: str | None) -> None:
+        context.reply(UnregisterBrokerResponse(error_code=error, error_message=text))
+
+    services.controller.unregister_broker(request.broker_id, done)

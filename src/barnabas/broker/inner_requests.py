@@ -1,0 +1,107 @@
+"""Requests that come without a connection of their own: from another part of this process, or in an envelope."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import Protocol
+
+from barnabas.broker.context import Services
+from barnabas.protocol.api import CONTROLLER_APIS, Offer
+from barnabas.protocol.message import Message
+
+
+class Surroundings(Protocol):
+    """What an inner request takes over from where it came."""
+
+    @property
+    def listener(self) -> str: ...
+    @property
+    def now_ms(self) -> int: ...
+
+
+class InnerRequest:
+    """`broker.context.RequestContext` for a message; `answered` gets the response, at once or later."""
+
+    __slots__ = (
+        "answered",
+        "api_key",
+        "api_version",
+        "client_host",
+        "client_id",
+        "correlation_id",
+        "listener",
+        "now_ms",
+        "principal",
+    )
+
+    def __init__(
+        self,
+        outer: Surroundings,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        client_host: str,
+        principal: str,
+        answered: Callable[[Message], None],
+    ) -> None:
+        self.listener = outer.listener
+        self.now_ms = outer.now_ms
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.principal = principal
+        self.answered = answered
+
+    def reply(self, response: Message) -> None:
+        self.answered(response)
+
+    def when_disconnected(self, callback: Callable[[], None]) -> None:
+        """It has no connection that could end."""
+
+    def serve(self, offer: Offer, message: Message, services: Services) -> None:
+        response = _handler(offer)(self, message, services)
+        if response is not None:
+            self.answered(response)
+
+
+_Handler = Callable[[InnerRequest, Message, Services], Message | None]
+_handlers: dict[str, _Handler] = {}
+
+
+def _handler(offer: Offer) -> _Handler:
+    handler = _handlers.get(offer.name)
+    if handler is None:
+        module = importlib.import_module(f"barnabas.broker.handlers.{offer.name}")
+        handler = _handlers[offer.name] = module.handle
+    return handler
+
+
+class OwnController:
+    """The controller of this process, asked by messages as one of another node would be."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+        self._listener = services.config.controller_listener_names[0]
+
+    @property
+    def is_active(self) -> bool:
+        return self._services.controller.is_active
+
+    @property
+    def listener(self) -> str:
+        return self._listener
+
+    @property
+    def now_ms(self) -> int:
+        return self._services.host.clock.now_ms()
+
+    def handle(self, request: Message, reply: Callable[[Message], None]) -> None:
+        """In the highest version that the controller's listener serves."""
+        assert request.API_KEY is not None
+        offer = CONTROLLER_APIS[request.API_KEY]
+        inner = InnerRequest(self, request.API_KEY, offer.version_max, 0, None, "/127.0.0.1", "User:ANONYMOUS", reply)
+        inner.serve(offer, request, self._services)
