@@ -50,8 +50,11 @@ class CrashingFile:
     def read_at(self, offset: int, size: int) -> bytes:
         return self._file.read_at(offset, size)
 
-    def read_at_nowait(self, offset: int, size: int) -> bytes | None:
+    def read_at_nowait(self, offset: int, size: int) -> bytes | bytearray | None:
         return self._file.read_at_nowait(offset, size)
+
+    def will_need(self, offset: int, size: int) -> None:
+        self._file.will_need(offset, size)
 
     def write_at(self, offset: int, data: Buffer) -> None:
         self._disk.change()

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.host import Buffer
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
@@ -96,7 +97,15 @@ class MemoryPartitions:
         for _, header in iter_headers(memoryview(log)):
             self.next_offset[partition] = self.committed[partition] = header.next_offset
 
-    def read(self, partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
+    def read(
+        self, partition: TopicPartition, offset: int, max_bytes: int, done: Callable[[Buffer | Exception], None]
+    ) -> None:
+        try:
+            done(self._read(partition, offset, max_bytes))
+        except RequestFailed as failure:
+            done(failure)
+
+    def _read(self, partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
         self.reads += 1
         view = memoryview(bytes(self.logs.get(partition, b"")))
         out = bytearray()

@@ -7,7 +7,7 @@ Disk calls raise OSError with its usual errno; paths are plain strings joined wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 #: Anything that offers its bytes without copying: bytes, bytearray, memoryview.
@@ -46,6 +46,10 @@ class Blocking(Protocol):
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None: ...
 
+    def run_all(self, work: Sequence[Callable[[], Any]], threads: int) -> Iterator[Any]:
+        """Do all of it now, in up to so many threads, and wait: the results in the order of the work. What one raises
+        is raised in its place, and what was not begun then never is. For the start, when nothing else is to be done."""
+
 
 class File(Protocol):
     """An open file, read and written at explicit places; `append` writes at the end. No buffering of its own."""
@@ -53,19 +57,25 @@ class File(Protocol):
     def size(self) -> int: ...
 
     def append(self, data: Buffer) -> None:
-        """Write all of `data` at the end. On OSError nothing of it is kept (the file is cut back)."""
+        """Write all of `data` at the end. On OSError nothing of it is kept (the file is cut back); where that fails as
+        well, the error is EIO."""
 
     def read_at(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
 
-    def read_at_nowait(self, offset: int, size: int) -> bytes | None:
-        """As `read_at` if the page cache has it, else None: then read through `Blocking`."""
+    def read_at_nowait(self, offset: int, size: int) -> bytes | bytearray | None:
+        """As `read_at` if memory has all of it, else None: then read through `Blocking`. Where the system cannot tell,
+        it is read as if memory had it."""
+
+    def will_need(self, offset: int, size: int) -> None:
+        """A hint that this will be read soon. May wait for the disk; never fails."""
 
     def write_at(self, offset: int, data: Buffer) -> None: ...
 
     def truncate(self, size: int) -> None: ...
 
-    def sync(self) -> None: ...
+    def sync(self) -> None:
+        """A full disk is EIO here, never ENOSPC: what was written before may be lost."""
 
     def close(self) -> None: ...
 
@@ -158,6 +168,9 @@ class FaultHandler(Protocol):
 
     def report(self, message: str, error: BaseException | None = None) -> None:
         """Logged and counted; the process goes on."""
+
+    def inform(self, message: str) -> None:
+        """Logged: no fault, but what somebody who waits wants to know."""
 
 
 class Host(Protocol):

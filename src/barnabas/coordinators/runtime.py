@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected, RequestFailed, StorageFault
-from barnabas.common.host import Host
+from barnabas.common.host import Buffer, Host
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
 from barnabas.records.batch import ControlType, control_type, decode_batch, encode_batch, iter_headers
@@ -41,8 +41,12 @@ class PartitionWriter(Protocol):
 class PartitionReader(Protocol):
     """What is in the log of a partition that this broker leads. Raises RequestFailed when it does not."""
 
-    def read(self, partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one with `offset` on, at least one, committed or not; empty at the end."""
+    def read(
+        self, partition: TopicPartition, offset: int, max_bytes: int, done: Callable[[Buffer | Exception], None]
+    ) -> None:
+        """Batches from the one with `offset` on, at least a whole one, committed or not; empty at the end. `done` once
+        with them, or with why there are none (RequestFailed, RecordsRejected, StorageFault): at once, or when the disk
+        has given them."""
 
     def log_start_offset(self, partition: TopicPartition) -> int: ...
 
@@ -235,9 +239,15 @@ class LogLoader:
         if self._position >= self._target:
             self._replay_slice(list(self._latest.items()), 0)
             return
+        self._reader.read(self._partition, self._position, LOAD_SLICE_BYTES, self._on_slice)
+
+    def _on_slice(self, read: Buffer | Exception) -> None:
+        if self._stopped:
+            return
         try:
-            data = self._reader.read(self._partition, self._position, LOAD_SLICE_BYTES)
-            self._take(data)
+            if isinstance(read, Exception):
+                raise read
+            self._take(read)
         except RequestFailed as failure:
             if failure.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._fail(failure)
@@ -248,7 +258,7 @@ class LogLoader:
             return
         self._host.timers.call_soon(self._read_slice)
 
-    def _take(self, data: bytes) -> None:
+    def _take(self, data: Buffer) -> None:
         view = memoryview(data)
         before = self._position
         for place, header in iter_headers(view):

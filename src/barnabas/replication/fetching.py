@@ -2,6 +2,10 @@
 
 One read serves clients and followers alike; they differ in how far they may see (`Isolation`). A fetch that finds less
 than its `min_bytes` waits in the purgatory, counts what its partitions gain, and reads again when it has enough.
+
+What memory has not got keeps its share of the limits and is loaded beside the loop, one partition of a fetch after the
+other (`ColdFetch`); what was read before stays as it was read. A loaded partition goes through the same checks as if it
+was asked for only now: leadership, epoch, divergence and the log's ends may have changed meanwhile.
 """
 
 from __future__ import annotations
@@ -11,9 +15,11 @@ from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
 from barnabas.common.host import Buffer
+from barnabas.replication.cold_reads import Waiting
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Isolation, Partition, Role
 from barnabas.replication.purgatory import DelayedOperation
+from barnabas.storage.cold_read import ColdRead
 
 
 class FetchItem:
@@ -112,10 +118,12 @@ class FetchPlan:
 class FetchRound:
     """The results of reading all items once."""
 
-    __slots__ = ("answer_now", "results", "size_bytes", "some_may_come")
+    __slots__ = ("answer_now", "cold", "results", "size_bytes", "some_may_come")
 
     def __init__(self) -> None:
         self.results: list[FetchResult] = []
+        #: What is to be loaded before this is an answer.
+        self.cold: list[ColdItem] = []
         self.size_bytes = 0
         #: An error or a divergence, which must not wait for data, or more data behind what was read.
         self.answer_now = False
@@ -124,6 +132,8 @@ class FetchRound:
         self.some_may_come = False
 
 
+#: So often a partition is read anew because the log was cut or compacted while it was loaded.
+_ATTEMPTS_MAX = 5
 _UNKNOWN_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _LEADER_HINT_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
@@ -138,21 +148,120 @@ def read_all(replicas: ReplicaManager, items: Sequence[FetchItem], plan: FetchPl
             outcome.some_may_come = True
             outcome.results.append(UNCHANGED)
             continue
-        result = _read_one(replicas, item, plan, remaining, outcome.size_bytes == 0)
-        size = len(result.data)
-        remaining = max(0, remaining - size)
-        outcome.size_bytes += size
-        if result.error not in _UNKNOWN_ERRORS:
-            outcome.some_may_come = True
-            if result.error is not ErrorCode.NONE or result.diverging is not None or result.more_follows:
-                outcome.answer_now = True
-        outcome.results.append(result)
+        nothing_found = outcome.size_bytes == 0 and not outcome.cold
+        result = _read_one(replicas, item, plan, remaining, nothing_found)
+        if isinstance(result, ColdRead):
+            remaining -= _take_cold(outcome, item, result, remaining, nothing_found)
+        else:
+            outcome.results.append(result)
+            remaining = max(0, remaining - len(result.data))
+            _count(outcome, result)
     return outcome
 
 
+def _count(outcome: FetchRound, result: FetchResult) -> None:
+    outcome.size_bytes += len(result.data)
+    if result.error not in _UNKNOWN_ERRORS:
+        outcome.some_may_come = True
+        if result.error is not ErrorCode.NONE or result.diverging is not None or result.more_follows:
+            outcome.answer_now = True
+
+
+class ColdItem:
+    """A partition of a round that is being loaded."""
+
+    __slots__ = ("attempts", "budget", "item", "min_one_batch", "offset", "place", "read")
+
+    def __init__(self, place: int, item: FetchItem, read: ColdRead, budget: int, min_one_batch: bool) -> None:
+        #: In the round's results.
+        self.place = place
+        self.item = item
+        self.read = read
+        self.budget = budget
+        self.min_one_batch = min_one_batch
+        self.offset = item.offset
+        self.attempts = 1
+
+
+def _take_cold(outcome: FetchRound, item: FetchItem, read: ColdRead, remaining: int, min_one_batch: bool) -> int:
+    """Keep its place and its share, whose size is returned."""
+    budget = min(item.max_bytes, remaining)
+    outcome.cold.append(ColdItem(len(outcome.results), item, read, budget, min_one_batch))
+    outcome.results.append(FetchResult())
+    return budget
+
+
+class ColdFetch:
+    """Loads what a round lacks, then calls `done`, once, in an event of its own."""
+
+    __slots__ = ("_done", "_outcome", "_plan", "_replicas", "_waiting")
+
+    def __init__(
+        self,
+        replicas: ReplicaManager,
+        plan: FetchPlan,
+        outcome: FetchRound,
+        done: Callable[[BaseException | None], None],
+    ) -> None:
+        self._replicas = replicas
+        self._plan = plan
+        self._outcome = outcome
+        self._done = done
+        self._waiting: Waiting | None = None
+        self._load(outcome.cold[0])
+
+    def cancel(self) -> None:
+        """Nobody waits for it any more. What runs is thrown away when it is there."""
+        if self._waiting is not None:
+            self._waiting.cancel()
+
+    def _load(self, cold: ColdItem) -> None:
+        self._waiting = self._replicas.cold_reads.load(cold.read, self._on_loaded)
+
+    def _on_loaded(self, error: BaseException | None) -> None:
+        outcome = self._outcome
+        if error is None:
+            try:
+                again = self._take(outcome.cold[0])
+            except Exception as failure:
+                error = failure
+            else:
+                if not again:
+                    del outcome.cold[0]
+                if outcome.cold:
+                    self._load(outcome.cold[0])
+                    return
+        self._waiting = None
+        self._done(error)
+
+    def _take(self, cold: ColdItem) -> bool:
+        """Put it into the results; True if it is to be loaded again, because the log has changed meanwhile."""
+        item, outcome = cold.item, self._outcome
+        if item.offset != cold.offset:
+            return False  # its session was used again: this answer will say so
+        result = _read_one(self._replicas, item, self._plan, cold.budget, cold.min_one_batch, cold.read)
+        if isinstance(result, ColdRead):
+            if cold.attempts == _ATTEMPTS_MAX:
+                # It changes faster than it can be read. The reader will ask again.
+                result = FetchResult(ErrorCode.OFFSET_NOT_AVAILABLE)
+            else:
+                cold.attempts += 1
+                cold.read = result
+                return True
+        outcome.results[cold.place] = result
+        _count(outcome, result)
+        return False
+
+
 def _read_one(
-    replicas: ReplicaManager, item: FetchItem, plan: FetchPlan, remaining: int, min_one_batch: bool
-) -> FetchResult:
+    replicas: ReplicaManager,
+    item: FetchItem,
+    plan: FetchPlan,
+    remaining: int,
+    min_one_batch: bool,
+    loaded: ColdRead | None = None,
+) -> FetchResult | ColdRead:
+    """What one partition answers, or what is to be loaded for it. `loaded` is what was, when it was asked before."""
     result = FetchResult()
     if item.topic is None:
         result.error = ErrorCode.UNKNOWN_TOPIC_ID
@@ -160,7 +269,9 @@ def _read_one(
         return result
     try:
         partition = replicas.leader(item.topic, item.index)
-        _read_into(result, partition, item, plan, remaining, min_one_batch)
+        cold = _read_into(result, partition, item, plan, remaining, min_one_batch, loaded)
+        if cold is not None:
+            return cold
     except RequestFailed as failure:
         result.error = failure.code
         item.partition = None
@@ -169,15 +280,21 @@ def _read_one(
         elif failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             result.aborted = ()  # Kafka answers this before it looks at a replica, with the schema's default
     except StorageFault as fault:
-        replicas.on_directory_failed(fault.directory, fault)
+        replicas.on_storage_fault(fault)
         result.error = ErrorCode.KAFKA_STORAGE_ERROR
         item.partition = None
     return result
 
 
 def _read_into(
-    result: FetchResult, partition: Partition, item: FetchItem, plan: FetchPlan, remaining: int, min_one_batch: bool
-) -> None:
+    result: FetchResult,
+    partition: Partition,
+    item: FetchItem,
+    plan: FetchPlan,
+    remaining: int,
+    min_one_batch: bool,
+    loaded: ColdRead | None,
+) -> ColdRead | None:
     if item.topic_id and item.topic_id != partition.topic_id:
         raise RequestFailed(ErrorCode.INCONSISTENT_TOPIC_ID)
     code = partition.check_epoch(item.current_leader_epoch)
@@ -197,12 +314,16 @@ def _read_into(
             result.diverging = (epoch, end_offset)
     if result.diverging is None and (remaining > 0 or min_one_batch):
         budget = min(item.max_bytes, remaining)
-        read = partition.read(item.offset, budget, plan.isolation, min_one_batch=min_one_batch)
+        read = None if loaded is None else log.take(loaded)
+        if read is None:
+            read = partition.read(item.offset, budget, plan.isolation, min_one_batch=min_one_batch)
+        if isinstance(read, ColdRead):
+            return read
         if read is not None:
             result.data = read.data
             result.more_follows = len(read.data) > 0 and read.segment is not log.segments.active
             if plan.isolation is Isolation.READ_COMMITTED:
-                result.aborted = log.aborted_transactions(item.offset, read)
+                result.aborted = read.aborted
     elif item.offset < log.log_start_offset or (item.offset > log.log_end_offset and result.diverging is None):
         raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
     if plan.isolation is Isolation.READ_COMMITTED and result.aborted is None and result.diverging is None:
@@ -210,6 +331,7 @@ def _read_into(
     result.high_watermark = partition.high_watermark
     result.last_stable_offset = partition.last_stable_offset
     result.log_start_offset = log.log_start_offset
+    return None
 
 
 class DelayedFetch(DelayedOperation):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.common.host import Clock
+from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
+from barnabas.common.host import Buffer, Clock
 from barnabas.common.types import TopicPartition
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Isolation
+from barnabas.storage.cold_read import ColdRead
 from barnabas.storage.log import Origin
 
 
@@ -34,11 +35,40 @@ class InternalPartitions:
         base_offset = info.first_offset
         leader.await_commit(info.last_offset + 1, lambda code: done(code, base_offset))
 
-    def read(self, partition: TopicPartition, offset: int, max_bytes: int) -> bytes:
-        """Whole batches from the one with `offset` on; empty at the end."""
-        leader = self._replicas.leader(*partition)
-        read = leader.read(offset, max_bytes, Isolation.LOG_END, min_one_batch=True)
-        return b"" if read is None else bytes(read.data)
+    def read(
+        self, partition: TopicPartition, offset: int, max_bytes: int, done: Callable[[Buffer | Exception], None]
+    ) -> None:
+        """Batches from the one with `offset` on, empty at the end, or why not. Called back at once if memory has
+        them."""
+        self._read(partition, offset, max_bytes, done, None)
+
+    def _read(
+        self,
+        partition: TopicPartition,
+        offset: int,
+        max_bytes: int,
+        done: Callable[[Buffer | Exception], None],
+        loaded: ColdRead | None,
+    ) -> None:
+        try:
+            leader = self._replicas.leader(*partition)
+            read = None if loaded is None else leader.log.take(loaded)
+            if read is None:
+                read = leader.read(offset, max_bytes, Isolation.LOG_END, min_one_batch=True)
+        except (RequestFailed, RecordsRejected, StorageFault) as error:
+            done(error)
+            return
+        if not isinstance(read, ColdRead):
+            done(b"" if read is None else read.data)
+            return
+        cold = read
+
+        def on_loaded(error: BaseException | None) -> None:
+            if error is not None:
+                raise error
+            self._read(partition, offset, max_bytes, done, cold)
+
+        self._replicas.cold_reads.load(cold, on_loaded)
 
     def log_start_offset(self, partition: TopicPartition) -> int:
         return self._replicas.leader(*partition).log.log_start_offset

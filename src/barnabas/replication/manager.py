@@ -16,6 +16,7 @@ from barnabas.common.log_config import LogConfig
 from barnabas.common.types import INTERNAL_TOPICS, TopicPartition
 from barnabas.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.topics import PartitionImage, TopicImage
+from barnabas.replication.cold_reads import ColdReads
 from barnabas.replication.partition import Partition, Role
 from barnabas.replication.purgatory import Purgatory
 from barnabas.storage.log import AppendInfo, Log, Origin
@@ -51,6 +52,7 @@ class ReplicaManager:
         self.host = host
         self.logs = logs
         self.purgatory = Purgatory(host.clock, host.timers)
+        self.cold_reads = ColdReads(host.blocking)
         self._config = config
         self._node_id = node_id
         self._topics: dict[str, dict[int, Partition]] = {}
@@ -225,6 +227,10 @@ class ReplicaManager:
             self.logs.delete(partition.topic_partition)
         except StorageFault as fault:
             self.on_directory_failed(fault.directory, fault)
+
+    def on_storage_fault(self, fault: StorageFault) -> None:
+        """What a request met in storage."""
+        self.on_directory_failed(fault.directory, fault)
 
     def on_directory_failed(self, directory: str, error: BaseException | None = None) -> None:
         """All partitions in it go offline (KIP-112); the others serve on."""

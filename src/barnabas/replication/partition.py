@@ -19,6 +19,7 @@ from barnabas.common.host import Buffer
 from barnabas.common.types import TopicPartition
 from barnabas.metadata.topics import PartitionImage
 from barnabas.replication.purgatory import Watcher
+from barnabas.storage.cold_read import ColdRead
 from barnabas.storage.log import AppendInfo, Log, LogRead, Origin
 
 
@@ -84,8 +85,8 @@ class Partition:
             self.role = Role.LEADER
             self.leader_epoch = image.leader_epoch
             self.leader_epoch_start_offset = self.log.log_end_offset
-            self.log.assign_epoch(image.leader_epoch, self.log.log_end_offset)
             self.remote_leos = {replica: -1 for replica in image.replicas if replica != self.node_id}
+            self.log.assign_epoch(image.leader_epoch, self.log.log_end_offset)
         self._advance_high_watermark()
 
     def become_follower(self, image: PartitionImage) -> None:
@@ -96,10 +97,10 @@ class Partition:
         self.remote_leos = {}
         self._leave_leadership(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def go_offline(self) -> None:
-        """Its log directory failed, or the partition is deleted."""
+    def go_offline(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
+        """Its log directory failed, or the partition is deleted: what waits here is answered with `code`."""
         self.role = Role.OFFLINE
-        self._leave_leadership(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._leave_leadership(code)
 
     def _leave_leadership(self, code: ErrorCode) -> None:
         waiters, self._commit_waiters = self._commit_waiters, []
@@ -182,8 +183,11 @@ class Partition:
     def last_stable_offset(self) -> int:
         return self.log.last_stable_offset(self.high_watermark)
 
-    def read(self, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool) -> LogRead | None:
-        """Whole batches from the one that holds `offset`; None when there is nothing yet.
+    def read(
+        self, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool
+    ) -> LogRead | ColdRead | None:
+        """Batches from the one that holds `offset`; None when there is nothing yet. What memory has not got is to be
+        loaded beside the loop and then handed to `log.take`.
 
         Raises RequestFailed(OFFSET_OUT_OF_RANGE) below the log start offset or above the LEO.
         """
@@ -194,7 +198,8 @@ class Partition:
                 raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
             if offset >= log.log_start_offset:
                 return None
-        return log.read(offset, max_bytes, up_to=end, min_one_batch=min_one_batch)
+        with_aborted = isolation is Isolation.READ_COMMITTED
+        return log.read_cached(offset, max_bytes, up_to=end, min_one_batch=min_one_batch, with_aborted=with_aborted)
 
     # -- who waits
 

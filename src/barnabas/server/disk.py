@@ -1,25 +1,34 @@
-"""The real disk: `common.host.Disk` on the operating system's files."""
+"""The real disk: `common.host.Disk` on the operating system's files.
+
+Whether the page cache has something is asked with `preadv2(RWF_NOWAIT)`. Where that is not offered (macOS, tmpfs, some
+network and stacked file systems) `read_at_nowait` reads like `read_at`: what was written lately is in memory anyway,
+and handing every read to a thread would cost each consumer more than a rare wait costs all of them.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from barnabas.common.errors import is_full
 from barnabas.common.host import Buffer, DiskUsage
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+_NOT_OFFERED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 class OsFile:
     """One descriptor, read and written at explicit places. `append` is one call where the system takes it whole."""
 
-    __slots__ = ("_fd", "_size")
+    __slots__ = ("_fd", "_knows_cache", "_size")
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
+        self._knows_cache = _NOWAIT != 0
         self._size = os.fstat(fd).st_size
 
     def size(self) -> int:
@@ -32,8 +41,8 @@ class OsFile:
             written = os.pwrite(self._fd, data, start)
             if written != length:
                 self._append_rest(memoryview(data), written)
-        except OSError:
-            self._cut_back(start)
+        except OSError as error:
+            self._cut_back(start, error)
             raise
         self._size = start + length
 
@@ -42,12 +51,13 @@ class OsFile:
         while written < len(data):
             written += os.pwrite(self._fd, data[written:], self._size + written)
 
-    def _cut_back(self, size: int) -> None:
+    def _cut_back(self, size: int, cause: OSError) -> None:
+        """Where this fails too, "no room" would be too kind a word: part of the data may stand in the file."""
         try:
             os.ftruncate(self._fd, size)
-        except OSError:
-            # The caller hears of the first error; recovery cuts what is left over.
-            return
+        except OSError as error:
+            if is_full(cause) and os.fstat(self._fd).st_size > size:
+                raise OSError(errno.EIO, f"{cause.strerror}, and what was written cannot be cut off") from error
 
     def read_at(self, offset: int, size: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -60,19 +70,29 @@ class OsFile:
             done += len(more)
         return b"".join(parts)
 
-    def read_at_nowait(self, offset: int, size: int) -> bytes | None:
-        if not _NOWAIT:
-            return None
+    def read_at_nowait(self, offset: int, size: int) -> bytes | bytearray | None:
+        if not self._knows_cache:
+            return self.read_at(offset, size)
         buffer = bytearray(size)
         try:
             count = os.preadv(self._fd, [buffer], offset, _NOWAIT)
         except BlockingIOError:
             return None
-        except OSError:
-            return None
-        if count < size and offset + count < self._size:
-            return None
-        return bytes(memoryview(buffer)[:count])
+        except OSError as error:
+            if error.errno not in _NOT_OFFERED:
+                return None  # whoever waits for the disk hears of it
+            self._knows_cache = False
+            return self.read_at(offset, size)
+        if count < size:
+            if offset + count < self._size:
+                return None
+            del buffer[count:]
+        return buffer
+
+    def will_need(self, offset: int, size: int) -> None:
+        if hasattr(os, "posix_fadvise"):
+            with contextlib.suppress(OSError):
+                os.posix_fadvise(self._fd, offset, size, os.POSIX_FADV_WILLNEED)
 
     def write_at(self, offset: int, data: Buffer) -> None:
         view = memoryview(data)
@@ -88,12 +108,22 @@ class OsFile:
     def sync(self) -> None:
         if self._fd < 0:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
-        os.fdatasync(self._fd)
+        _sync(os.fdatasync, self._fd)
 
     def close(self) -> None:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
+
+
+def _sync(sync: Callable[[int], None], fd: int) -> None:
+    """After a failed sync, pages that were written may be gone, whatever the system calls it."""
+    try:
+        sync(fd)
+    except OSError as error:
+        if is_full(error):
+            raise OSError(errno.EIO, f"not synced: {error.strerror}") from error
+        raise
 
 
 class OsLock:
@@ -139,7 +169,7 @@ class OsDisk:
     def sync_dir(self, path: str) -> None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
-            os.fsync(fd)
+            _sync(os.fsync, fd)
         finally:
             os.close(fd)
 

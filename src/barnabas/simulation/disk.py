@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from barnabas.common.host import Buffer, DiskUsage
@@ -54,7 +54,11 @@ class MemoryFile:
         return bytes(memoryview(self._content.data)[offset : offset + size])
 
     def read_at_nowait(self, offset: int, size: int) -> bytes | None:
-        return self.read_at(offset, size)
+        is_cold = self._disk.is_cold
+        return None if is_cold is not None and is_cold(offset, size) else self.read_at(offset, size)
+
+    def will_need(self, offset: int, size: int) -> None:
+        self._check_open()
 
     def write_at(self, offset: int, data: Buffer) -> None:
         self._check_writable()
@@ -106,6 +110,8 @@ class MemoryDisk:
     def __init__(self, free_bytes: int = 1 << 50, clock: WallClock | None = None) -> None:
         self.free_bytes = free_bytes
         self.locked: set[str] = set()
+        #: Whether memory has not got `size` bytes from `offset` on: `read_at_nowait` is refused then. None: it has all.
+        self.is_cold: Callable[[int, int], bool] | None = None
         self._clock = clock
         self._files: dict[str, _Content] = {}
         #: The names in each directory; "" is the root.

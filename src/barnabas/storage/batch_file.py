@@ -5,14 +5,21 @@ from __future__ import annotations
 import struct
 from collections import OrderedDict
 
-from barnabas.common.host import Disk, File
+from barnabas.common.errors import lacks_descriptors
+from barnabas.common.host import Buffer, Disk, File
 from barnabas.records.batch import BatchHeader, read_header
 from barnabas.records.header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_OFFSET, MAGIC_V2, PREFIX_BYTES, corrupt
 
+#: Below this the limit is not lowered for want of descriptors.
+_DESCRIPTORS_MIN = 16
 _SCAN_BYTES = 64 * 1024
 _LOCATE_BYTES = 8 * 1024
 #: base offset, batch length, and from byte 16: magic, crc, attributes, last offset delta
 _PLACE = struct.Struct(">qi4xBIhi")
+
+
+class NotCachedError(Exception):
+    """What was asked for is not in memory: it is read where waiting for the disk holds up nobody."""
 
 
 class Descriptors:
@@ -39,6 +46,18 @@ class Descriptors:
     def closed(self, segment: BatchFile) -> None:
         self._open.pop(segment, None)
 
+    def relieve(self, error: OSError) -> bool:
+        """Whether it may go well next time, because it failed for want of descriptors and some were given back."""
+        return lacks_descriptors(error) and self.give_back()
+
+    def give_back(self) -> bool:
+        """The system has none left: close half of the open files, and keep to so many. False if there is none."""
+        victims = list(self._open)[: (len(self._open) + 1) // 2]
+        for segment in victims:
+            segment.release()
+        self._limit = max(_DESCRIPTORS_MIN, min(self._limit, len(self._open)))
+        return bool(victims)
+
     def __len__(self) -> int:
         return len(self._open)
 
@@ -46,7 +65,7 @@ class Descriptors:
 class BatchFile:
     """Positions are bytes into the file. Nothing is read beyond `size_bytes`, the end of the last whole batch."""
 
-    __slots__ = ("_descriptors", "_disk", "_file", "log_path", "recently_used", "size_bytes")
+    __slots__ = ("_descriptors", "_disk", "_file", "log_path", "read_end", "recently_used", "size_bytes", "version")
 
     def __init__(self, disk: Disk, log_path: str, descriptors: Descriptors) -> None:
         self._disk = disk
@@ -55,47 +74,72 @@ class BatchFile:
         self.log_path = log_path
         self.recently_used = False
         self.size_bytes = 0
+        #: Another one whenever bytes below `size_bytes` are no more what they were.
+        self.version = 0
+        #: Where the last read of records ended, which tells who reads on from who jumps.
+        self.read_end = 0
 
     @property
     def file(self) -> File:
         if self._file is None:
+            self._file = self._open()
             self._descriptors.opened(self)
-            self._file = self._disk.open(self.log_path, create=True)
         return self._file
+
+    def _open(self) -> File:
+        """A file that is not there any more is an error, never an empty one."""
+        while True:
+            try:
+                return self._disk.open(self.log_path)
+            except OSError as error:
+                if not lacks_descriptors(error) or not self._descriptors.give_back():
+                    raise
 
     def read(self, position: int, size: int) -> bytes:
         self.recently_used = True
         left = self.size_bytes - position
         return (self._file or self.file).read_at(position, size if size < left else left)
 
-    def header_at(self, position: int) -> BatchHeader:
+    def read_cached(self, position: int, size: int) -> Buffer:
+        """As `read`, without waiting for the disk. Raises NotCachedError."""
+        self.recently_used = True
+        left = self.size_bytes - position
+        data = (self._file or self.file).read_at_nowait(position, size if size < left else left)
+        if data is None:
+            raise NotCachedError
+        return data
+
+    def header_at(self, position: int, *, cached: bool = False) -> BatchHeader:
         """Of the batch at this position. RecordsRejected if there is none."""
-        data = self.read(position, HEADER_BYTES)
+        read = self.read_cached if cached else self.read
+        data = read(position, HEADER_BYTES)
         if len(data) >= PREFIX_BYTES and data[MAGIC_OFFSET] < MAGIC_V2:
             # The face of an old entry is made from all of it.
-            data = self.read(position, LOG_OVERHEAD + int.from_bytes(data[8:LOG_OVERHEAD], "big"))
+            data = read(position, LOG_OVERHEAD + int.from_bytes(data[8:LOG_OVERHEAD], "big"))
         return read_header(data)
 
     def headers(self, position: int) -> HeaderScan:
         """(position, header) of the batches from a batch's position on."""
         return HeaderScan(self, position)
 
-    def search(self, offset: int, position: int) -> int | None:
+    def search(self, offset: int, position: int, *, cached: bool = False) -> int | None:
         """The position of the first batch from there on whose last offset is at or above `offset`."""
+        read = self.read_cached if cached else self.read
         end = self.size_bytes
-        buffer, start = b"", position
+        buffer: Buffer = b""
+        start = position
         while end - position >= LOG_OVERHEAD:
             inside = position - start
             if len(buffer) - inside < HEADER_BYTES:
                 start, inside = position, 0
-                buffer = self.read(position, _LOCATE_BYTES)
+                buffer = read(position, _LOCATE_BYTES)
             if len(buffer) - inside >= HEADER_BYTES and buffer[inside + MAGIC_OFFSET] == MAGIC_V2:
                 base_offset, length, _, _, _, delta = _PLACE.unpack_from(buffer, inside)
                 last_offset = base_offset + delta
                 if length < HEADER_BYTES - LOG_OVERHEAD:
                     raise corrupt(f"a batch of {length} bytes at byte {position} of {self.log_path}")
             else:
-                header = self.header_at(position)
+                header = self.header_at(position, cached=cached)
                 length, last_offset = header.batch_length, header.last_offset
             if last_offset >= offset:
                 return position

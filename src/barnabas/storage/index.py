@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import struct
 
+from barnabas.common.errors import is_exhausted, is_full
 from barnabas.common.host import Disk
 
 _OFFSET_ENTRY = struct.Struct(">ii")
@@ -23,18 +24,31 @@ _TIME_ENTRY = struct.Struct(">qi")
 OFFSET_ENTRY_BYTES = _OFFSET_ENTRY.size
 TIME_ENTRY_BYTES = _TIME_ENTRY.size
 _BLOCK_BYTES = 4096
+#: A larger one is read beside the loop even if memory has it.
+_LOADED_AT_ONCE_BYTES = 1 << 20
 
 
 class _Index:
     """A file of entries of one size."""
 
-    __slots__ = ("_base_offset", "_data", "_disk", "_entry_bytes", "_unsynced", "_written_bytes", "path")
+    __slots__ = (
+        "_base_offset",
+        "_data",
+        "_disk",
+        "_entry_bytes",
+        "_unsynced",
+        "_written_bytes",
+        "is_rewritten",
+        "path",
+    )
 
     def __init__(self, disk: Disk, path: str, base_offset: int, entry_bytes: int) -> None:
         self._disk = disk
         self._base_offset = base_offset
         self._entry_bytes = entry_bytes
         self._unsynced = False
+        #: Entries were taken away, and the disk may not know: what it has may be another index.
+        self.is_rewritten = False
         self.path = path
         #: All entries' bytes; None until they are needed.
         self._data: bytearray | None = None
@@ -48,10 +62,41 @@ class _Index:
         data = self._data
         if data is None:
             data = bytearray(self._disk.read(self.path)) if self._disk.exists(self.path) else bytearray()
-            del data[self._sound_count(data) * self._entry_bytes :]
-            self._data = data
-            self._written_bytes = len(data)
+            self.adopt(data)
         return data
+
+    @property
+    def is_loaded(self) -> bool:
+        return self._data is not None
+
+    @property
+    def loaded(self) -> bytearray | None:
+        """The bytes of all entries if they are in memory, for another one to `adopt`."""
+        return self._data
+
+    def load_cached(self) -> bool:
+        """Have it in memory if that needs no waiting for the disk; whether it is."""
+        if self._data is not None:
+            return True
+        if not self._disk.exists(self.path):
+            self._load()
+            return True
+        file = self._disk.open(self.path, read_only=True)
+        try:
+            size = file.size()
+            found = file.read_at_nowait(0, size) if size <= _LOADED_AT_ONCE_BYTES else None
+        finally:
+            file.close()
+        if found is None:
+            return False
+        self.adopt(bytearray(found))
+        return True
+
+    def adopt(self, data: bytearray) -> None:
+        """The file's bytes, read elsewhere."""
+        del data[self._sound_count(data) * self._entry_bytes :]
+        self._data = data
+        self._written_bytes = len(data)
 
     def _sound_count(self, data: bytearray) -> int:
         """How many entries there are before the zeros of preallocation, which no entry but the first may look like."""
@@ -74,10 +119,21 @@ class _Index:
         data = self._load()
         data += entry
         if len(data) - self._written_bytes >= _BLOCK_BYTES:
+            self._try_to_write_out()
+
+    def _try_to_write_out(self) -> None:
+        """Where there is no room, the entries stay in memory: an append does not fail because of them."""
+        try:
             self.write_out()
+        except OSError as error:
+            if not is_exhausted(error):
+                raise
 
     def _keep(self, count: int) -> None:
         data = self._load()
+        if count * self._entry_bytes == len(data):
+            return
+        self.is_rewritten = True
         del data[count * self._entry_bytes :]
         self._written_bytes = min(self._written_bytes, len(data))
         self._write(data)
@@ -100,6 +156,18 @@ class _Index:
         self._written_bytes = len(data)
         self._unsynced = True
 
+    def load(self) -> None:
+        """Have the entries in memory. Raises OSError."""
+        self._load()
+
+    def try_to_trim(self) -> None:
+        """As `trim`, as far as there is room."""
+        try:
+            self.trim()
+        except OSError as error:
+            if not is_exhausted(error):
+                raise
+
     def trim(self) -> None:
         """A file as long as its entries, with no zeros behind them."""
         data = self._load()
@@ -115,11 +183,18 @@ class _Index:
             finally:
                 file.close()
             self._unsynced = False
+        self.is_rewritten = False
 
     def clear(self) -> None:
+        self.is_rewritten = True
         self._data = bytearray()
         self._written_bytes = 0
-        self._write(self._data)
+        try:
+            self._write(self._data)
+        except OSError as error:
+            # There is no file, and no room for one; it comes with the first entries.
+            if not is_full(error):
+                raise
 
     def release(self) -> None:
         """Give back the memory; it comes again when needed. What is not yet in the file stays."""
@@ -139,6 +214,11 @@ class OffsetIndex(_Index):
         """(offset, position)"""
         relative, position = _OFFSET_ENTRY.unpack_from(self._load(), place * OFFSET_ENTRY_BYTES)
         return self._base_offset + relative, position
+
+    def columns(self) -> tuple[list[int], list[int]]:
+        """Offsets, relative to the base offset, and positions of all entries."""
+        numbers = struct.unpack(f">{2 * len(self)}i", self._load())
+        return list(numbers[0::2]), list(numbers[1::2])
 
     def append(self, offset: int, position: int) -> None:
         self._append(_OFFSET_ENTRY.pack(offset - self._base_offset, position))
@@ -188,6 +268,11 @@ class TimeIndex(_Index):
         """The last entry, (-1, base offset) if there is none."""
         count = len(self)
         return self.entry(count - 1) if count else (-1, self._base_offset)
+
+    def columns(self) -> tuple[list[int], list[int]]:
+        """Timestamps, and offsets relative to the base offset, of all entries."""
+        entries = list(_TIME_ENTRY.iter_unpack(self._load()))
+        return [timestamp for timestamp, _ in entries], [relative for _, relative in entries]
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
         """Only for a larger timestamp than the last entry's."""

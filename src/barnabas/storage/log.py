@@ -3,7 +3,8 @@
 Invariants
 - Offsets only grow: every batch begins at or above the LEO at its append; the LEO is the last batch's next offset.
 - What a batch changes beside the `.log` file (indexes, producers, LEO) changes after its write succeeded; a write that
-  fails leaves the log as it was and is raised as StorageFault.
+  fails leaves the log as it was and is raised as StorageFault; where only room or descriptors were wanting, as
+  StorageExhausted, and the log goes on (decision 0012).
 - Record data is never copied or decoded on the way in: offsets and leader epoch are written into the caller's buffer,
   which goes to the file in one call.
 - Everything below the recovery point is synced; what lies above is scanned after an unclean stop.
@@ -11,24 +12,28 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import errno
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
+from barnabas.common.errors import ErrorCode, RequestFailed, StorageExhausted, StorageFault, is_exhausted
 from barnabas.common.host import Buffer, Disk
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import TopicPartition
 from barnabas.records.batch import BatchHeader, has_valid_crc, iter_headers
-from barnabas.records.header import HEADER_BYTES, LOG_OVERHEAD, corrupt
+from barnabas.records.header import corrupt
 from barnabas.records.validate import AppendRules, stamp, validate_for_append
-from barnabas.storage import retention
+from barnabas.storage import retention, time_search
+from barnabas.storage.batch_file import NotCachedError
+from barnabas.storage.cold_read import ColdRead, ReadRange, read_batches
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.producers import ProducerStateManager
 from barnabas.storage.replay import note_producer, replay_producers
 from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.segments import LogServices, Segments
+from barnabas.storage.time_search import TimeSearch
 from barnabas.storage.transactions import AbortedTxn
 
 #: Positions of the last appends, so that a reader at the end needs no index.
@@ -58,9 +63,11 @@ class AppendInfo(NamedTuple):
 class LogRead(NamedTuple):
     """Bytes from the batch that holds the asked offset on. The last batch may be cut off, as in Kafka's answers."""
 
-    data: bytes
+    data: Buffer
     segment: Segment
     position: int
+    #: (producer id, first offset) of the aborted transactions with records in `data`, if they were asked for.
+    aborted: Sequence[tuple[int, int]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +224,11 @@ class Log:
             if producer_id >= 0:
                 note_producer(self.producers, header, batch, segment)
         except OSError as error:
+            if error.errno == errno.EFBIG and segment.size_bytes:
+                # No file may get longer than this one is: the batch may find its place in another.
+                _roll_for_short_files(self, base_offset)
+                self._append(header, batch, wall_ms)
+                return
             raise _fault(self, "cannot append", error) from error
         tail = self._tail_positions
         tail[base_offset] = position
@@ -230,10 +242,7 @@ class Log:
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """A leader's term begins here (G3)."""
-        try:
-            self.epochs.assign(epoch, start_offset)
-        except OSError as error:
-            raise _fault(self, "cannot write the leader epoch checkpoint", error) from error
+        self.epochs.assign(epoch, start_offset)
 
     def roll(self, next_offset: int | None = None) -> Segment:
         """Begin a new segment at the LEO or above, unless the active one is there and empty. Raises OSError."""
@@ -244,13 +253,14 @@ class Log:
             active.begin_rebuild()
             active.created_ms = self._services.wall_ms()
             return active
+        self.producers.map_end_offset = base_offset
+        self.producers.take_snapshot(sync=False)
+        segment = self.segments.add(base_offset)
+        # Without room for a new segment, nothing has changed up to here, and smaller batches still go to the old one.
         active.become_inactive()
         active.release_index()
         # Its indexes were never synced: it does not count as such before they are.
         self.recovery_point = min(self.recovery_point, active.base_offset)
-        self.producers.map_end_offset = base_offset
-        self.producers.take_snapshot(sync=False)
-        segment = self.segments.add(base_offset)
         self._tail_positions.clear()
         self._limits = RollLimits(self._config, self._services.pick_jitter(self._config.jitter_bound_ms))
         self.on_rolled()
@@ -261,46 +271,124 @@ class Log:
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True) -> LogRead:
         """At most `max_bytes` (but one whole batch, if `min_one_batch`) from the batch with `offset` on.
 
-        Records at or above `up_to` are left out. RequestFailed(OFFSET_OUT_OF_RANGE) outside of the log.
+        Records at or above `up_to` are left out. RequestFailed(OFFSET_OUT_OF_RANGE) outside of the log. It may wait for
+        the disk.
         """
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
         try:
-            return self._read(offset, max_bytes, up_to, min_one_batch)
+            read = self._read(offset, max_bytes, up_to, min_one_batch)
         except OSError as error:
             raise _fault(self, "cannot read", error) from error
+        assert isinstance(read, LogRead), "only a reader that does not wait is told so"
+        return read
 
-    def _read(self, offset: int, max_bytes: int, up_to: int, min_one_batch: bool) -> LogRead:
+    def read_cached(
+        self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True, with_aborted: bool = False
+    ) -> LogRead | ColdRead:
+        """As `read`, without waiting for the disk: what memory has not got is to be loaded beside the loop, and then
+        handed to `take`."""
+        if offset < self.log_start_offset or offset > self.log_end_offset:
+            raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
+        try:
+            read = self._read(offset, max_bytes, up_to, min_one_batch, cached=True, with_aborted=with_aborted)
+            if not with_aborted or not isinstance(read, LogRead) or not read.data:
+                return read
+            aborted = self._aborted(offset, read, cached=True)
+        except OSError as error:
+            raise _fault(self, "cannot read", error) from error
+        if aborted is not None:
+            return read._replace(aborted=aborted)
+        return self._freeze(read.segment, offset, max_bytes, up_to, min_one_batch, read.position, with_aborted=True)
+
+    def take(self, cold: ColdRead) -> LogRead | ColdRead | None:
+        """What was loaded; None if the log has changed so that it must be read again, and another one if there is more
+        to load. Raises as `read`."""
+        segments, segment, wanted = self.segments, cold.segment, cold.wanted
+        place = segments.place_of(segment.base_offset)
+        if segments[place] is not segment or segment.version != cold.version:
+            return None
+        error = cold.error
+        if isinstance(error, OSError):
+            if segment.log_path != cold.log_path or self._services.descriptors.relieve(error):
+                return None
+            raise _fault(self, "cannot read", error) from error
+        if error is not None:
+            raise error
+        if wanted.offset < self.log_start_offset:
+            raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
+        cold.settle()
+        if cold.position is None:
+            if place + 1 == len(segments):
+                return LogRead(b"", segment, segment.size_bytes)
+            # Compaction left nothing at the end of this one.
+            return self.read_cached(
+                segments.bases[place + 1],
+                wanted.max_bytes,
+                up_to=wanted.up_to,
+                min_one_batch=wanted.min_one_batch,
+                with_aborted=cold.with_aborted,
+            )
+        read = LogRead(cold.data, segment, cold.position)
+        if not cold.with_aborted or not read.data:
+            return read
+        aborted = self._aborted(wanted.offset, read, cached=True)
+        return None if aborted is None else read._replace(aborted=aborted)
+
+    def _freeze(
+        self,
+        segment: Segment,
+        offset: int,
+        max_bytes: int,
+        up_to: int,
+        min_one_batch: bool,
+        position: int | None,
+        *,
+        with_aborted: bool,
+    ) -> ColdRead:
+        later = self.segments.from_offset(segment.base_offset)
+        ends_here = up_to < self.log_end_offset and (len(later) == 1 or up_to < later[1].base_offset)
+        wanted = ReadRange(offset, max_bytes, up_to, ends_here, min_one_batch)
+        return ColdRead(self._services.disk, segment, wanted, position, later if with_aborted else None)
+
+    def _read(
+        self,
+        offset: int,
+        max_bytes: int,
+        up_to: int,
+        min_one_batch: bool,
+        *,
+        cached: bool = False,
+        with_aborted: bool = False,
+    ) -> LogRead | ColdRead:
         segments = self.segments
         segment = segments.active
         place = last = len(segments) - 1
         tail = self._tail_positions
         position = tail.get(offset)
-        if position is None:
-            place = segments.place_of(offset)
-            segment = segments[place]
-            position = segment.locate(offset)
-            while position is None:
-                if place == last:
-                    return LogRead(b"", segment, segment.size_bytes)
-                place += 1
+        try:
+            if position is None:
+                place = segments.place_of(offset)
                 segment = segments[place]
-                position = segment.locate(offset)
-        end = segment.size_bytes
-        if up_to < self.log_end_offset and (place == last or up_to < segments.bases[place + 1]):
-            bound = tail.get(up_to) if place == last else None
-            if bound is None:
-                bound = segment.locate(up_to)
-            if bound is not None:
-                end = bound
-        left = end - position
-        if left <= 0:
-            return LogRead(b"", segment, position)
-        size = min(max_bytes, left)
-        data = segment.read(position, max(size, min(left, HEADER_BYTES)))
-        whole = LOG_OVERHEAD + int.from_bytes(data[8:LOG_OVERHEAD], "big")
-        if whole > size:
-            data = segment.read(position, min(whole, left)) if min_one_batch else b""
+                position = segment.locate(offset, cached=cached)
+                while position is None:
+                    if place == last:
+                        return LogRead(b"", segment, segment.size_bytes)
+                    place += 1
+                    segment = segments[place]
+                    position = segment.locate(offset, cached=cached)
+            end = segment.size_bytes
+            if up_to < self.log_end_offset and (place == last or up_to < segments.bases[place + 1]):
+                bound = tail.get(up_to) if place == last else None
+                if bound is None:
+                    bound = segment.locate(up_to, cached=cached)
+                if bound is not None:
+                    end = bound
+            if position >= end:
+                return LogRead(b"", segment, position)
+            data = read_batches(segment, position, end, max_bytes, min_one_batch, cached=cached)
+        except NotCachedError:
+            return self._freeze(segment, offset, max_bytes, up_to, min_one_batch, position, with_aborted=with_aborted)
         return LogRead(data, segment, position)
 
     def batches(self, offset: int, max_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
@@ -318,23 +406,38 @@ class Log:
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record with at least this time, or None."""
         try:
-            for segment in self.segments.from_offset(self.log_start_offset):
-                if segment.largest_timestamp()[0] >= timestamp:
-                    found = segment.find_timestamp(timestamp, self.log_start_offset)
-                    if found is not None:
-                        return found
+            segments = self.segments.from_offset(self.log_start_offset)
+            return time_search.first_at(segments, timestamp, self.log_start_offset)
         except OSError as error:
             raise _fault(self, "cannot read", error) from error
-        return None
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the record with the largest timestamp, the first of them; or None."""
         try:
-            times = [(s.largest_timestamp()[0], s) for s in self.segments.from_offset(self.log_start_offset)]
-            largest, best = max(times, key=lambda entry: entry[0])
-            return best.find_timestamp(largest, self.log_start_offset) if best.size_bytes else None
+            return time_search.latest(self.segments.from_offset(self.log_start_offset), self.log_start_offset)
         except OSError as error:
             raise _fault(self, "cannot read", error) from error
+
+    def search_time(self, timestamp: int | None) -> TimeSearch:
+        """As `offset_for_timestamp`, or `max_timestamp` for None, to be done beside the loop and handed to `found`."""
+        live = self.segments.from_offset(self.log_start_offset)
+        return TimeSearch(self._services.disk, live, self.log_start_offset, timestamp)
+
+    def found(self, search: TimeSearch) -> tuple[int, int, int] | None:
+        """What it found. Raises NotCachedError if the log has changed so that it must be searched again."""
+        log_start_offset = self.log_start_offset
+        result = search.result
+        if not search.is_current(self.segments) or (result is not None and result[1] < log_start_offset):
+            raise NotCachedError
+        error = search.error
+        if isinstance(error, OSError):
+            if self._services.descriptors.relieve(error):
+                raise NotCachedError
+            raise _fault(self, "cannot read", error) from error
+        if error is not None:
+            raise error
+        search.settle()
+        return result
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
         """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) if it is not known."""
@@ -356,20 +459,27 @@ class Log:
 
     def aborted_transactions(self, offset: int, read: LogRead) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions with records in what was read."""
-        end = read.segment.base_offset
-        for _, header in iter_headers(memoryview(read.data)):
-            end = header.next_offset
-        found: list[AbortedTxn] = []
         try:
-            for segment in self.segments.from_offset(read.segment.base_offset):
-                entries = segment.txn_index.entries()
-                found += [
-                    aborted for aborted in entries if aborted.last_offset >= offset and aborted.first_offset < end
-                ]
-                if entries and entries[-1].last_stable_offset >= end:
-                    break
+            return self._aborted(offset, read) or []
         except OSError as error:
             raise _fault(self, "cannot read", error) from error
+
+    def _aborted(self, offset: int, read: LogRead, *, cached: bool = False) -> list[tuple[int, int]] | None:
+        """None if it is to be `cached` and is not."""
+        end = -1
+        found: list[AbortedTxn] = []
+        for segment in self.segments.from_offset(read.segment.base_offset):
+            entries = segment.txn_index.cached_entries() if cached else segment.txn_index.entries()
+            if entries is None:
+                return None
+            if not entries:
+                continue
+            if end < 0:
+                for _, header in iter_headers(memoryview(read.data)):
+                    end = header.next_offset
+            found += [aborted for aborted in entries if aborted.last_offset >= offset and aborted.first_offset < end]
+            if entries[-1].last_stable_offset >= end:
+                break
         return [(entry.producer_id, entry.first_offset) for entry in found]
 
     # -- shortening
@@ -396,10 +506,11 @@ class Log:
             self.recovery_point = min(self.recovery_point, end_offset)
             self.log_start_offset = min(self.log_start_offset, end_offset)
             self.epochs.truncate_from_end(end_offset)
+            self.epochs.persist()
             replay_producers(self.producers, self.segments, self.log_start_offset, end_offset, self._services.wall_ms())
             self.on_truncated()
         except OSError as error:
-            raise _fault(self, "cannot truncate", error) from error
+            raise _failure(self, "cannot truncate", error) from error
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empty the log; the next record gets `offset`."""
@@ -410,10 +521,11 @@ class Log:
             self.segments.add(offset)
             self.log_start_offset = self.log_end_offset = self.recovery_point = offset
             self.epochs.clear()
+            self.epochs.persist()
             self.producers.start_anew(offset)
             self.on_truncated()
         except OSError as error:
-            raise _fault(self, "cannot truncate", error) from error
+            raise _failure(self, "cannot truncate", error) from error
 
     def delete_records_before(self, offset: int) -> None:
         """Move the log start offset up (KIP-107); segments wholly below it go."""
@@ -429,7 +541,7 @@ class Log:
             self.epochs.truncate_from_start(offset)
             self.producers.on_log_start(offset)
         except OSError as error:
-            raise _fault(self, "cannot move the log start offset", error) from error
+            raise _failure(self, "cannot move the log start offset", error) from error
 
     def delete_old_segments(self, wall_ms: int, *, high_watermark: int, by_retention: bool = True) -> int:
         """Delete leading segments by log start offset, and by `retention.ms` and `retention.bytes`. Returns how many.
@@ -450,11 +562,14 @@ class Log:
                 doomed -= 1
             if not doomed:
                 return 0
-            if doomed == len(segments):
-                self.roll()
-            self._drop([segments[place] for place in range(doomed)])
+            if doomed == len(segments) and not _rolls(self):
+                doomed -= 1
         except OSError as error:
             raise _fault(self, "cannot delete old segments", error) from error
+        try:
+            self._drop([segments[place] for place in range(doomed)])
+        except OSError as error:
+            raise _failure(self, "cannot delete old segments", error) from error
         if segments.bases[0] > self.log_start_offset:
             self._move_log_start(segments.bases[0])
         return doomed
@@ -480,10 +595,22 @@ class Log:
                 segment.flush(with_indexes=segment is not self.segments.active)
             if unsynced[-1].base_offset >= self.recovery_point:
                 self._services.disk.sync_dir(self.directory)
+            if not self._persist_epochs():
+                return
         except OSError as error:
             raise _fault(self, "cannot flush", error) from error
         self.recovery_point = end
         self.last_flushed_ms = self._services.wall_ms()
+
+    def _persist_epochs(self) -> bool:
+        """Before the recovery point moves; False if there is no room for it. Raises OSError."""
+        try:
+            self.epochs.persist()
+        except OSError as error:
+            if not is_exhausted(error):
+                raise
+            return False
+        return True
 
     def sync_job(self, end_offset: int) -> tuple[Callable[[], None], Callable[[], None]]:
         """To sync what is below `end_offset` beside the loop: work that touches nothing but files, and what to call on
@@ -494,11 +621,12 @@ class Log:
             for segment in self.segments.from_offset(self.recovery_point):
                 if segment.base_offset < end_offset:
                     paths += segment.write_out()
+            are_epochs_sure = self._persist_epochs()
         except OSError as error:
             raise _fault(self, "cannot flush", error) from error
 
         def succeeded() -> None:
-            if truncations == self._truncations and end_offset > self.recovery_point:
+            if are_epochs_sure and truncations == self._truncations and end_offset > self.recovery_point:
                 self.recovery_point = end_offset
                 self.last_flushed_ms = self._services.wall_ms()
 
@@ -508,8 +636,13 @@ class Log:
         """Release everything; a clean stop also syncs, completes the time index and takes a producer snapshot."""
         try:
             if clean:
-                self.segments.active.become_inactive()
+                active = self.segments.active
+                active.become_inactive()
+                self.epochs.persist()
                 self.flush()
+                # Also where all records are synced already: the mark of a clean stop lets the indexes be trusted.
+                active.index.sync()
+                active.time_index.sync()
                 self.producers.map_end_offset = self.log_end_offset
                 self.producers.take_snapshot(sync=False)
         except OSError as error:
@@ -544,7 +677,32 @@ def _sync_files(disk: Disk, directory: str, paths: list[str]) -> None:
         disk.sync_dir(directory)
 
 
+def _roll_for_short_files(log: Log, next_offset: int) -> None:
+    try:
+        log.roll(next_offset)
+    except OSError as error:
+        raise _fault(log, "cannot begin a new segment", error) from error
+
+
+def _rolls(log: Log) -> bool:
+    """Begin a new segment if there is room for one."""
+    try:
+        log.roll()
+    except OSError as error:
+        if not is_exhausted(error):
+            raise
+        return False
+    return True
+
+
 def _fault(log: Log, what: str, error: OSError) -> StorageFault:
+    """For what has changed nothing when it is given up for want of room or descriptors."""
+    kind = StorageExhausted if is_exhausted(error) else StorageFault
+    return kind(log.directory.rpartition("/")[0], f"{log.topic_partition}: {what}: {error}")
+
+
+def _failure(log: Log, what: str, error: OSError) -> StorageFault:
+    """For what may be half done, for whatever cause."""
     return StorageFault(log.directory.rpartition("/")[0], f"{log.topic_partition}: {what}: {error}")
 
 

@@ -13,11 +13,11 @@ the files when somebody asks.
 from __future__ import annotations
 
 from barnabas.common.errors import RecordsRejected
-from barnabas.common.host import Buffer, Disk
+from barnabas.common.host import Buffer, Disk, File
 from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import decode_batch
 from barnabas.records.header import NO_TIMESTAMP
-from barnabas.storage.batch_file import BatchFile, Descriptors
+from barnabas.storage.batch_file import BatchFile, Descriptors, NotCachedError
 from barnabas.storage.checkpoints import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -26,6 +26,7 @@ from barnabas.storage.checkpoints import (
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     file_name,
+    remove_quietly,
 )
 from barnabas.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
 from barnabas.storage.transactions import TransactionIndex
@@ -85,20 +86,33 @@ class Segment(BatchFile):
     # -- opening
 
     def create(self) -> None:
-        """An empty segment, its three files there."""
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
-            self._disk.write(self.path(suffix), b"")
+        """An empty segment, its three files there. OSError leaves none: indexes without a `.log` count for nothing."""
+        made: list[str] = []
+        try:
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
+                made.append(self.path(suffix))
+                self._disk.write(made[-1], b"")
+        except OSError:
+            for path in reversed(made):
+                remove_quietly(self._disk, path)
+            raise
 
     def open_clean(self) -> None:
         """Take the files as a clean stop left them."""
         self.size_bytes = self._disk.size(self.path(LOG_SUFFIX))
         self._forget()
 
-    def begin_rebuild(self) -> None:
-        """Nothing of it is known but its `.log`; the intact batches are then given to `note`, one by one."""
-        self.index.clear()
-        self.time_index.clear()
-        self.size_bytes = 0
+    def begin_rebuild(self, position: int = 0, offset: int = 0) -> None:
+        """Nothing of it is known from this position and offset on but its `.log`; the intact batches there are then
+        given to `note`, one by one."""
+        self.version += 1
+        if position:
+            self.index.truncate_to(offset)
+            self.time_index.truncate_to(offset)
+        else:
+            self.index.clear()
+            self.time_index.clear()
+        self.size_bytes = position
         self._unindexed_bytes = 0
         self._forget()
 
@@ -124,6 +138,15 @@ class Segment(BatchFile):
                     timestamp, offset = header.max_timestamp, header.last_offset
             self._largest_timestamp, self._largest_offset = timestamp, offset
         return self._largest_timestamp, self._largest_offset
+
+    @property
+    def known_timestamp(self) -> tuple[int, int] | None:
+        """As `largest_timestamp` if that is known without a look at the files."""
+        return None if self._largest_timestamp == _UNREAD else (self._largest_timestamp, self._largest_offset)
+
+    def learn_timestamp(self, timestamp: int, offset: int) -> None:
+        """As `largest_timestamp` would find."""
+        self._largest_timestamp, self._largest_offset = timestamp, offset
 
     def first_timestamp(self) -> int:
         """Largest timestamp of the first batch, from which `segment.ms` counts; -1 if it has none."""
@@ -154,13 +177,20 @@ class Segment(BatchFile):
         return full
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int, limits: RollLimits) -> None:
-        """Write a batch that ends at `last_offset`. OSError leaves the segment as it was."""
+        """Write a batch that ends at `last_offset`. OSError from want of room or descriptors leaves the segment as it
+        was: all that is needed for `note` is read before."""
         file = self._file
-        if file is None:
-            file = self.file
+        if file is None or self._largest_timestamp == _UNREAD:
+            file = self._ready()
         file.append(batch)
         self.recently_used = True
         self.note(len(batch), last_offset, max_timestamp, limits)
+
+    def _ready(self) -> File:
+        self.index.load()
+        self.time_index.load()
+        self.largest_timestamp()
+        return self.file
 
     def note(self, size_bytes: int, last_offset: int, max_timestamp: int, limits: RollLimits) -> None:
         """A batch of that size stands in the file behind the others: what the indexes say of it."""
@@ -181,15 +211,17 @@ class Segment(BatchFile):
         self.size_bytes = position + size_bytes
 
     def become_inactive(self) -> None:
-        """The segment is full or closed: its time index gets the last entry, its index files their real size."""
+        """The segment is full or closed: its time index gets the last entry, its index files their real size, as far
+        as there is room."""
         timestamp, offset = self.largest_timestamp()
         if timestamp >= 0:
             self.time_index.maybe_append(timestamp, offset)
-        self.index.trim()
-        self.time_index.trim()
+        self.index.try_to_trim()
+        self.time_index.try_to_trim()
 
     def truncate_to(self, offset: int) -> int | None:
         """Cut off the batch that holds `offset` and all behind it. The base offset of that batch, if there was one."""
+        self.version += 1
         position = self.locate(offset)
         first_cut: int | None = None
         if position is not None:
@@ -205,23 +237,34 @@ class Segment(BatchFile):
 
     # -- reading
 
-    def locate(self, offset: int) -> int | None:
-        """The position of the first batch whose last offset is at or above `offset`, None if there is none."""
-        position = self._indexed_position(offset)
+    def locate(self, offset: int, *, cached: bool = False) -> int | None:
+        """The position of the first batch whose last offset is at or above `offset`, None if there is none.
+
+        Raises NotCachedError if only what is `cached` may be looked at, and that is not enough."""
+        if cached and not self.index.load_cached():
+            raise NotCachedError
+        return self.locate_behind(self.index.lookup(offset), offset, cached=cached)
+
+    def locate_behind(self, entry: tuple[int, int], offset: int, *, cached: bool = False) -> int | None:
+        """As `locate`, from an index entry at or below `offset` on."""
+        position = self._entry_position(entry, cached=cached)
         try:
-            return self.search(offset, position)
+            return self.search(offset, position, cached=cached)
         except RecordsRejected:
             if position == 0:
                 raise
-            return self.search(offset, 0)
+            return self.search(offset, 0, cached=cached)
 
     def _indexed_position(self, offset: int) -> int:
-        """Of the batch that the last index entry at or below `offset` names, if it is there; else the beginning."""
-        entry_offset, position = self.index.lookup(offset)
+        return self._entry_position(self.index.lookup(offset))
+
+    def _entry_position(self, entry: tuple[int, int], *, cached: bool = False) -> int:
+        """Of the batch that the index entry names, if it is there; else the beginning."""
+        entry_offset, position = entry
         if not 0 < position < self.size_bytes:
             return 0
         try:
-            header = self.header_at(position)
+            header = self.header_at(position, cached=cached)
         except RecordsRejected:
             return 0
         return position if header.base_offset <= entry_offset <= header.last_offset else 0
@@ -251,14 +294,16 @@ class Segment(BatchFile):
         """Nothing is only in memory then; the files in which it is."""
         self.index.write_out()
         self.time_index.write_out()
+        self.txn_index.write_out()
         suffixes = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
         return [self.path(suffix) for suffix in suffixes]
 
     def flush(self, *, with_indexes: bool) -> None:
-        """Those of the active segment need no sync: they are made anew after an unclean stop."""
+        """Those of the active segment need no sync as long as they only grow: after an unclean stop it shows what is
+        missing, and is made anew."""
         self.file.sync()
         self.txn_index.sync()
-        if with_indexes:
+        if with_indexes or self.index.is_rewritten or self.time_index.is_rewritten:
             self.index.sync()
             self.time_index.sync()
 
@@ -281,6 +326,7 @@ class Segment(BatchFile):
 
     def mark_deleted(self) -> list[str]:
         """Rename all files to `.deleted`; returns what is to be removed later."""
+        self.version += 1
         self.release()
         marked = []
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX):

@@ -11,7 +11,8 @@ from __future__ import annotations
 import struct
 from typing import NamedTuple
 
-from barnabas.common.host import Disk
+from barnabas.common.errors import is_exhausted
+from barnabas.common.host import Buffer, Disk
 
 _ENTRY = struct.Struct(">hqqqq")
 _VERSION = 0
@@ -26,34 +27,84 @@ class AbortedTxn(NamedTuple):
     last_stable_offset: int
 
 
+def read_entries(disk: Disk, path: str) -> list[AbortedTxn]:
+    """Of the file, if there is one."""
+    return _unpack(disk.read(path)) if disk.exists(path) else []
+
+
+def _unpack(raw: Buffer) -> list[AbortedTxn]:
+    whole = memoryview(raw)[: len(raw) - len(raw) % _ENTRY.size]
+    return [AbortedTxn(*fields[1:]) for fields in _ENTRY.iter_unpack(whole)]
+
+
 class TransactionIndex:
     """Read into memory when somebody asks, given back by `release`."""
 
-    __slots__ = ("_disk", "_entries", "_unsynced", "path")
+    __slots__ = ("_disk", "_entries", "_unsynced", "_written", "path", "version")
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self._entries: list[AbortedTxn] | None = None
         self._unsynced = False
+        #: So many entries are in the file; the others wait for room.
+        self._written = 0
         self.path = path
+        #: Another one whenever the entries change.
+        self.version = 0
 
     def entries(self) -> list[AbortedTxn]:
         entries = self._entries
         if entries is None:
-            raw = self._disk.read(self.path) if self._disk.exists(self.path) else b""
-            whole = len(raw) - len(raw) % _ENTRY.size
-            entries = self._entries = [AbortedTxn(*fields[1:]) for fields in _ENTRY.iter_unpack(raw[:whole])]
+            entries = read_entries(self._disk, self.path)
+            self.adopt(entries, self.version)
         return entries
 
+    @property
+    def is_loaded(self) -> bool:
+        return self._entries is not None
+
+    def cached_entries(self) -> list[AbortedTxn] | None:
+        """As `entries`, without waiting for the disk; None if they are not in memory."""
+        if self._entries is None:
+            if not self._disk.exists(self.path):
+                return self.entries()
+            file = self._disk.open(self.path, read_only=True)
+            try:
+                raw = file.read_at_nowait(0, file.size())
+            finally:
+                file.close()
+            if raw is not None:
+                self.adopt(_unpack(raw), self.version)
+        return self._entries
+
+    def adopt(self, entries: list[AbortedTxn], version: int) -> None:
+        """Read elsewhere, when this was of that version."""
+        if self._entries is None and version == self.version:
+            self._entries = entries
+            self._written = len(entries)
+
     def append(self, aborted: AbortedTxn) -> None:
-        entries = self.entries()
+        """The marker is in the log already: for want of room the entry waits in memory, until `write_out`."""
+        self.entries().append(aborted)
+        self.version += 1
+        try:
+            self.write_out()
+        except OSError as error:
+            if not is_exhausted(error):
+                raise
+
+    def write_out(self) -> None:
+        """Put into the file what is only in memory. Raises OSError."""
+        entries = self._entries
+        if entries is None or self._written == len(entries):
+            return
         file = self._disk.open(self.path, create=True)
         try:
-            file.truncate(len(entries) * _ENTRY.size)
-            file.append(_ENTRY.pack(_VERSION, *aborted))
+            file.truncate(self._written * _ENTRY.size)
+            file.append(b"".join(_ENTRY.pack(_VERSION, *entry) for entry in entries[self._written :]))
         finally:
             file.close()
-        entries.append(aborted)
+        self._written = len(entries)
         self._unsynced = True
 
     def truncate_to(self, offset: int) -> None:
@@ -66,11 +117,14 @@ class TransactionIndex:
             else:
                 self._disk.remove(self.path)
         self._entries = kept
+        self._written = len(kept)
+        self.version += 1
 
     def clear(self) -> None:
         self.truncate_to(-1)
 
     def sync(self) -> None:
+        self.write_out()
         if self._unsynced and self._disk.exists(self.path):
             file = self._disk.open(self.path, read_only=True)
             try:
@@ -80,4 +134,5 @@ class TransactionIndex:
         self._unsynced = False
 
     def release(self) -> None:
-        self._entries = None
+        if self._entries is not None and self._written == len(self._entries):
+            self._entries = None

@@ -3,6 +3,7 @@
 Records go from the log to the socket without being looked at. A reader waits up to `max_wait_ms` for `min_bytes`;
 sessions (7+, KIP-227), leader epochs (9+, KIP-320), topic ids (13+, KIP-516), divergence (12+, KIP-595), the leader
 for who asked the wrong broker or epoch (16+, KIP-951).
+What memory has not got is loaded beside the loop (`replication.fetching`).
 Not yet: followers' LEOs, reading from the closest replica, snapshots.
 """
 
@@ -19,7 +20,16 @@ from barnabas.common.errors import ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.wire import write_compact_string, write_unsigned_varint
-from barnabas.replication.fetching import DelayedFetch, FetchItem, FetchPlan, FetchResult, FetchRound, read_all
+from barnabas.replication.fetching import (
+    UNCHANGED,
+    ColdFetch,
+    DelayedFetch,
+    FetchItem,
+    FetchPlan,
+    FetchResult,
+    FetchRound,
+    read_all,
+)
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Isolation, Partition
 
@@ -46,7 +56,7 @@ Told = Sequence[tuple[FetchItem, FetchResult]]
 
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
-    """Read now and answer, or wait for more to come."""
+    """Read now and answer, or wait for the disk or for more to come."""
     message, _ = codec.decode(FetchRequest, request.api_version, frame, position)
     opened = _open_session(request, message, services)
     if isinstance(opened, ErrorCode):
@@ -55,20 +65,102 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     max_bytes = min(message.max_bytes, services.config.int_of("fetch.max.bytes"))
     replica_id = _replica_id(message, request.api_version)
     plan = FetchPlan(_isolation(message, replica_id), min(message.min_bytes, max_bytes), max_bytes, replica_id)
-    replicas = services.replicas
-    outcome = read_all(replicas, items, plan)
-    waits = outcome.some_may_come and not outcome.answer_now and outcome.size_bytes < plan.min_bytes
-    if not waits or message.max_wait_ms <= 0:
+    outcome = read_all(services.replicas, items, plan)
+    if not outcome.cold and not _waits(outcome, plan, message):
         return _answer(request, message, services, session, items, outcome)
+    return _PendingFetch(request, message, services, session, items, plan).go_on(outcome)
 
-    def answer() -> Chunks:
-        return _answer(request, message, services, session, items, read_all(replicas, items, plan))
 
-    missing_bytes = plan.min_bytes - outcome.size_bytes
-    delayed = DelayedFetch(_watched(replicas, items), missing_bytes, lambda: request.reply_with(answer))
-    request.on_abandoned = delayed.cancel
-    replicas.purgatory.expire_at(request.now_ms + message.max_wait_ms, delayed)
-    return None
+def _waits(outcome: FetchRound, plan: FetchPlan, message: FetchRequest) -> bool:
+    """Whether there is to be more before it is answered."""
+    return (
+        outcome.some_may_come
+        and not outcome.answer_now
+        and outcome.size_bytes < plan.min_bytes
+        and message.max_wait_ms > 0
+    )
+
+
+class _PendingFetch:
+    """A fetch that is not answered at once: it waits for the disk, for more records or for both, in turns.
+
+    Its deadline ends the wait for records; what is being loaded then is still waited for, as for any disk.
+    """
+
+    __slots__ = ("_items", "_message", "_plan", "_request", "_services", "_session")
+
+    def __init__(
+        self,
+        request: InFlight,
+        message: FetchRequest,
+        services: Services,
+        session: Session | None,
+        items: Sequence[FetchItem],
+        plan: FetchPlan,
+    ) -> None:
+        self._request = request
+        self._message = message
+        self._services = services
+        self._session = session
+        self._items = items
+        self._plan = plan
+
+    def go_on(self, outcome: FetchRound, *, may_wait: bool = True) -> Chunks | None:
+        """The answer, if this is one."""
+        if outcome.cold:
+            self._load(outcome, may_wait)
+            return None
+        deadline_ms = self._request.now_ms + self._message.max_wait_ms
+        waits = may_wait and _waits(outcome, self._plan, self._message)
+        if waits and self._services.host.clock.now_ms() < deadline_ms:
+            self._wait(outcome, deadline_ms)
+            return None
+        return _answer(self._request, self._message, self._services, self._session, self._items, outcome)
+
+    def _load(self, outcome: FetchRound, may_wait: bool) -> None:
+        request = self._request
+        connection = request.connection
+
+        def loaded(error: BaseException | None) -> None:
+            connection.end_slow()
+            request.on_abandoned = None
+            request.reply_with(lambda: self._after_load(outcome, error, may_wait))
+
+        connection.begin_slow()
+        request.on_abandoned = ColdFetch(self._services.replicas, self._plan, outcome, loaded).cancel
+
+    def _after_load(self, outcome: FetchRound, error: BaseException | None, may_wait: bool) -> Chunks | None:
+        if error is not None:
+            raise error
+        return self.go_on(outcome, may_wait=may_wait and not self._has_moved(outcome))
+
+    def _has_moved(self, outcome: FetchRound) -> bool:
+        """Whether more became readable since the round was read: nobody would tell the fetch of it any more."""
+        if self._plan.isolation is Isolation.LOG_END:
+            return True  # a follower's round does not say up to where it was read
+        for item, result in zip(self._items, outcome.results, strict=True):
+            partition = item.partition
+            if result is UNCHANGED:
+                if not item.is_unchanged():
+                    return True
+            elif partition is not None and (
+                result.high_watermark != partition.high_watermark
+                or result.last_stable_offset != partition.last_stable_offset
+            ):
+                return True
+        return False
+
+    def _wait(self, outcome: FetchRound, deadline_ms: int) -> None:
+        request, replicas = self._request, self._services.replicas
+        missing_bytes = self._plan.min_bytes - outcome.size_bytes
+        delayed = DelayedFetch(
+            _watched(replicas, self._items), missing_bytes, lambda: request.reply_with(self._read_again)
+        )
+        request.on_abandoned = delayed.cancel
+        replicas.purgatory.expire_at(deadline_ms, delayed)
+
+    def _read_again(self) -> Chunks | None:
+        return self.go_on(read_all(self._services.replicas, self._items, self._plan), may_wait=False)
 
 
 def _watched(replicas: ReplicaManager, items: Sequence[FetchItem]) -> list[Partition]:

@@ -2,18 +2,21 @@
 
 -1 latest (HW, or LSO when read_committed), -2 earliest (log start), -3 the record with the largest timestamp (KIP-734),
 -4 earliest local (KIP-405; here the log start), -5 latest in remote storage (there is none). A record at or above what
-the reader may see is not found. Fencing by leader epoch from version 4 (KIP-320).
+the reader may see is not found. Fencing by leader epoch from version 4 (KIP-320). What is not known without a look at
+the files is searched beside the loop.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, deque
 from typing import NamedTuple
 
 from barnabas.broker.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.replication.partition import Isolation, Partition
+from barnabas.storage.batch_file import NotCachedError
+from barnabas.storage.time_search import TimeSearch
 
 LATEST = -1
 EARLIEST = -2
@@ -30,10 +33,12 @@ class Found(NamedTuple):
     leader_epoch: int
 
 
+#: So often a log is searched anew because it was cut or compacted meanwhile.
+_ATTEMPTS_MAX = 5
 _NOTHING = Found(-1, -1, -1)
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest, services: Services) -> ListOffsetsResponse:
+def handle(context: RequestContext, request: ListOffsetsRequest, services: Services) -> ListOffsetsResponse | None:
     asked = [(topic.name, partition.partition_index) for topic in request.topics for partition in topic.partitions]
     duplicates = {place for place, count in Counter(asked).items() if count > 1}
     if request.replica_id != -1:
@@ -41,43 +46,101 @@ def handle(context: RequestContext, request: ListOffsetsRequest, services: Servi
     else:
         isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
     response = ListOffsetsResponse()
+    lookups = _Lookups(context, services, isolation, response)
     for topic in request.topics:
         rows = []
         for partition in topic.partitions:
             row = ListOffsetsResponse.ListOffsetsPartitionResponse(
                 partition_index=partition.partition_index, timestamp=-1, offset=-1, leader_epoch=-1
             )
-            try:
-                if (topic.name, partition.partition_index) in duplicates:
-                    raise RequestFailed(ErrorCode.INVALID_REQUEST)
-                found = _find(services, topic.name, partition, isolation, context.api_version)
-                row.timestamp, row.offset = found.timestamp, found.offset
-                if context.api_version >= 4:
-                    row.leader_epoch = found.leader_epoch
-            except RequestFailed as failure:
-                row.error_code = failure.code
-            except StorageFault as fault:
-                services.replicas.on_directory_failed(fault.directory, fault)
-                row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
             rows.append(row)
+            if (topic.name, partition.partition_index) in duplicates:
+                row.error_code = ErrorCode.INVALID_REQUEST
+            else:
+                lookups.begin(topic.name, partition, row)
         response.topics.append(ListOffsetsResponse.ListOffsetsTopicResponse(name=topic.name, partitions=rows))
-    return response
+    return lookups.answer()
 
 
-def _find(
-    services: Services, topic: str, asked: ListOffsetsRequest.ListOffsetsPartition, isolation: Isolation, version: int
-) -> Found:
+class _Pending(NamedTuple):
+    """A row that waits for the disk."""
+
+    topic: str
+    asked: ListOffsetsRequest.ListOffsetsPartition
+    row: ListOffsetsResponse.ListOffsetsPartitionResponse
+    search: TimeSearch
+    attempts: int
+
+
+class _Lookups:
+    """The rows of one answer. Those by time are searched beside the loop, one after the other; each is asked again as
+    if it was new when its search has come to an end, since leadership and log may have changed."""
+
+    def __init__(
+        self, context: RequestContext, services: Services, isolation: Isolation, response: ListOffsetsResponse
+    ) -> None:
+        self._context = context
+        self._services = services
+        self._isolation = isolation
+        self._response = response
+        self._pending: deque[_Pending] = deque()
+
+    def begin(
+        self,
+        topic: str,
+        asked: ListOffsetsRequest.ListOffsetsPartition,
+        row: ListOffsetsResponse.ListOffsetsPartitionResponse,
+        after: _Pending | None = None,
+    ) -> None:
+        """Fill in the row, or search for what it needs, maybe `after` it was searched for."""
+        version = self._context.api_version
+        try:
+            partition = _led(self._services, topic, asked, version)
+            found = _find(partition, asked.timestamp, self._isolation, after)
+        except RequestFailed as failure:
+            row.error_code = failure.code
+        except StorageFault as fault:
+            self._services.replicas.on_storage_fault(fault)
+            row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
+        else:
+            if isinstance(found, TimeSearch):
+                attempts = 1 if after is None else after.attempts + 1
+                self._pending.append(_Pending(topic, asked, row, found, attempts))
+                return
+            row.timestamp, row.offset = found.timestamp, found.offset
+            if version >= 4:
+                row.leader_epoch = found.leader_epoch
+
+    def answer(self) -> ListOffsetsResponse | None:
+        """When nothing is searched for any more."""
+        if not self._pending:
+            return self._response
+        self._services.replicas.cold_reads.load(self._pending[0].search, self._on_searched)
+        return None
+
+    def _on_searched(self, error: BaseException | None) -> None:
+        if error is not None:
+            raise error
+        pending = self._pending.popleft()
+        self.begin(pending.topic, pending.asked, pending.row, pending)
+        response = self.answer()
+        if response is not None:
+            self._context.reply(response)
+
+
+def _led(services: Services, topic: str, asked: ListOffsetsRequest.ListOffsetsPartition, version: int) -> Partition:
     if asked.timestamp < 0 and version < _VERSION_OF.get(asked.timestamp, 1 << 15):
         raise RequestFailed(ErrorCode.UNSUPPORTED_VERSION)
     partition = services.replicas.leader(topic, asked.partition_index)
     code = partition.check_epoch(asked.current_leader_epoch)
     if code is not ErrorCode.NONE:
         raise RequestFailed(code)
-    return find_offset(partition, asked.timestamp, isolation)
+    return partition
 
 
-def find_offset(partition: Partition, timestamp: int, isolation: Isolation) -> Found:
-    """What a reader of that isolation is told for `timestamp` (milliseconds, or one of the special times)."""
+def _find(partition: Partition, timestamp: int, isolation: Isolation, after: _Pending | None) -> Found | TimeSearch:
+    """What a reader of that isolation is told for `timestamp` (milliseconds, or one of the special times), or how to
+    find it."""
     log = partition.log
     end = partition.readable_end(isolation)
     if timestamp == LATEST:
@@ -86,7 +149,13 @@ def find_offset(partition: Partition, timestamp: int, isolation: Isolation) -> F
         return Found(-1, log.log_start_offset, log.epoch_at(log.log_start_offset))
     if timestamp == LATEST_TIERED:
         return _NOTHING
-    hit = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_timestamp(timestamp)
-    if hit is None or hit[1] >= end:
-        return _NOTHING
-    return Found(*hit)
+    if after is not None:
+        try:
+            hit = log.found(after.search)
+        except NotCachedError:
+            if after.attempts == _ATTEMPTS_MAX:
+                raise RequestFailed(ErrorCode.OFFSET_NOT_AVAILABLE) from None
+        else:
+            return _NOTHING if hit is None or hit[1] >= end else Found(*hit)
+    search = log.search_time(None if timestamp == MAX_TIMESTAMP else timestamp)
+    return _NOTHING if search.is_plain() else search

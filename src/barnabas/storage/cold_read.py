@@ -1,0 +1,161 @@
+"""Reads that the page cache cannot serve: frozen on the loop, done beside it, taken over on the loop again.
+
+    Log.read_cached -> ColdRead      what is to be read, copied from the log as it is now
+    ColdRead.load                    in a thread, with descriptors and indexes of its own; nothing shared is touched
+    Log.take(cold) -> LogRead        if the log still is what was read from; None if not: then it is asked again
+
+Between the first step and the last anything may happen to the log. Bytes below `size_bytes` only change with the
+segment's `version` (truncation, deletion) or with the segment itself (compaction): a result of another version, or of
+a segment that is no more among the log's, is thrown away, whatever the thread made of files that were renamed under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from barnabas.common.errors import RecordsRejected
+from barnabas.common.host import Buffer, Disk, File
+from barnabas.records.header import HEADER_BYTES, LOG_OVERHEAD
+from barnabas.storage.batch_file import Descriptors
+from barnabas.storage.segment import Segment
+from barnabas.storage.transactions import AbortedTxn, read_entries
+
+#: What is fetched into the page cache behind what a sequential reader asked for.
+READ_AHEAD_BYTES = 4 * 1024 * 1024
+
+
+class FrozenSegment(Segment):
+    """The files of a segment as they are now, read with a descriptor of its own. What its indexes have not written yet
+    is not seen: they are hints."""
+
+    __slots__ = ()
+
+    def __init__(self, disk: Disk, live: Segment, size_bytes: int) -> None:
+        super().__init__(disk, live.directory, live.base_offset, live.created_ms, Descriptors())
+        self.size_bytes = size_bytes
+        self._forget()
+
+    def _open(self) -> File:
+        return self._disk.open(self.log_path, read_only=True)
+
+
+class ReadRange(NamedTuple):
+    """What of one segment is wanted."""
+
+    offset: int
+    max_bytes: int
+    #: Records from there on are left out; `ends_here` if it is in this segment.
+    up_to: int
+    ends_here: bool
+    min_one_batch: bool
+
+
+class ColdRead:
+    """`data` from `position` on, once loaded; None if the segment has nothing at or above the offset."""
+
+    __slots__ = (
+        "_disk",
+        "_end_entry",
+        "_entry",
+        "_frozen",
+        "_index_data",
+        "_position",
+        "_read_end",
+        "_txn_entries",
+        "_txn_indexes",
+        "data",
+        "error",
+        "log_path",
+        "position",
+        "segment",
+        "version",
+        "wanted",
+        "with_aborted",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        segment: Segment,
+        wanted: ReadRange,
+        position: int | None,
+        later: Sequence[Segment] | None,
+    ) -> None:
+        """`position` if it is known; `later` are the segments from this one on if aborted transactions are wanted."""
+        self.segment = segment
+        self.version = segment.version
+        self.log_path = segment.log_path
+        self.wanted = wanted
+        self._disk = disk
+        self._frozen = FrozenSegment(disk, segment, segment.size_bytes)
+        self._position = position
+        loaded = segment.index.is_loaded
+        self._entry = segment.index.lookup(wanted.offset) if loaded else None
+        self._end_entry = segment.index.lookup(wanted.up_to) if loaded and wanted.ends_here else None
+        self._read_end = segment.read_end
+        self._index_data: bytearray | None = None
+        self.with_aborted = later is not None
+        unread = [segment.txn_index for segment in later or () if not segment.txn_index.is_loaded]
+        self._txn_indexes = [(index, index.path, index.version) for index in unread]
+        self._txn_entries: list[list[AbortedTxn]] = []
+        self.position: int | None = None
+        self.data: Buffer = b""
+        self.error: OSError | RecordsRejected | None = None
+
+    def load(self) -> None:
+        """Read it, waiting for the disk."""
+        try:
+            self._load()
+            self._txn_entries = [read_entries(self._disk, path) for _, path, _ in self._txn_indexes]
+        except (OSError, RecordsRejected) as error:
+            self.error = error
+        finally:
+            if self._entry is None:
+                self._index_data = self._frozen.index.loaded
+            self._frozen.release()
+
+    def _load(self) -> None:
+        frozen, wanted = self._frozen, self.wanted
+        file = frozen.file
+        position = self._position
+        if position is None:
+            entry = self._entry or frozen.index.lookup(wanted.offset)
+            position = frozen.locate_behind(entry, wanted.offset)
+            if position is None:
+                return
+        self.position = position
+        end = frozen.size_bytes
+        if wanted.ends_here:
+            bound = frozen.locate_behind(self._end_entry or frozen.index.lookup(wanted.up_to), wanted.up_to)
+            end = end if bound is None else bound
+        if position >= end:
+            return
+        size = min(wanted.max_bytes, end - position)
+        reads_on = position == 0 or self._read_end - size < position <= self._read_end
+        file.will_need(position, size + READ_AHEAD_BYTES if reads_on else size)
+        self.data = read_batches(frozen, position, end, wanted.max_bytes, wanted.min_one_batch)
+
+    def settle(self) -> None:
+        """On the loop, the log being what it was: leave there what the next read needs too."""
+        segment, frozen = self.segment, self._frozen
+        segment.read_end = frozen.read_end
+        if self._index_data is not None and frozen.size_bytes == segment.size_bytes and not segment.index.is_loaded:
+            segment.index.adopt(self._index_data)
+        for (index, _, version), entries in zip(self._txn_indexes, self._txn_entries, strict=True):
+            index.adopt(entries, version)
+
+
+def read_batches(
+    segment: Segment, position: int, end: int, max_bytes: int, min_one_batch: bool, *, cached: bool = False
+) -> Buffer:
+    """At most `max_bytes`, but one whole batch if need be."""
+    read = segment.read_cached if cached else segment.read
+    left = end - position
+    size = min(max_bytes, left)
+    data = read(position, max(size, min(left, HEADER_BYTES)))
+    whole = LOG_OVERHEAD + int.from_bytes(data[8:LOG_OVERHEAD], "big")
+    if whole > size:
+        data = read(position, min(whole, left)) if min_one_batch else b""
+    segment.read_end = position + len(data)
+    return data

@@ -1,0 +1,102 @@
+"""Which record is the first of a time, or the latest of all: over segments, and beside the loop.
+
+A search looks at the time index of each segment that nobody asked about before, and decodes the batch it finds: that
+takes a while even where nothing waits for the disk. So it is done in a thread, on segments as they were (`TimeSearch`),
+and counts only if the log still is what was searched (`Log.found`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from barnabas.common.errors import RecordsRejected
+from barnabas.common.host import Disk
+from barnabas.storage.cold_read import FrozenSegment
+from barnabas.storage.segment import Segment
+from barnabas.storage.segments import Segments
+
+#: timestamp, offset, leader epoch
+Found = tuple[int, int, int]
+
+
+def first_at(segments: Iterable[Segment], timestamp: int, log_start_offset: int) -> Found | None:
+    """The first record at or above the log start with at least this time."""
+    for segment in segments:
+        if segment.largest_timestamp()[0] >= timestamp:
+            found = segment.find_timestamp(timestamp, log_start_offset)
+            if found is not None:
+                return found
+    return None
+
+
+def latest(segments: Iterable[Segment], log_start_offset: int) -> Found | None:
+    """The record with the largest timestamp, the first of them."""
+    best: Segment | None = None
+    largest = -1
+    for segment in segments:
+        timestamp = segment.largest_timestamp()[0]
+        if best is None or timestamp > largest:
+            largest, best = timestamp, segment
+    return best.find_timestamp(largest, log_start_offset) if best is not None and best.size_bytes else None
+
+
+class TimeSearch:
+    """`result` once loaded."""
+
+    __slots__ = ("_disk", "_learned", "_log_start_offset", "_opened", "_segments", "_timestamp", "error", "result")
+
+    def __init__(self, disk: Disk, segments: Sequence[Segment], log_start_offset: int, timestamp: int | None) -> None:
+        """For the first record of that time, or for the latest one if it is None."""
+        self._disk = disk
+        self._log_start_offset = log_start_offset
+        self._timestamp = timestamp
+        self._segments = [(s, s.version, s.size_bytes, s.known_timestamp) for s in segments]
+        self._learned: list[tuple[Segment, int, tuple[int, int]]] = []
+        self._opened: list[Segment] = []
+        self.result: Found | None = None
+        self.error: OSError | RecordsRejected | None = None
+
+    def is_plain(self) -> bool:
+        """Whether it is known without a look at any file that there is no such record."""
+        wanted = self._timestamp
+        return wanted is not None and all(known is not None and known[0] < wanted for *_, known in self._segments)
+
+    def load(self) -> None:
+        """Search, waiting for the disk."""
+        try:
+            if self._timestamp is None:
+                self.result = latest(self._frozen(), self._log_start_offset)
+            else:
+                self.result = first_at(self._frozen(), self._timestamp, self._log_start_offset)
+        except (OSError, RecordsRejected) as error:
+            self.error = error
+        finally:
+            for segment in self._opened:
+                segment.release()
+
+    def _frozen(self) -> Iterator[Segment]:
+        """One after the other; each is closed when the next one is asked for, and opens again if it is looked at."""
+        for live, _, size_bytes, known in self._segments:
+            segment = FrozenSegment(self._disk, live, size_bytes)
+            self._opened.append(segment)
+            if known is not None or size_bytes == 0:
+                segment.learn_timestamp(*(known or (-1, live.base_offset)))
+            try:
+                yield segment
+            finally:
+                segment.release()
+                if known is None and segment.known_timestamp is not None:
+                    self._learned.append((live, size_bytes, segment.known_timestamp))
+
+    def is_current(self, segments: Segments) -> bool:
+        """Whether all that was searched is still there as it was."""
+        return all(
+            segments[segments.place_of(live.base_offset)] is live and live.version == version
+            for live, version, *_ in self._segments
+        )
+
+    def settle(self) -> None:
+        """What was learned of segments need not be read again."""
+        for live, size_bytes, known in self._learned:
+            if live.size_bytes == size_bytes and live.known_timestamp is None:
+                live.learn_timestamp(*known)

@@ -1,0 +1,63 @@
+"""Disks that are cold, and work beside the loop that is held until a test lets it go."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.simulation.disk import MemoryDisk
+
+
+def always(offset: int, size: int) -> bool:
+    return True
+
+
+def at_times(seed: int, percent: int = 50) -> Callable[[int, int], bool]:
+    """A page cache that has things by chance, the same for each seed."""
+    chance = random.Random(seed)
+    return lambda offset, size: chance.randrange(100) < percent
+
+
+def make_cold(disk: MemoryDisk) -> None:
+    disk.is_cold = always
+
+
+class HeldWork:
+    """`common.host.Blocking` in two steps: the work is done, and its end is told, when the test says so."""
+
+    def __init__(self) -> None:
+        self._given: list[tuple[Callable[[], Any], Callable[[Any, BaseException | None], None]]] = []
+        self._ended: list[Callable[[], None]] = []
+
+    def __len__(self) -> int:
+        return len(self._given) + len(self._ended)
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        self._given.append((work, done))
+
+    def perform(self) -> None:
+        """Do the work that was given first."""
+        work, done = self._given.pop(0)
+        try:
+            result = work()
+        except Exception as error:
+            failure = error
+            self._ended.append(lambda: done(None, failure))
+        else:
+            self._ended.append(lambda: done(result, None))
+
+    def tell(self) -> None:
+        """Tell the end of the work that was done first."""
+        self._ended.pop(0)()
+
+    def finish(self) -> int:
+        """Do and tell all there is, and what comes of it; how much it was."""
+        count = len(self._ended)
+        while self._ended:
+            self.tell()
+        while self._given:
+            self.perform()
+            self.tell()
+            count += 1
+        return count
