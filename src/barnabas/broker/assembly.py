@@ -42,13 +42,16 @@ _ASK_TIMEOUT_MS = 30_000
 class Broker:
     """All parts of one node, wired once. What its `process.roles` leave out is there and does nothing."""
 
-    def __init__(self, host: Host, config: BrokerConfig, connection_log: ConnectionLog) -> None:
+    def __init__(
+        self, host: Host, config: BrokerConfig, connection_log: ConnectionLog, cluster_id: str | None = None
+    ) -> None:
+        """`cluster_id` is for directories that are still empty. Raises ConfigError."""
         self.host = host
         self.config = config
         self._connection_log = connection_log
         self._area = ReceiveArea()
         self._opened = False
-        self.formatted = ensure_formatted(host, config)
+        self.formatted = ensure_formatted(host, config, cluster_id=cluster_id)
         cluster_id = self.formatted.cluster_id
         self.metadata = MetadataStore()
         self.logs = LogManager(host, config)

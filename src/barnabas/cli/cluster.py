@@ -24,8 +24,12 @@ DEFAULT_DIRECTORY = Path("barnabas-data")
 
 def up(
     directory: Directory = DEFAULT_DIRECTORY,
-    brokers: Annotated[int, typer.Option(help="Number of brokers; one until clusters come.", min=1)] = 1,
-    port: Annotated[int, typer.Option(help="Port for clients; 0 takes any free one.", min=0, max=65535)] = 9092,
+    brokers: Annotated[
+        int | None, typer.Option(help="Number of brokers; as many as last time, or one, when left out.", min=1)
+    ] = None,
+    port: Annotated[
+        int, typer.Option(help="First broker's port for clients; 0 takes any free ones.", min=0, max=65535)
+    ] = 9092,
     override: Annotated[
         list[str] | None, typer.Option("--override", metavar="KEY=VALUE", help="A broker property; may be repeated.")
     ] = None,
@@ -35,21 +39,17 @@ def up(
 
     Without --detach it runs until Ctrl-C. What was written stays in the directory for the next start.
     """
-    if brokers != 1:
-        raise Failure(
-            f"--brokers {brokers}: a cluster of several brokers is not there yet; one broker is",
-            "start it with --brokers 1",
-        )
     cluster = EmbeddedCluster(directory)
     with interruptible():
-        nodes = cluster.start(port=port, properties=key_values(override or [], "--override"))
+        nodes = cluster.start(brokers=brokers, port=port, properties=key_values(override or [], "--override"))
         line = f"bootstrap: {','.join(node.bootstrap for node in nodes)}"
         if detach:
             print(line, flush=True)
             return
         try:
             print(line, flush=True)
-            output.say(f"running in {cluster.directory} (log: {nodes[0].log_path}); Ctrl-C stops it")
+            logs = nodes[0].log_path if len(nodes) == 1 else cluster.directory / "broker-*" / "broker.log"
+            output.say(f"running in {cluster.directory} (log: {logs}); Ctrl-C stops it")
             ended = cluster.wait()
             raise Failure(f"broker {ended.node_id} ended by itself\n{log_tail(ended)}", f"its log: {ended.log_path}")
         except KeyboardInterrupt:

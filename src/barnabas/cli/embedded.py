@@ -12,6 +12,7 @@ A pid alone does not name a process for long; its start time goes with it, and n
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -19,8 +20,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +97,14 @@ class EmbeddedCluster:
     def bootstrap(self) -> str:
         return ",".join(node.bootstrap for node in self.nodes)
 
-    def start(self, *, port: int = 0, properties: Mapping[str, str] | None = None) -> list[Node]:
-        """Start the broker and return when clients can use it. `port` 0 takes the one used last, or any free one.
+    def start(
+        self, *, brokers: int | None = None, port: int = 0, properties: Mapping[str, str] | None = None
+    ) -> list[Node]:
+        """Start the brokers and return when clients can use them.
 
-        `properties` are broker properties by Kafka's names; they win over the generated ones.
+        `brokers`: how many; those of the last start, or one. `port`: of the first broker, the others follow; 0 takes
+        those used last, or any free ones. `properties` are broker properties by Kafka's names; they win over the
+        generated ones.
         """
         before = {node.node_id: node for node in self.nodes}
         running = [node for node in before.values() if node.running]
@@ -107,14 +113,35 @@ class EmbeddedCluster:
                 f"a cluster runs already in {self.directory} (pid {running[0].pid}, {running[0].bootstrap})",
                 f"stop it with: barnabas down --dir {self.directory}",
             )
-        node = self._launch(1, before.get(1), port, properties or {})
-        self._write([node])
+        count = brokers or len(before) or 1
+        if before and count != len(before):
+            raise Failure(
+                f"the cluster in {self.directory} has {len(before)} broker(s), not {count}: its metadata names them",
+                "start it with the same --brokers, or use another --dir",
+            )
+        ports = choose_ports(count, port, before)
+        cluster_id = self._cluster_id()
+        nodes = [self._launch(node_id, ports, cluster_id, properties or {}) for node_id in ports]
+        self._write(nodes, cluster_id)
         try:
-            self._wait_until_serving(node)
+            deadline = time.monotonic() + START_TIMEOUT_S
+            for node in nodes:
+                self._wait_until_serving(node, deadline)
         except BaseException:
             self.stop()
             raise
-        return [node]
+        return nodes
+
+    def start_node(self, node_id: int) -> Node:
+        """Start one broker of the cluster again, as it was started last, and return when clients can use it."""
+        nodes = {node.node_id: node for node in self.nodes}
+        if nodes[node_id].running:
+            raise Failure(f"broker {node_id} runs already (pid {nodes[node_id].pid})")
+        file = Path(nodes[node_id].directory) / "server.properties"
+        nodes[node_id] = replace(nodes[node_id], **self._spawn(file, self._cluster_id()))
+        self._write(list(nodes.values()), self._cluster_id())
+        self._wait_until_serving(nodes[node_id], time.monotonic() + START_TIMEOUT_S)
+        return nodes[node_id]
 
     def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> list[Node]:
         """Stop what runs, in order (SIGTERM), by force what does not go in time. Returns what was stopped."""
@@ -128,12 +155,18 @@ class EmbeddedCluster:
                 self._gone(node, time.monotonic() + 5.0)
         return running
 
-    def kill(self) -> None:
-        """End the processes without any warning (SIGKILL), as a crash would."""
+    def kill(self, *node_ids: int) -> None:
+        """End processes without any warning (SIGKILL), as a crash would; all of them if none is named."""
         for node in self.nodes:
-            if node.running:
+            if node.running and (not node_ids or node.node_id in node_ids):
                 _signal(node, signal.SIGKILL)
                 self._gone(node, time.monotonic() + 5.0)
+
+    def signal(self, node_id: int, number: signal.Signals) -> None:
+        """Send a signal to one broker, such as SIGSTOP and SIGCONT."""
+        for node in self.nodes:
+            if node.node_id == node_id:
+                _signal(node, number)
 
     def wait(self) -> Node:
         """Block until one of the nodes has ended, and return it."""
@@ -143,32 +176,60 @@ class EmbeddedCluster:
                     return node
             time.sleep(0.1)
 
-    def _launch(self, node_id: int, before: Node | None, port: int, properties: Mapping[str, str]) -> Node:
+    def _cluster_id(self) -> str:
+        """The same for all nodes and starts. An older release did not write it down beside the nodes."""
+        try:
+            found: str | None = json.loads(self.state_path.read_text()).get("cluster_id")
+        except (FileNotFoundError, ValueError):
+            found = None
+        for meta in sorted(self.directory.glob("broker-*/data/meta.properties")):
+            if found is None:
+                entries = dict(line.partition("=")[::2] for line in meta.read_text().splitlines())
+                found = entries.get("cluster.id")
+        return found or _new_cluster_id()
+
+    def _launch(
+        self, node_id: int, ports: Mapping[int, tuple[int, int]], cluster_id: str, properties: Mapping[str, str]
+    ) -> Node:
         folder = self.directory / f"broker-{node_id}"
         folder.mkdir(parents=True, exist_ok=True)
-        chosen = _choose_port(port, before.port if before else None)
-        controller_port = _choose_controller_port(chosen, before.controller_port if before else None)
-        settings = {**_settings(node_id, chosen, controller_port, folder / "data"), **properties}
+        settings = {**_settings(node_id, ports, folder / "data"), **properties}
         file = folder / "server.properties"
         lines = "".join(f"{key}={_escape(value)}\n" for key, value in settings.items())
         file.write_text(f"# Generated by `barnabas up` at each start.\n{lines}", encoding="utf-8")
-        log = folder / "broker.log"
-        command = [sys.executable, "-m", "barnabas.server.main", "broker", str(file)]
-        with log.open("wb") as out:
+        port, controller_port = ports[node_id]
+        roles = tuple(settings["process.roles"].split(","))
+        return Node(
+            node_id=node_id,
+            host=HOST,
+            port=port,
+            controller_port=controller_port,
+            roles=roles,
+            directory=str(folder),
+            **self._spawn(file, cluster_id),
+        )
+
+    def _spawn(self, file: Path, cluster_id: str) -> dict[str, Any]:
+        """Start a process on a properties file. Its `pid` and `start_ticks`."""
+        command = [sys.executable, "-m", "barnabas.server.main", "broker", str(file), "--cluster-id", cluster_id]
+        with (file.parent / "broker.log").open("wb") as out:
             child = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=folder, start_new_session=True
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, cwd=file.parent, start_new_session=True
             )
         self._children[child.pid] = child
-        roles = tuple(settings["process.roles"].split(","))
-        return Node(node_id, child.pid, _start_ticks(child.pid), HOST, chosen, controller_port, roles, str(folder))
+        return {"pid": child.pid, "start_ticks": _start_ticks(child.pid)}
 
-    def _wait_until_serving(self, node: Node) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
+    def _wait_until_serving(self, node: Node, deadline: float) -> None:
         while not _says_ready(node.log_path):
             if not self._alive(node):
-                raise Failure(f"the broker ended while starting\n{log_tail(node)}", f"its log: {node.log_path}")
+                raise Failure(
+                    f"broker {node.node_id} ended while starting\n{log_tail(node)}", f"its log: {node.log_path}"
+                )
             if time.monotonic() > deadline:
-                raise Failure(f"the broker did not start within {START_TIMEOUT_S:.0f} s\n{log_tail(node)}")
+                raise Failure(
+                    f"broker {node.node_id} did not start within {START_TIMEOUT_S:.0f} s\n{log_tail(node)}",
+                    f"its log: {node.log_path}",
+                )
             time.sleep(_POLL_S)
 
     def _alive(self, node: Node) -> bool:
@@ -182,8 +243,12 @@ class EmbeddedCluster:
             time.sleep(_POLL_S)
         return True
 
-    def _write(self, nodes: list[Node]) -> None:
-        state: dict[str, Any] = {"version": 1, "nodes": [asdict(node) for node in nodes]}
+    def _write(self, nodes: list[Node], cluster_id: str) -> None:
+        state: dict[str, Any] = {
+            "version": 1,
+            "cluster_id": cluster_id,
+            "nodes": [asdict(node) for node in nodes],
+        }
         partial = self.state_path.with_suffix(".tmp")
         partial.write_text(json.dumps(state, indent=2) + "\n")
         partial.replace(self.state_path)
@@ -198,8 +263,9 @@ def log_tail(node: Node, lines: int = 15) -> str:
     return "\n".join(f"  | {line}" for line in text.splitlines()[-lines:])
 
 
-def _settings(node_id: int, port: int, controller_port: int, data: Path) -> dict[str, str]:
-    """A combined-mode node as Kafka's own example file has it, with one replica of the offsets topic."""
+def _settings(node_id: int, ports: Mapping[int, tuple[int, int]], data: Path) -> dict[str, str]:
+    """A combined-mode node as Kafka's own example file has it; every node votes."""
+    port, controller_port = ports[node_id]
     return {
         "process.roles": "broker,controller",
         "node.id": str(node_id),
@@ -207,11 +273,19 @@ def _settings(node_id: int, port: int, controller_port: int, data: Path) -> dict
         "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-        "controller.quorum.voters": f"{node_id}@{HOST}:{controller_port}",
+        "controller.quorum.voters": ",".join(f"{voter}@{HOST}:{at}" for voter, (_, at) in ports.items()),
         "log.dirs": str(data),
         "offsets.topic.replication.factor": "1",
         "group.initial.rebalance.delay.ms": "0",
     }
+
+
+def _new_cluster_id() -> str:
+    """As `kafka-storage random-uuid` makes them: 22 characters that do not begin with "-"."""
+    while True:
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        if not text.startswith("-"):
+            return text
 
 
 def _escape(value: str) -> str:
@@ -224,22 +298,35 @@ def _says_ready(log: Path) -> bool:
     return any(line.startswith(_READY) for line in log.read_text(errors="replace").splitlines(keepends=True))
 
 
-def _choose_port(wanted: int, before: int | None) -> int:
-    if wanted:
-        if not _is_free(wanted):
-            raise Failure(f"port {wanted} on {HOST} is in use", "choose another one with --port, or 0 for any free one")
-        return wanted
-    return before if before and _is_free(before) else _free_port()
+def choose_ports(count: int, wanted: int, before: Mapping[int, Node]) -> dict[int, tuple[int, int]]:
+    """Node id -> (port for clients, port of the controller). `wanted` is the first client port, the others follow it;
+    0 takes those of the last start, or any free ones."""
+    taken: set[int] = set()
 
+    def claim(candidates: Iterable[int]) -> int:
+        for candidate in candidates:
+            if candidate not in taken and _is_free(candidate):
+                taken.add(candidate)
+                return candidate
+        raise Failure(f"no free port on {HOST}")
 
-def _choose_controller_port(port: int, before: int | None) -> int:
-    """The same as last time, else the next free one after the broker's."""
-    if before and before != port and _is_free(before):
-        return before
-    for candidate in range(port + 1, min(port + 100, 65536)):
-        if _is_free(candidate):
-            return candidate
-    return _free_port()
+    clients: dict[int, int] = {}
+    for node_id in range(1, count + 1):
+        last = before.get(node_id)
+        if not wanted:
+            clients[node_id] = claim([*([last.port] if last else []), _free_port(), _free_port()])
+            continue
+        port = wanted + node_id - 1
+        if port > 65535 or not _is_free(port):
+            raise Failure(f"port {port} on {HOST} is in use", "choose another one with --port, or 0 for any free one")
+        clients[node_id] = port
+        taken.add(port)
+    ports: dict[int, tuple[int, int]] = {}
+    for node_id, port in clients.items():
+        last = before.get(node_id)
+        follow = range(max(clients.values()) + 1, min(port + 200, 65536))
+        ports[node_id] = (port, claim([*([last.controller_port] if last else []), *follow, _free_port()]))
+    return ports
 
 
 def _is_free(port: int) -> bool:

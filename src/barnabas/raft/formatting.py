@@ -39,7 +39,7 @@ class Formatted(NamedTuple):
     """What the directories of this node say."""
 
     cluster_id: str
-    #: Of each of `log.dirs`, in their order.
+    #: Of each of `log.dirs` that can be used, in their order.
     directory_ids: tuple[bytes, ...]
     #: Of the directory with the metadata log.
     metadata_directory_id: bytes
@@ -56,9 +56,16 @@ def ensure_formatted(
     cluster_id: str | None = None,
     bootstrap: Sequence[tuple[Message, int]] | None = None,
 ) -> Formatted:
-    """Format what is empty, check what is not. ConfigError, naming the directory, if it is not this node's."""
-    directories = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
-    found = {directory: _read(host, config, directory) for directory in directories}
+    """Format what is empty, check what is not. ConfigError, naming the directory, if it is not this node's. One of
+    several that fails is left out (and fails again when it is locked); the metadata log's must not."""
+    wanted = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
+    found: dict[str, MetaProperties | None] = {}
+    for directory in wanted:
+        try:
+            found[directory] = _read(host, config, directory)
+        except OSError as error:
+            _leave_out(host, config, directory, error)
+    directories = list(found)
     known = {meta.cluster_id for meta in found.values() if meta is not None and meta.cluster_id is not None}
     if cluster_id is not None:
         known.add(cluster_id)
@@ -69,16 +76,37 @@ def ensure_formatted(
             f"{config.metadata_log_dir} holds no metadata log although other directories of node {config.node_id} are "
             "formatted: put the lost directory back, or empty them all to begin a new cluster"
         )
+    if not known and not _is_alone(config):
+        raise ConfigError(
+            f"log.dirs={','.join(directories)} are empty, and node {config.node_id} is one of several: give all nodes "
+            "one cluster id (barnabas broker FILE --cluster-id ID, or kafka-storage format)"
+        )
     cluster = known.pop() if known else uuid_to_text(host.random.uuid())
     records = list(bootstrap) if bootstrap is not None else default_bootstrap()
     ids: dict[str, bytes] = {}
     for directory in directories:
         meta = found[directory]
-        if meta is None or meta.directory_id is None:
-            ids[directory] = _format(host, config, directory, cluster, records, is_new=meta is None)
-        else:
+        if meta is not None and meta.directory_id is not None:
             ids[directory] = meta.directory_id
-    return Formatted(cluster, tuple(ids[d] for d in config.log_dirs), ids[config.metadata_log_dir])
+            continue
+        try:
+            ids[directory] = _format(host, config, directory, cluster, records, is_new=meta is None)
+        except OSError as error:
+            _leave_out(host, config, directory, error)
+    return Formatted(cluster, tuple(ids[d] for d in config.log_dirs if d in ids), ids[config.metadata_log_dir])
+
+
+def _leave_out(host: Host, config: BrokerConfig, directory: str, error: OSError) -> None:
+    if directory == config.metadata_log_dir:
+        raise ConfigError(f"{directory} is to hold the metadata log and cannot be used: {error}") from error
+    host.faults.report(f"log directory {directory} cannot be used: {error}", error)
+
+
+def _is_alone(config: BrokerConfig) -> bool:
+    """Whether this node can be a cluster without others."""
+    servers = config.bootstrap_controllers
+    others = [voter for voter in config.voters if voter.node_id != config.node_id]
+    return config.is_controller and not others and (bool(config.voters) or len(servers) == 1)
 
 
 def _read(host: Host, config: BrokerConfig, directory: str) -> MetaProperties | None:

@@ -1,6 +1,6 @@
 """`barnabas broker FILE`: one node as a process. Parses by hand and imports little, because it should start quickly.
 
-    broker FILE [--override key=value ...]
+    broker FILE [--override key=value ...] [--cluster-id ID]
 
 Prints one line `started: host:port` when clients can come. SIGTERM and SIGINT stop it in order.
 """
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
@@ -19,7 +20,7 @@ from barnabas.common.errors import ConfigError, FatalFault, StorageFault
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.server.host import ServerHost
 from barnabas.server.listener import ListenerLog, ListeningSocket
-from barnabas.server.memory import settle
+from barnabas.server.memory import prepare, settle
 
 try:
     import uvloop
@@ -30,7 +31,8 @@ except ImportError:  # not on every platform; asyncio's own loop serves as well,
 
 log = logging.getLogger("barnabas")
 
-_USAGE = "usage: barnabas broker FILE [--override key=value ...]"
+_USAGE = "usage: barnabas broker FILE [--override key=value ...] [--cluster-id ID]"
+_CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")
 _BACKLOG = 1024
 _STOP_S_MAX = 20
 
@@ -45,7 +47,7 @@ def main(argv: Sequence[str]) -> int:
         level=logging.INFO, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
     try:
-        config = load_config(argv)
+        config, cluster_id = load_config(argv)
     except (UsageError, ConfigError) as error:
         sys.stderr.write(f"barnabas: {error}\n")
         return 2
@@ -53,7 +55,7 @@ def main(argv: Sequence[str]) -> int:
         log.warning("%s", warning)
     loop = _new_event_loop()
     try:
-        return loop.run_until_complete(_serve(config, loop))
+        return loop.run_until_complete(_serve(config, cluster_id, loop))
     except (ConfigError, FatalFault, StorageFault) as error:
         sys.stderr.write(f"barnabas: {error}\n")
         return 1
@@ -61,13 +63,15 @@ def main(argv: Sequence[str]) -> int:
         loop.close()
 
 
-def load_config(argv: Sequence[str]) -> BrokerConfig:
-    """The configuration that the command line names. Raises UsageError or ConfigError."""
+def load_config(argv: Sequence[str]) -> tuple[BrokerConfig, str | None]:
+    """The configuration that the command line names, and the cluster id for directories that are still empty.
+    Raises UsageError or ConfigError."""
     arguments = list(argv)
     if arguments[:1] == ["broker"]:
         arguments.pop(0)
     file: str | None = None
     overrides: dict[str, str] = {}
+    cluster_id: str | None = None
     while arguments:
         argument = arguments.pop(0)
         if argument in ("-h", "--help"):
@@ -78,6 +82,10 @@ def load_config(argv: Sequence[str]) -> BrokerConfig:
             if not equals or not key.strip():
                 raise UsageError(f"--override takes key=value, not {pair!r}\n{_USAGE}")
             overrides[key.strip()] = value.strip()
+        elif argument == "--cluster-id":
+            cluster_id = arguments.pop(0) if arguments else ""
+            if not _CLUSTER_ID.fullmatch(cluster_id):
+                raise UsageError(f"--cluster-id takes 22 characters of base64, not {cluster_id!r}\n{_USAGE}")
         elif argument.startswith("-") or file is not None:
             raise UsageError(f"unexpected argument {argument!r}\n{_USAGE}")
         else:
@@ -91,17 +99,18 @@ def load_config(argv: Sequence[str]) -> BrokerConfig:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise UsageError(f"cannot read {file}: it is not UTF-8") from error
-    return BrokerConfig.from_properties({**properties, **overrides})
+    return BrokerConfig.from_properties({**properties, **overrides}), cluster_id
 
 
-async def _serve(config: BrokerConfig, loop: asyncio.AbstractEventLoop) -> int:
+async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.AbstractEventLoop) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     host = ServerHost(loop)
-    broker = Broker(host, config, ListenerLog())
+    broker = Broker(host, config, ListenerLog(), cluster_id)
     sockets: list[ListeningSocket] = []
     try:
+        prepare()
         broker.open()
         sockets = await _bind(broker, config)
         ready = asyncio.Event()

@@ -13,7 +13,7 @@ import pytest
 
 import barnabas
 from barnabas.cli import entry, output
-from barnabas.cli.embedded import EmbeddedCluster, Node
+from barnabas.cli.embedded import EmbeddedCluster, Node, choose_ports
 from barnabas.cli.failures import Failure
 from barnabas.cli.options import key_values
 
@@ -82,10 +82,22 @@ def test_only_one_place_to_begin(capsys: pytest.CaptureFixture[str]) -> None:
     assert "only one of" in capsys.readouterr().err
 
 
-def test_more_than_one_broker_is_honestly_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert entry.run(["up", "--brokers", "3", "--dir", str(tmp_path / "d")]) == 1
-    assert "not there yet" in capsys.readouterr().err
-    assert not (tmp_path / "d").exists()
+def test_a_cluster_keeps_its_number_of_brokers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    written_down(tmp_path, pid=1 << 30, start_ticks=1)
+    assert entry.run(["up", "--brokers", "3", "--dir", str(tmp_path)]) == 1
+    assert "has 1 broker(s), not 3" in capsys.readouterr().err
+
+
+def test_ports_of_several_brokers_follow_each_other_and_stay(tmp_path: Path) -> None:
+    first = unused_port()
+    ports = choose_ports(3, first, {})
+    assert [client for client, _ in ports.values()] == [first, first + 1, first + 2]
+    assert len({port for pair in ports.values() for port in pair}) == 6
+    before = {
+        node_id: Node(node_id, 1, 1, "127.0.0.1", client, controller, ("broker",), str(tmp_path))
+        for node_id, (client, controller) in ports.items()
+    }
+    assert choose_ports(3, 0, before) == ports
 
 
 def test_a_port_in_use_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
