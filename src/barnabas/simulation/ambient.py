@@ -1,0 +1,120 @@
+"""What client libraries reach for without asking their loop: the time module, the global random, a set's order.
+
+While a world runs, the clock functions of this process tell the world's time, the global random is seeded, and values
+that clients keep in sets hash the same under every PYTHONHASHSEED. Everything is put back afterwards. Extensions in C
+go past this: aiokafka must be given the timestamps of its records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import logging
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from typing import Any
+from zlib import crc32
+
+from barnabas.simulation.world import EPOCH_WALL_US, SECOND_US, World
+
+_CLIENT_LOGGERS = ("aiokafka", "asyncio")
+
+
+def _hash_by_text(value: Any) -> int:
+    return crc32(repr(tuple(value)).encode())
+
+
+def _hash_partition(value: Any) -> int:
+    return crc32(value[0].encode()) ^ int(value[1])
+
+
+@contextlib.contextmanager
+def ambient(world: World) -> Iterator[None]:
+    """Within, this process has the world's time and chance."""
+
+    def seconds() -> float:
+        return world.now_us / SECOND_US
+
+    def wall_seconds() -> float:
+        return (EPOCH_WALL_US + world.now_us) / SECOND_US
+
+    chance = world.stream("ambient/uuid")
+    with contextlib.ExitStack() as stack:
+        for name, value in (
+            ("time", wall_seconds),
+            ("time_ns", lambda: (EPOCH_WALL_US + world.now_us) * 1000),
+            ("monotonic", seconds),
+            ("monotonic_ns", lambda: world.now_us * 1000),
+        ):
+            stack.enter_context(_replaced(time, name, value))
+        stack.enter_context(
+            _replaced(uuid, "uuid4", lambda: uuid.UUID(int=chance.getrandbits(128), version=4)),
+        )
+        stack.enter_context(_seeded(world.stream("ambient/random").getrandbits(64)))
+        stack.enter_context(_stable_hashes())
+        stack.enter_context(_silent_clients())
+        stack.enter_context(_collection_by_hand())
+        yield
+
+
+@contextlib.contextmanager
+def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
+
+
+@contextlib.contextmanager
+def _seeded(seed: int) -> Iterator[None]:
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
+@contextlib.contextmanager
+def _stable_hashes() -> Iterator[None]:
+    """aiokafka walks sets of these and asks its brokers in that order."""
+    try:
+        from aiokafka import structs
+    except ImportError:  # a world without these clients
+        yield
+        return
+    with (
+        _replaced(structs.TopicPartition, "__hash__", _hash_partition),
+        _replaced(structs.BrokerMetadata, "__hash__", _hash_by_text),
+    ):
+        yield
+
+
+@contextlib.contextmanager
+def _silent_clients() -> Iterator[None]:
+    """Clients under faults complain a lot, as they should."""
+    loggers = [logging.getLogger(name) for name in _CLIENT_LOGGERS]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)
+
+
+@contextlib.contextmanager
+def _collection_by_hand() -> Iterator[None]:
+    """When the collector runs depends on all that the process ever did; finalisers that close connections must not."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

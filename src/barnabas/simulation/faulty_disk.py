@@ -1,0 +1,296 @@
+"""A disk with a past: what power takes away, what time its calls take, and what errors it gives.
+
+What is not synced may be lost with the power, as on a journaling file system (ext4, xfs):
+
+    names   creations, renames and removals become durable in their order; a crash keeps a prefix of those that nothing
+            has made durable yet. `sync` of a file and `sync_dir` make durable everything up to the file's own last
+            change of name, or up to the directory's.
+    bytes   of a file, what its last `sync` found is safe. Behind that a crash keeps a part of any length, maybe with
+            zeros at its end; bytes that were overwritten or cut off since may be the old ones.
+
+`fail_with` makes every later call raise; `slowness` multiplies what calls take.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from enum import Enum
+from random import Random
+
+from barnabas.common.host import Buffer
+from barnabas.simulation.disk import MemoryDisk, MemoryFile, MemoryLock, WallClock, _Content
+
+_APPEND_US, _READ_US, _NAME_US = 8, 5, 15
+_SYNC_US = 400
+_BYTES_PER_US = 1_000
+_ZERO_TAIL_CHANCE = 0.1
+
+
+class Loss(Enum):
+    """What a power failure takes of what was not synced."""
+
+    ALL = "all of it"
+    SOME = "some of it"
+    NONE = "nothing"
+
+
+class DurableContent(_Content):
+    """A file's bytes, and how to get back to the last synced ones."""
+
+    __slots__ = ("name_sequence", "safe_bytes", "undo")
+
+    def __init__(self, modified_ms: int) -> None:
+        super().__init__(modified_ms)
+        self.safe_bytes = 0
+        #: (place, bytes that were there) of what was overwritten or cut within the safe part.
+        self.undo: list[tuple[int, bytes]] = []
+        #: Number of the last change of its name.
+        self.name_sequence = 0
+
+    def before_change(self, start: int, end: int | None) -> None:
+        """Bytes from `start` to `end` (None: all that follow) are about to change."""
+        safe = self.safe_bytes
+        if start < safe:
+            until = safe if end is None else min(end, safe)
+            self.undo.append((start, bytes(memoryview(self.data)[start:until])))
+            if end is None:
+                self.safe_bytes = start
+
+    def synced(self) -> None:
+        self.safe_bytes = len(self.data)
+        self.undo.clear()
+
+    def crash(self, loss: Loss, random: Random) -> None:
+        """What is there when the power is back."""
+        if loss is not Loss.NONE and (loss is Loss.ALL or random.random() < 0.7):
+            keep = self.safe_bytes
+            if loss is Loss.SOME and len(self.data) > keep:
+                keep = random.randrange(keep, len(self.data) + 1)
+            lost = len(self.data) - keep
+            del self.data[keep:]
+            if loss is Loss.SOME and lost and random.random() < _ZERO_TAIL_CHANCE:
+                self.data += bytes(lost)
+            for start, old in reversed(self.undo):
+                if loss is Loss.ALL or random.random() < 0.5:
+                    if start > len(self.data):
+                        self.data += bytes(start - len(self.data))
+                    self.data[start : start + len(old)] = old
+        self.synced()
+
+
+class FaultyFile(MemoryFile):
+    """Charges, refuses and remembers."""
+
+    __slots__ = ("_machine", "_path")
+
+    def __init__(self, disk: FaultyDisk, content: DurableContent, read_only: bool, path: str) -> None:
+        super().__init__(disk, content, read_only)
+        self._machine = disk
+        self._path = path
+
+    def append(self, data: Buffer) -> None:
+        self._machine.use(_APPEND_US + len(data) // _BYTES_PER_US, "append", self._path)
+        super().append(data)
+
+    def read_at(self, offset: int, size: int) -> bytes:
+        self._machine.use(_READ_US, "read", self._path)
+        return super().read_at(offset, size)
+
+    def read_at_nowait(self, offset: int, size: int) -> bytes | None:
+        if self._machine.misses_cache():
+            return None
+        return super().read_at(offset, size)
+
+    def write_at(self, offset: int, data: Buffer) -> None:
+        self._machine.use(_APPEND_US, "write", self._path)
+        _durable(self._content).before_change(offset, offset + len(data))
+        super().write_at(offset, data)
+
+    def truncate(self, size: int) -> None:
+        self._machine.use(_NAME_US, "truncate", self._path)
+        if size < len(self._content.data):
+            _durable(self._content).before_change(size, None)
+        super().truncate(size)
+
+    def sync(self) -> None:
+        self._machine.use_sync(self._path)
+        super().sync()
+        content = _durable(self._content)
+        content.synced()
+        self._machine.names_are_safe(content.name_sequence)
+
+
+def _durable(content: _Content) -> DurableContent:
+    assert isinstance(content, DurableContent)
+    return content
+
+
+class FaultyDisk(MemoryDisk):
+    """`charge` is told how many microseconds each call takes."""
+
+    def __init__(self, random: Random, clock: WallClock, *, free_bytes: int = 1 << 50) -> None:
+        super().__init__(free_bytes, clock)
+        self.charge: Callable[[int], None] = lambda duration_us: None
+        self.slowness = 1
+        self.fail_with: int | None = None
+        #: Chance that a read without waiting finds nothing in the page cache.
+        self.cold_chance = 0.0
+        self._random = random
+        #: Changes of names that nothing has made durable: number -> how to take it back.
+        self._unsafe_names: dict[int, Callable[[], None]] = {}
+        self._sequence = 0
+
+    # -- faults
+
+    def use(self, duration_us: int, call: str, path: str) -> None:
+        self.charge(duration_us * self.slowness)
+        if self.fail_with is not None:
+            raise OSError(self.fail_with, os.strerror(self.fail_with), path)
+
+    def use_sync(self, path: str) -> None:
+        self.use(int(_SYNC_US * (0.5 + self._random.random())), "sync", path)
+
+    def misses_cache(self) -> bool:
+        return self.cold_chance > 0 and self._random.random() < self.cold_chance
+
+    def fill(self) -> int:
+        """No room is left; returns how much to give back later."""
+        taken, self.free_bytes = self.free_bytes, 0
+        return taken
+
+    def crash(self, loss: Loss) -> None:
+        """The power failed. Locks and descriptors are gone with the processes."""
+        self.locked.clear()
+        if loss is not Loss.NONE:
+            pending = list(self._unsafe_names.items())
+            kept = 0 if loss is Loss.ALL else self._random.randrange(len(pending) + 1)
+            for _, take_back in reversed(pending[kept:]):
+                take_back()
+        self._unsafe_names.clear()
+        used_before = sum(len(content.data) for content in self._files.values())
+        for path in sorted(self._files):
+            _durable(self._files[path]).crash(loss, self._random)
+        self.free_bytes += used_before - sum(len(content.data) for content in self._files.values())
+
+    def wipe(self) -> None:
+        """A new, empty disk in its place."""
+        self.free_bytes += sum(len(content.data) for content in self._files.values())
+        self.locked.clear()
+        self._files.clear()
+        self._dirs.clear()
+        self._dirs[""] = set()
+        self._unsafe_names.clear()
+
+    # -- what becomes durable
+
+    def names_are_safe(self, up_to: int) -> None:
+        unsafe = self._unsafe_names
+        while unsafe:
+            first = next(iter(unsafe))
+            if first > up_to:
+                return
+            del unsafe[first]
+
+    def _remember(self, take_back: Callable[[], None]) -> int:
+        self._sequence += 1
+        self._unsafe_names[self._sequence] = take_back
+        return self._sequence
+
+    # -- common.host.Disk
+
+    def open(self, path: str, *, create: bool = False, read_only: bool = False) -> FaultyFile:
+        self.use(_NAME_US, "open", path)
+        file = super().open(path, create=create, read_only=read_only)
+        return FaultyFile(self, _durable(file._content), read_only, path)
+
+    def make_dirs(self, path: str) -> None:
+        path = path.rstrip("/")
+        is_new = path not in self._dirs
+        super().make_dirs(path)
+        if is_new and path:
+            self._remember(lambda: self._drop_dir(path))
+
+    def rename(self, source: str, target: str) -> None:
+        self.use(_NAME_US, "rename", source)
+        source, target = source.rstrip("/"), target.rstrip("/")
+        replaced = self._files.get(target)
+        super().rename(source, target)
+        if source == target:
+            return
+        sequence = self._remember(lambda: self._rename_back(source, target, replaced))
+        if target in self._files:
+            _durable(self._files[target]).name_sequence = sequence
+
+    def remove(self, path: str) -> None:
+        self.use(_NAME_US, "remove", path)
+        content = self._files.get(path.rstrip("/"))
+        super().remove(path)
+        assert content is not None
+        self._remember(lambda: self._put_back(path.rstrip("/"), content))
+
+    def remove_tree(self, path: str) -> None:
+        self.use(_NAME_US, "remove", path)
+        super().remove_tree(path)
+        self._remember(lambda: self._make_dir_again(path.rstrip("/")))
+
+    def sync_dir(self, path: str) -> None:
+        self.use_sync(path)
+        super().sync_dir(path)
+        self.names_are_safe(self._sequence)
+
+    def read(self, path: str) -> bytes:
+        self.use(_READ_US, "read", path)
+        return super().read(path)
+
+    def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
+        self.use(_APPEND_US + len(data) // _BYTES_PER_US, "write", path)
+        existing = self._files.get(path.rstrip("/"))
+        if existing is not None:
+            _durable(existing).before_change(0, None)
+        super().write(path, data)
+        if sync:
+            self.use_sync(path)
+            content = _durable(self._files[path.rstrip("/")])
+            content.synced()
+            self.names_are_safe(content.name_sequence)
+
+    def lock(self, path: str) -> MemoryLock:
+        self.use(_NAME_US, "lock", path)
+        return super().lock(path)
+
+    def _new_file(self, path: str) -> DurableContent:
+        plain = super()._new_file(path)
+        content = self._files[path] = DurableContent(plain.modified_ms)
+        content.name_sequence = self._remember(lambda: self._drop_file(path))
+        return content
+
+    # -- taking back
+
+    def _drop_file(self, path: str) -> None:
+        if path in self._files:
+            self._forget_file(path)
+            self._unlink(path)
+
+    def _drop_dir(self, path: str) -> None:
+        if path in self._dirs and not self._dirs[path]:
+            del self._dirs[path]
+            self._unlink(path)
+
+    def _put_back(self, path: str, content: _Content) -> None:
+        self.free_bytes -= len(content.data)
+        self._files[path] = content
+        self._link(path)
+
+    def _make_dir_again(self, path: str) -> None:
+        self._dirs[path] = set()
+        self._link(path)
+
+    def _rename_back(self, source: str, target: str, replaced: _Content | None) -> None:
+        super().rename(target, source)
+        if replaced is not None:
+            self._put_back(target, replaced)
+
+
+NO_SPACE, BROKEN = errno.ENOSPC, errno.EIO

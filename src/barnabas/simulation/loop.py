@@ -1,0 +1,402 @@
+"""An asyncio event loop in the world: unmodified asyncio clients run here, on virtual time and the simulated network.
+
+Many loops live in one world, one for each client process. A loop has no thread of its own and never runs forever: its
+callbacks are events of its process, so a client can be paused and killed like a broker. There is no real socket, thread
+or name server behind it. Futures and tasks are hashed by their number, not by their address, so that sets of them have
+the same order in every run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import socket as sockets
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator, Iterable
+from typing import Any, TypeVar, cast
+
+from barnabas.simulation.network import Network, Socket
+from barnabas.simulation.world import SECOND_US, Process, World
+
+T = TypeVar("T")
+
+#: How long an idle `run_until_complete` lets the world go on.
+_PATIENCE_US = 24 * 3600 * SECOND_US
+_EXECUTOR_US = 2_000
+_LOOK_UP_US = 300
+
+
+class NumberedFuture(asyncio.Future[Any]):
+    """A future whose place in a set does not depend on memory addresses."""
+
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class NumberedTask(asyncio.Task[Any]):
+    number = 0
+
+    def __hash__(self) -> int:
+        return self.number
+
+
+class SimulatedLoop(asyncio.BaseEventLoop):
+    """`asyncio.AbstractEventLoop` of one client process on machine `machine`."""
+
+    def __init__(self, world: World, network: Network, process: Process, machine: str) -> None:
+        self._runs = False
+        super().__init__()
+        self.world = world
+        self.network = network
+        self.process = process
+        self.machine = machine
+        self._random = world.stream(f"loop/{process.name}")
+        self._queue: deque[asyncio.Handle] = deque()
+        self._run_is_due = False
+        self._numbers = 0
+        self.set_task_factory(self._new_task)
+        self.set_exception_handler(self._on_exception)
+
+    # -- time and callbacks
+
+    def time(self) -> float:
+        return self.process.now_us / SECOND_US
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._queue.append(handle)
+        if not self._run_is_due:
+            self._run_is_due = True
+            self.world.at(self.world.now_us, self._run_queue, self.process, "loop")
+        return handle
+
+    def call_soon_threadsafe(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.Handle:
+        return self.call_soon(callback, *args, context=context)
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self.time() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
+    ) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+
+        def fire() -> None:
+            if not timer.cancelled():
+                self._enqueue(timer)
+
+        # Rounded up, so that `time()` is not before `when`; and never now, for a program that waits for less than the
+        # clock can tell would wait for ever where time moves by events only.
+        due_us = max(int(when * SECOND_US + 0.999), self.process.now_us + 1)
+        self.world.at(due_us, fire, self.process, "timer")
+        return timer
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """It stays in the world's heap and does nothing there."""
+
+    def _enqueue(self, handle: asyncio.Handle) -> None:
+        self._queue.append(handle)
+        if not self._run_is_due:
+            self._run_queue()
+
+    def _run_queue(self) -> None:
+        """What is in the queue now; what that adds is for the next event."""
+        queue = self._queue
+        self._run_is_due = self._runs = True
+        previous = asyncio._get_running_loop()
+        asyncio._set_running_loop(self)
+        try:
+            for _ in range(len(queue)):
+                handle = queue.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        finally:
+            asyncio._set_running_loop(previous)
+            self._runs = False
+            if queue:
+                self.world.at(self.world.now_us, self._run_queue, self.process, "loop")
+            else:
+                self._run_is_due = False
+
+    # -- futures and tasks
+
+    def create_future(self) -> asyncio.Future[Any]:
+        future = NumberedFuture(loop=self)
+        self._numbers = future.number = self._numbers + 1
+        return future
+
+    def _new_task(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        coro: Coroutine[Any, Any, T] | Generator[Any, None, T],
+        **options: Any,
+    ) -> asyncio.Task[T]:
+        self._numbers = number = self._numbers + 1
+        task: asyncio.Task[T] = _numbered_task(coro, loop, number, options)
+        return task
+
+    def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What asyncio would log. Clients leave failed futures behind; only the time line shows them."""
+        cause = context.get("exception")
+        self.world.note(self.process.name, f"asyncio: {context.get('message')}: {type(cause).__name__}")
+
+    # -- running
+
+    def run_until_complete(self, future: Any) -> Any:
+        """Let the world go on until `future` is done. For whoever stands outside of the world."""
+        task: asyncio.Future[Any] = asyncio.ensure_future(future, loop=self)
+        limit_us = self.world.now_us + _PATIENCE_US
+        self.world.run_while(lambda: not task.done(), limit_us)
+        if not task.done():
+            raise RuntimeError("the world came to rest before the future was done")
+        return task.result()
+
+    def run_forever(self) -> None:
+        raise RuntimeError("a simulated loop runs with its world: World.run_until")
+
+    def is_running(self) -> bool:
+        return self._runs
+
+    def __del__(self) -> None:
+        """It owns nothing that the system must have back."""
+
+    def close(self) -> None:
+        self._queue.clear()
+        if not self.is_closed():
+            super().close()
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., T], *args: Any
+    ) -> asyncio.Future[T]:
+        """The work is done at one moment, after a while."""
+        future = self.create_future()
+
+        def work() -> None:
+            if future.cancelled():
+                return
+            try:
+                result = func(*args)
+            except Exception as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+        self.call_later(self._random.randrange(1, _EXECUTOR_US) / SECOND_US, work)
+        return future
+
+    # -- network
+
+    async def getaddrinfo(self, host: Any, port: Any, **options: Any) -> list[Any]:
+        await asyncio.sleep(self._random.randrange(1, _LOOK_UP_US) / SECOND_US)
+        address = self.network.resolve(host)
+        if address is None:
+            raise sockets.gaierror(sockets.EAI_NONAME, f"no such host: {host}")
+        return [(sockets.AF_INET, sockets.SOCK_STREAM, sockets.IPPROTO_TCP, "", (address, int(port)))]
+
+    async def create_connection(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: Any = None, **options: Any
+    ) -> tuple[asyncio.Transport, asyncio.BaseProtocol]:
+        if options.get("ssl") or options.get("sock") is not None:
+            raise NotImplementedError("simulated connections are plain, and dialled by host and port")
+        found = await self.getaddrinfo(host, port)
+        connected = self.create_future()
+        protocol = protocol_factory()
+        transport = SimulatedTransport(self, protocol, connected)
+        address, number = found[0][4]
+        transport.use(self.network.dial(self.process, self.machine, address, number, transport))
+        try:
+            await connected
+        except BaseException:
+            transport.abort()
+            raise
+        return transport, protocol
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: Any = None, **options: Any
+    ) -> SimulatedServer:
+        address = self.network.resolve(host or self.machine)
+        if address is None:
+            raise sockets.gaierror(sockets.EAI_NONAME, f"no such host: {host}")
+
+        def accept(socket: Socket) -> SimulatedTransport:
+            transport = SimulatedTransport(self, protocol_factory(), None)
+            transport.use(socket)
+            self.call_soon(transport.connected)
+            return transport
+
+        return SimulatedServer(self, self.network.listen(self.process, (address, int(port)), accept))
+
+
+def _numbered_task(coro: Any, loop: asyncio.AbstractEventLoop, number: int, options: dict[str, Any]) -> Any:
+    # The constructor puts the task into a set of its own, and it must have its number by then.
+    task = NumberedTask.__new__(NumberedTask)
+    task.number = number
+    task.__init__(coro, loop=loop, **options)  # type: ignore[misc]
+    return task
+
+
+class SimulatedServer(asyncio.AbstractServer):
+    """What `create_server` returns."""
+
+    def __init__(self, loop: SimulatedLoop, listening: Any) -> None:
+        self._loop = loop
+        self._listening = listening
+        self._closed = False
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._listening.close()
+
+    def get_loop(self) -> SimulatedLoop:
+        return self._loop
+
+    def is_serving(self) -> bool:
+        return not self._closed
+
+    async def serve_forever(self) -> None:
+        await self._loop.create_future()
+
+    async def start_serving(self) -> None:
+        """It serves from the beginning."""
+
+    async def wait_closed(self) -> None:
+        await asyncio.sleep(0)
+
+
+class SimulatedTransport(asyncio.Transport):
+    """asyncio's transport on one side, the network's `End` on the other."""
+
+    def __init__(
+        self, loop: SimulatedLoop, protocol: asyncio.BaseProtocol, connected: asyncio.Future[None] | None
+    ) -> None:
+        super().__init__()
+        self._loop = loop
+        self._protocol = protocol
+        self._connected = connected
+        self._socket: Socket | None = None
+        self._lost = False
+
+    def use(self, socket: Socket) -> None:
+        self._socket = socket
+        self._extra = {"peername": socket.remote, "sockname": socket.local, "socket": None}
+
+    # -- network's end: events of the process, outside of the loop's own
+
+    def connected(self) -> None:
+        self._inside(self._connection_made)
+
+    def _connection_made(self) -> None:
+        if self._lost:
+            return
+        self._protocol.connection_made(self)
+        if self._connected is not None and not self._connected.done():
+            self._connected.set_result(None)
+
+    def received(self, data: bytes) -> None:
+        self._inside(lambda: self._data_received(data))
+
+    def _data_received(self, data: bytes) -> None:
+        protocol = self._protocol
+        if isinstance(protocol, asyncio.BufferedProtocol):
+            view = memoryview(data)
+            while len(view):
+                room = memoryview(protocol.get_buffer(len(view)))
+                count = min(len(room), len(view))
+                room[:count] = view[:count]
+                protocol.buffer_updated(count)
+                view = view[count:]
+        else:
+            cast(asyncio.Protocol, protocol).data_received(data)
+
+    def ended(self) -> None:
+        def eof() -> None:
+            if not cast(asyncio.Protocol, self._protocol).eof_received():
+                self.close()
+
+        self._inside(eof)
+
+    def closed(self, error: OSError | None) -> None:
+        if self._connected is not None and not self._connected.done():
+            self._lost = True
+            failed = error or ConnectionResetError("closed while connecting")
+            self._inside(lambda: self._connected_failed(failed))
+        else:
+            self._lose(error)
+
+    def _connected_failed(self, error: OSError) -> None:
+        assert self._connected is not None
+        if not self._connected.done():
+            self._connected.set_exception(error)
+
+    def hold_back(self) -> None:
+        # The caller is the protocol's own `write`.
+        self._loop.call_soon(self._protocol.pause_writing)
+
+    def go_on(self) -> None:
+        self._inside(self._protocol.resume_writing)
+
+    def _inside(self, callback: Callable[[], object]) -> None:
+        """Run in the loop's event, after what waits in it."""
+        self._loop._enqueue(asyncio.Handle(callback, (), self._loop))
+
+    # -- asyncio's transport
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        assert self._socket is not None
+        self._socket.write_bytes(bytes(data))
+
+    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
+        self.write(b"".join(list_of_data))
+
+    def close(self) -> None:
+        if self._socket is not None and not self._socket.is_closed:
+            self._socket.close()
+            self._loop.call_soon(self._lose, None)
+
+    def abort(self) -> None:
+        if self._socket is not None and not self._socket.is_closed:
+            self._socket.abort()
+            self._loop.call_soon(self._lose, None)
+
+    def _lose(self, error: OSError | None) -> None:
+        if not self._lost:
+            self._lost = True
+            self._inside(lambda: self._protocol.connection_lost(error))
+
+    def is_closing(self) -> bool:
+        return self._socket is None or self._socket.is_closed
+
+    def pause_reading(self) -> None:
+        if self._socket is not None:
+            self._socket.pause_reading()
+
+    def resume_reading(self) -> None:
+        if self._socket is not None:
+            self._socket.resume_reading()
+
+    def is_reading(self) -> bool:
+        return self._socket is not None and not self._socket.is_closed
+
+    def get_protocol(self) -> asyncio.BaseProtocol:
+        return self._protocol
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def get_write_buffer_size(self) -> int:
+        return 0 if self._socket is None or self._socket.out is None else self._socket.out.unconsumed
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """The network's own limits hold."""

@@ -1,0 +1,281 @@
+"""A simulated machine: clock, disk and network card, and the ports (`common.host.Host`) of the process that runs on it.
+
+The machine stays when its process goes. Its disk keeps what a death leaves, its clock runs a little fast or slow and
+may be set, and its name and address stay the same over restarts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from barnabas.common.host import Link, LinkEnd
+from barnabas.simulation.faulty_disk import FaultyDisk, Loss
+from barnabas.simulation.host import SeededRandom
+from barnabas.simulation.network import Network, Socket
+from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Process, ProcessExit, World
+
+#: How far a machine's oscillator may be off, in parts per million.
+_DRIFT_PPM = 50
+_POOL_THREADS = 4
+_POOL_DELAY_US = 200
+
+
+class MachineClock:
+    """Monotonic since the machine's start, and a wall clock that may be set."""
+
+    def __init__(self, world: World, drift_ppm: int) -> None:
+        self._world = world
+        self._drift_ppm = drift_ppm
+        self.wall_offset_us = 0
+        self.process: Process | None = None
+
+    def local_us(self, now_us: int) -> int:
+        return now_us + now_us * self._drift_ppm // 1_000_000
+
+    def world_us(self, local_us: int) -> int:
+        """The world time at which this clock shows at least `local_us`."""
+        guess_us = local_us - local_us * self._drift_ppm // (1_000_000 + self._drift_ppm) - 2
+        while self.local_us(guess_us) < local_us:
+            guess_us += 1
+        return guess_us
+
+    @property
+    def now_us(self) -> int:
+        return self._world.now_us if self.process is None else self.process.now_us
+
+    def now_ms(self) -> int:
+        return self.local_us(self.now_us) // MILLISECOND_US
+
+    def wall_ms(self) -> int:
+        return (EPOCH_WALL_US + self.local_us(self.now_us) + self.wall_offset_us) // MILLISECOND_US
+
+
+class ProcessTimers:
+    """Timers go by the machine's clock and end with the process."""
+
+    def __init__(self, world: World, process: Process, clock: MachineClock) -> None:
+        self._world = world
+        self._process = process
+        self._clock = clock
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Event:
+        now_us = self._process.now_us
+        if delay_ms <= 0:
+            return self._world.at(now_us, callback, self._process, "timer")
+        due_us = self._clock.world_us(self._clock.local_us(now_us) + delay_ms * MILLISECOND_US)
+        return self._world.at(due_us, callback, self._process, "timer")
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._world.at(self._world.now_us, callback, self._process, "soon")
+
+
+class SimulatedPool:
+    """`Blocking` with a few threads: work happens at one moment, its result comes when the disk would have had it."""
+
+    def __init__(self, world: World, process: Process, disk: FaultyDisk, name: str) -> None:
+        self._world = world
+        self._process = process
+        self._disk = disk
+        self._random = world.stream(f"pool/{name}")
+        self._free_at_us = [0] * _POOL_THREADS
+
+    def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        free = self._free_at_us
+        thread = min(range(_POOL_THREADS), key=free.__getitem__)
+        start_us = max(self._process.now_us, free[thread]) + self._random.randrange(1, _POOL_DELAY_US)
+        free[thread] = start_us
+        self._world.at(start_us, lambda: self._work(work, done, thread), None, f"work {self._process.name}")
+
+    def run_all(self, work: Sequence[Callable[[], Any]], threads: int) -> Iterator[Any]:
+        """One after the other: what threads would do at once must not depend on each other."""
+        return (each() for each in work)
+
+    def _work(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None], thread: int) -> None:
+        """A thread runs beside the loop: what it charges holds up itself only."""
+        process, disk = self._process, self._disk
+        if process.is_dead:
+            return
+        if not process.is_running:
+            process.hold(Event(lambda: self._work(work, done, thread), process, "work"))
+            return
+        taken_us = 0
+
+        def charge(duration_us: int) -> None:
+            nonlocal taken_us
+            taken_us += duration_us
+
+        loop_charge, disk.charge = disk.charge, charge
+        result: Any = None
+        failed: BaseException | None = None
+        try:
+            result = work()
+        except ProcessExit as ended:
+            process.end(str(ended))
+            return
+        except Exception as error:
+            failed = error
+        finally:
+            disk.charge = loop_charge
+        end_us = self._world.now_us + taken_us
+        self._free_at_us[thread] = max(self._free_at_us[thread], end_us)
+        self._world.at(end_us, lambda: done(result, failed), process, "work done")
+
+
+class DialledEnd:
+    """The network's end for `common.host.LinkEnd`."""
+
+    def __init__(self, end: LinkEnd) -> None:
+        self._end = end
+        self.socket: Socket | None = None
+
+    def connected(self) -> None:
+        self._end.connected()
+
+    def received(self, data: bytes) -> None:
+        assert self.socket is not None
+        view = memoryview(data)
+        while len(view) and not self.socket.is_closed:
+            room = self._end.get_buffer()
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            self._end.received(count)
+            view = view[count:]
+
+    def ended(self) -> None:
+        assert self.socket is not None
+        self.socket.close()
+        self._end.closed(None)
+
+    def closed(self, error: OSError | None) -> None:
+        self._end.closed(error)
+
+    def hold_back(self) -> None:
+        """Who dials asks one thing at a time; it has no use for this."""
+
+    def go_on(self) -> None: ...
+
+
+class MachineLinks:
+    """`common.host.Links` from one machine."""
+
+    def __init__(self, network: Network, process: Process, machine: str) -> None:
+        self._network = network
+        self._process = process
+        self._machine = machine
+
+    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+        dialled = DialledEnd(end)
+        dialled.socket = self._network.dial(self._process, self._machine, host, port, dialled)
+        return dialled.socket
+
+
+class MachineFaults:
+    """`fatal` ends the process; what is reported goes on the time line."""
+
+    def __init__(self, world: World, process: Process) -> None:
+        self._world = world
+        self._process = process
+        self.reported: list[tuple[str, BaseException | None]] = []
+
+    def fatal(self, message: str, error: BaseException | None = None) -> None:
+        self._world.note(self._process.name, f"fatal: {message}")
+        raise ProcessExit(f"fatal: {message}")
+
+    def report(self, message: str, error: BaseException | None = None) -> None:
+        self.reported.append((message, error))
+        self._world.note(self._process.name, f"reports: {message}" + (f" ({error})" if error is not None else ""))
+
+    def inform(self, message: str) -> None:
+        self._world.note(self._process.name, message)
+
+
+class MachineHost:
+    """`common.host.Host` for one process of a machine."""
+
+    def __init__(self, machine: Machine, process: Process) -> None:
+        world = machine.world
+        self.clock = machine.clock
+        self.timers = ProcessTimers(world, process, machine.clock)
+        self.random = SeededRandom(world.stream(f"host/{process.name}").getrandbits(64))
+        self.disk = machine.disk
+        self.blocking = SimulatedPool(world, process, machine.disk, process.name)
+        self.links = MachineLinks(machine.network, process, machine.name)
+        self.faults = MachineFaults(world, process)
+
+
+class Machine:
+    """One machine by name. A program is started with `spawn`; there is one at a time."""
+
+    def __init__(self, world: World, network: Network, name: str) -> None:
+        self.world = world
+        self.network = network
+        self.name = name
+        self.address = network.add(name)
+        random = world.stream(f"machine/{name}")
+        self.clock = MachineClock(world, random.randrange(-_DRIFT_PPM, _DRIFT_PPM + 1))
+        self.disk = FaultyDisk(world.stream(f"disk/{name}"), self.clock)
+        self.disk.charge = self._charge
+        self.process: Process | None = None
+        self.is_on = True
+        self.incarnation = 0
+
+    def _charge(self, duration_us: int) -> None:
+        if self.process is not None:
+            self.process.charge(duration_us)
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and not self.process.is_dead
+
+    def spawn(self) -> Process:
+        assert self.is_on, f"{self.name} has no power"
+        assert not self.is_running, f"{self.name} runs already"
+        self.incarnation += 1
+        process = Process(self.world, f"{self.name}.{self.incarnation}")
+        process.on_exit = self._on_exit
+        self.process = self.clock.process = process
+        return process
+
+    def _on_exit(self, cause: str) -> None:
+        self.disk.locked.clear()
+        self.clock.process = None
+        self.world.note(self.name, f"process ended: {cause}")
+
+    # -- what may happen to it
+
+    def kill(self) -> None:
+        """kill -9: connections end, the disk is as the process left it, what was written but not synced stays."""
+        if self.process is not None:
+            self.process.end("killed")
+
+    def power_off(self, loss: Loss) -> None:
+        """Everything stops at once; nobody is told."""
+        if not self.is_on:
+            return
+        self.is_on = False
+        self.network.switch_off(self.name)
+        self.world.note(self.name, f"power failure; of what was not synced it loses {loss.value}")
+        if self.process is not None:
+            self.process.end("no power", orderly=False)
+        self.disk.crash(loss)
+
+    def power_on(self) -> None:
+        if not self.is_on:
+            self.is_on = True
+            self.network.switch_on(self.name)
+            self.world.note(self.name, "power is back")
+
+    def pause(self) -> None:
+        if self.process is not None and self.process.is_running:
+            self.world.note(self.name, "paused (SIGSTOP)")
+            self.process.pause()
+
+    def resume(self) -> None:
+        if self.process is not None and not self.process.is_dead:
+            self.world.note(self.name, "resumed (SIGCONT)")
+            self.process.resume()
+
+    def set_clock(self, jump_us: int) -> None:
+        self.world.note(self.name, f"wall clock jumps by {jump_us / 1_000_000:+.3f} s")
+        self.clock.wall_offset_us += jump_us

@@ -1,0 +1,514 @@
+"""The network: addresses, connections with ordered byte streams, and all that can go wrong between two machines.
+
+TCP's promises hold: bytes arrive in order and once, or the connection ends. A lost segment is a delay; while the way is
+cut nothing arrives, both ends stay open, and what was sent comes when the cut heals or the sender gives up. A process
+that dies says goodbye, for its system does; a machine that loses power does not, and its peers only notice when they
+send to it. Delays are drawn per message from the named stream of the directed pair of machines.
+
+    Socket --write--> Pipe (one direction) --latency, loss, cuts--> Socket of the peer --> End of its process
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+from zlib import crc32
+
+from barnabas.common.host import Buffer
+from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Process, World
+
+if TYPE_CHECKING:
+    from random import Random
+
+#: Unconsumed bytes of one direction above which the sender is asked to hold back, and below which to go on.
+_HIGH_BYTES, _LOW_BYTES = 1024 * 1024, 256 * 1024
+_RETRANSMIT_US = 200 * MILLISECOND_US
+_RETRANSMIT_US_MAX = 120 * SECOND_US
+_UNREACHABLE_US = 3 * SECOND_US
+_FIRST_LOCAL_PORT = 32768
+
+Address = tuple[str, int]
+
+
+def failure(code: int) -> OSError:
+    """The subclass of OSError that the system would raise."""
+    return OSError(code, os.strerror(code))
+
+
+class End(Protocol):
+    """A program's side of a connection."""
+
+    def connected(self) -> None: ...
+
+    def received(self, data: bytes) -> None: ...
+
+    def ended(self) -> None:
+        """The peer sends no more."""
+
+    def closed(self, error: OSError | None) -> None:
+        """The last call: broken, or closed by this side."""
+
+    def hold_back(self) -> None: ...
+
+    def go_on(self) -> None: ...
+
+
+class Way:
+    """One direction between two machines."""
+
+    __slots__ = ("bytes_per_s", "cuts", "extra_us", "latency_us", "loss", "random", "stalled")
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        #: Typical one-way delay; half of the messages are faster, a few much slower.
+        self.latency_us = 100
+        self.extra_us = 0
+        self.loss = 0.0
+        self.bytes_per_s = 1_000_000_000
+        #: How many faults cut it at present.
+        self.cuts = 0
+        self.stalled: dict[Pipe, None] = {}
+
+    def delay_us(self, size: int) -> int:
+        """For one message: a short body and a long tail, retransmissions of what is lost."""
+        random = self.random.random
+        delay = self.extra_us + int(self.latency_us * (0.5 + random())) + size * SECOND_US // self.bytes_per_s
+        if random() < 0.01:
+            delay += int(self.latency_us * 20 * random())
+        if self.loss:
+            wait = _RETRANSMIT_US
+            while random() < self.loss and wait < _RETRANSMIT_US_MAX:
+                delay += wait
+                wait *= 2
+        return delay
+
+
+class Listening:
+    """A port that is open. `accept` makes the end of each new connection."""
+
+    def __init__(self, network: Network, address: Address, process: Process, accept: Callable[[Socket], End]) -> None:
+        self._network = network
+        self.address = address
+        self.process = process
+        self.accept = accept
+
+    def close(self) -> None:
+        self.process.holdings.pop(self, None)
+        self._network.listening.pop(self.address, None)
+
+    def process_ended(self, *, orderly: bool) -> None:
+        self._network.listening.pop(self.address, None)
+
+
+class _Mark:
+    """What travels in a stream beside bytes."""
+
+    __slots__ = ("name",)
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+OPEN, EOF, RESET = _Mark("open"), _Mark("eof"), _Mark("reset")
+Item = bytes | _Mark
+
+
+class Pipe:
+    """One direction of a connection: what is under way, in order."""
+
+    __slots__ = ("_stalled", "_stalled_since_us", "last_us", "source", "target", "unconsumed", "way")
+
+    def __init__(self, way: Way, source: Socket, target: Socket) -> None:
+        self.way = way
+        self.source = source
+        self.target = target
+        self.last_us = 0
+        self.unconsumed = 0
+        self._stalled: deque[Item] = deque()
+        self._stalled_since_us = 0
+
+    def send(self, item: Item) -> None:
+        source = self.source
+        size = 0 if isinstance(item, _Mark) else len(item)
+        self.unconsumed += size
+        arrival_us = source.process.now_us + self.way.delay_us(size)
+        if arrival_us < self.last_us:
+            arrival_us = self.last_us
+        self.last_us = arrival_us
+        source.network.world.at(arrival_us, lambda: self._arrive(item), None, source.label)
+
+    def _arrive(self, item: Item) -> None:
+        if self.way.cuts or self._stalled or not self.target.machine_is_on():
+            self._stall(item)
+        else:
+            self._deliver(item)
+
+    def _deliver(self, item: Item) -> None:
+        target = self.target
+        if not isinstance(item, _Mark):
+            target.network.world.trace.add(f"{len(item)} {crc32(item)}")
+        target.arrived(item)
+
+    def _stall(self, item: Item) -> None:
+        """It cannot arrive: the sender's system tries again until it gives up. A reset is not tried again."""
+        if item is RESET:
+            return
+        world = self.source.network.world
+        if not self._stalled:
+            self.way.stalled[self] = None
+            deadline_us = world.now_us + self.source.network.give_up_us
+            since_us = self._stalled_since_us = world.now_us
+            world.at(deadline_us, lambda: self._give_up(since_us), None, "give up")
+        self._stalled.append(item)
+
+    def _give_up(self, since_us: int) -> None:
+        if self._stalled and self._stalled_since_us == since_us:
+            self._stalled.clear()
+            self.way.stalled.pop(self, None)
+            self.source.break_off(failure(errno.ETIMEDOUT))
+
+    def unstall(self) -> None:
+        """The way is open again: what waited goes with the next retransmission."""
+        outage_us = self.source.network.world.now_us - self._stalled_since_us
+        delay_us = self.way.random.randrange(max(1, min(outage_us, _RETRANSMIT_US_MAX)))
+        self.source.network.world.after(delay_us, self._flush, None, "retransmit")
+
+    def _flush(self) -> None:
+        if self.way.cuts or not self.target.machine_is_on():
+            return
+        stalled, self._stalled = self._stalled, deque()
+        self.way.stalled.pop(self, None)
+        for item in stalled:
+            self._deliver(item)
+
+    def consumed(self, size: int) -> None:
+        self.unconsumed -= size
+        if self.source.is_held_back and self.unconsumed < _LOW_BYTES:
+            self.source.release()
+
+
+class Socket:
+    """One side of a connection (`common.host.Link`)."""
+
+    __slots__ = (
+        "_draining",
+        "_end",
+        "_reading",
+        "_rx",
+        "is_closed",
+        "is_held_back",
+        "is_open",
+        "label",
+        "local",
+        "network",
+        "out",
+        "process",
+        "remote",
+    )
+
+    def __init__(self, network: Network, process: Process, local: Address, remote: Address) -> None:
+        self.network = network
+        self.process = process
+        self.local = local
+        self.remote = remote
+        self.label = f"{local[0]}:{local[1]}>{remote[0]}:{remote[1]}"
+        self.out: Pipe | None = None
+        self.is_open = False
+        self.is_closed = False
+        self.is_held_back = False
+        self._end: End | None = None
+        self._reading = True
+        self._draining = False
+        self._rx: deque[Item | OSError] = deque()
+        process.holdings[self] = None
+        network.sockets[self] = None
+
+    def attach(self, end: End) -> None:
+        self._end = end
+
+    def machine_is_on(self) -> bool:
+        return self.network.is_on(self.local[0])
+
+    # -- the program's side
+
+    def write(self, chunks: Sequence[Buffer]) -> None:
+        if self.is_closed or self.out is None:
+            return
+        self.write_bytes(bytes(chunks[0]) if len(chunks) == 1 else b"".join(chunks))
+
+    def write_bytes(self, data: bytes) -> None:
+        out = self.out
+        if self.is_closed or out is None or not data:
+            return
+        random = out.way.random
+        if len(data) > 1 and random.random() < 0.05:
+            cut = random.randrange(1, len(data))
+            out.send(data[:cut])
+            out.send(data[cut:])
+        else:
+            out.send(data)
+        if out.unconsumed > _HIGH_BYTES and not self.is_held_back and self._end is not None:
+            self.is_held_back = True
+            self._end.hold_back()
+
+    def pause_reading(self) -> None:
+        self._reading = False
+
+    def resume_reading(self) -> None:
+        if not self._reading:
+            self._reading = True
+            self.network.world.at(self.process.now_us, self.drain, self.process, "resume")
+
+    def close(self) -> None:
+        """What is written still goes out."""
+        if not self.is_closed:
+            self._forget()
+            if self.out is not None:
+                self.out.send(EOF)
+
+    def abort(self) -> None:
+        if not self.is_closed:
+            self._forget()
+            if self.out is not None:
+                self.out.send(RESET)
+
+    def _forget(self) -> None:
+        self.is_closed = True
+        self._rx.clear()
+        self.process.holdings.pop(self, None)
+        self.network.sockets.pop(self, None)
+
+    # -- the system's side
+
+    def process_ended(self, *, orderly: bool) -> None:
+        """Unread bytes make the goodbye a reset, as with any TCP."""
+        unread = bool(self._rx)
+        self._forget()
+        if orderly and self.out is not None:
+            self.out.send(RESET if unread else EOF)
+
+    def arrived(self, item: Item) -> None:
+        if self.is_closed:
+            if not isinstance(item, _Mark) and self.out is not None:
+                self.out.send(RESET)
+            return
+        if item is RESET:
+            self.break_off(failure(errno.ECONNRESET if self.is_open else errno.ECONNREFUSED))
+            return
+        self._rx.append(item)
+        self.process.enter(self.drain)
+
+    def break_off(self, error: OSError) -> None:
+        """The connection is no more; the program hears of it."""
+        if not self.is_closed:
+            self._rx.clear()
+            self._rx.append(error)
+            self.process.enter(self.drain)
+
+    def release(self) -> None:
+        """The peer took what was sent; the news travels too."""
+        self.is_held_back = False
+        assert self.out is not None
+        delay_us = self.out.way.delay_us(0)
+
+        def go_on() -> None:
+            if not self.is_closed and not self.is_held_back and self._end is not None:
+                self._end.go_on()
+
+        self.network.world.after(delay_us, go_on, self.process, "room")
+
+    def drain(self) -> None:
+        end, rx = self._end, self._rx
+        if self._draining or end is None:
+            return
+        self._draining = True
+        try:
+            while rx and not self.is_closed:
+                item = rx[0]
+                if isinstance(item, OSError):
+                    self._forget()
+                    end.closed(item)
+                elif isinstance(item, _Mark):
+                    rx.popleft()
+                    if item is OPEN:
+                        self.is_open = True
+                        end.connected()
+                    else:
+                        end.ended()
+                elif self._reading:
+                    rx.popleft()
+                    self._peer_pipe().consumed(len(item))
+                    end.received(item)
+                else:
+                    break
+        finally:
+            self._draining = False
+
+    def _peer_pipe(self) -> Pipe:
+        assert self.out is not None
+        pipe = self.out.target.out
+        assert pipe is not None
+        return pipe
+
+
+class Network:
+    """All machines by name and address. Faults are set on the ways between them."""
+
+    def __init__(self, world: World, *, give_up_us: int = 60 * SECOND_US) -> None:
+        self.world = world
+        #: How long a sender's system tries before it calls a connection broken.
+        self.give_up_us = give_up_us
+        self.listening: dict[Address, Listening] = {}
+        #: Machines that refuse every new connection.
+        self.refusing: set[str] = set()
+        self._addresses: dict[str, str] = {}
+        self._names: dict[str, str] = {}
+        self._off: set[str] = set()
+        #: All that are not closed, in the order in which they were made.
+        self.sockets: dict[Socket, None] = {}
+        self._ways: dict[tuple[str, str], Way] = {}
+        self._local_ports: dict[str, int] = {}
+
+    # -- machines
+
+    def add(self, name: str) -> str:
+        """A new machine's address."""
+        address = f"10.0.0.{len(self._addresses) + 1}"
+        self._addresses[name] = address
+        self._names[address] = name
+        return address
+
+    def resolve(self, host: str) -> str | None:
+        return host if host in self._names else self._addresses.get(host)
+
+    def name_of(self, address: str) -> str:
+        return self._names[address]
+
+    def is_on(self, address: str) -> bool:
+        return address not in self._off
+
+    def switch_off(self, name: str) -> None:
+        self._off.add(self._addresses[name])
+
+    def switch_on(self, name: str) -> None:
+        address = self._addresses[name]
+        self._off.discard(address)
+        for (_, target), way in self._ways.items():
+            if target == address:
+                self._unstall(way)
+
+    # -- ways
+
+    def way(self, source: str, target: str) -> Way:
+        """From machine to machine, by name."""
+        key = (self._addresses[source], self._addresses[target])
+        return self._way(*key)
+
+    def _way(self, source: str, target: str) -> Way:
+        way = self._ways.get((source, target))
+        if way is None:
+            way = self._ways[source, target] = Way(self.world.stream(f"net/{source}/{target}"))
+        return way
+
+    def cut(self, source: str, target: str) -> None:
+        """Nothing gets from `source` to `target` until as many `heal`s."""
+        self.way(source, target).cuts += 1
+
+    def heal(self, source: str, target: str) -> None:
+        way = self.way(source, target)
+        way.cuts -= 1
+        if way.cuts == 0:
+            self._unstall(way)
+
+    def _unstall(self, way: Way) -> None:
+        for pipe in tuple(way.stalled):
+            pipe.unstall()
+
+    def reset_between(self, one: str, other: str) -> int:
+        """Break every connection between two machines, on both sides. How many there were."""
+        pair = {self._addresses[one], self._addresses[other]}
+        sockets = [socket for socket in self.sockets if {socket.local[0], socket.remote[0]} == pair and socket.is_open]
+        for socket in sockets:
+            socket.break_off(failure(errno.ECONNRESET))
+        return len(sockets) // 2
+
+    # -- connections
+
+    def listen(self, process: Process, address: Address, accept: Callable[[Socket], End]) -> Listening:
+        """Raises OSError when the port is taken."""
+        if address in self.listening:
+            raise failure(errno.EADDRINUSE)
+        listening = Listening(self, address, process, accept)
+        self.listening[address] = listening
+        process.holdings[listening] = None
+        return listening
+
+    def dial(self, process: Process, source: str, host: str, port: int, end: End) -> Socket:
+        """Connect from machine `source`. Calls nothing of `end` before it has returned."""
+        address = self.resolve(host)
+        local_port = self._local_ports.get(source, _FIRST_LOCAL_PORT)
+        self._local_ports[source] = local_port + 1
+        socket = Socket(self, process, (self._addresses[source], local_port), (address or host, port))
+        socket.attach(end)
+        if address is None:
+            unknown = OSError(errno.ENOENT, f"no such host: {host}")
+            self.world.at(process.now_us, lambda: socket.break_off(unknown), None, "unknown host")
+        else:
+            _Dial(self, socket)
+        return socket
+
+
+class _Dial:
+    """The handshake: asks, asks again after 1, 2, 4 ... seconds, and gives up."""
+
+    def __init__(self, network: Network, socket: Socket) -> None:
+        self._network = network
+        self._socket = socket
+        self._way = network._way(socket.local[0], socket.remote[0])
+        self._deadline_us = socket.process.now_us + network.give_up_us
+        self._wait_us = SECOND_US
+        self._send(socket.process.now_us)
+
+    def _send(self, time_us: int) -> None:
+        self._network.world.at(time_us + self._way.delay_us(0), self._arrive, None, f"dial {self._socket.label}")
+
+    def _arrive(self) -> None:
+        network, socket = self._network, self._socket
+        if socket.is_closed:
+            return
+        world = network.world
+        if self._way.cuts:
+            again_us = world.now_us + self._wait_us
+            self._wait_us *= 2
+            if again_us > self._deadline_us:
+                world.at(self._deadline_us, lambda: socket.break_off(failure(errno.ETIMEDOUT)), None, "dial timeout")
+            else:
+                self._send(again_us)
+        elif not network.is_on(socket.remote[0]):
+            gone = failure(errno.EHOSTUNREACH)
+            world.after(_UNREACHABLE_US, lambda: socket.break_off(gone), None, "unreachable")
+        else:
+            self._answer()
+
+    def _answer(self) -> None:
+        network, socket = self._network, self._socket
+        back = network._way(socket.remote[0], socket.local[0])
+        listening = network.listening.get(socket.remote)
+        if listening is None or network.name_of(socket.remote[0]) in network.refusing:
+            refused = failure(errno.ECONNREFUSED)
+            network.world.after(back.delay_us(0), lambda: socket.break_off(refused), None, f"refused {socket.label}")
+            return
+        peer = Socket(network, listening.process, socket.remote, socket.local)
+        socket.out = Pipe(self._way, socket, peer)
+        peer.out = Pipe(back, peer, socket)
+        peer.is_open = True
+        peer.out.send(OPEN)
+        listening.process.enter(lambda: self._accept(listening, peer))
+
+    def _accept(self, listening: Listening, peer: Socket) -> None:
+        if not peer.is_closed:
+            peer.attach(listening.accept(peer))
+            peer.drain()

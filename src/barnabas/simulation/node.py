@@ -1,0 +1,210 @@
+"""A Barnabas node on a simulated machine: the broker's own objects, started and stopped as `server/main.py` does it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from barnabas.broker.assembly import Broker
+from barnabas.broker.dispatch import Connection, Dispatcher
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ConfigError, FatalFault, StorageFault
+from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
+from barnabas.simulation.faulty_disk import FaultyDisk, Loss
+from barnabas.simulation.machine import Machine, MachineHost
+from barnabas.simulation.network import Listening, Network, Socket
+from barnabas.simulation.world import MILLISECOND_US, SECOND_US, ProcessExit, World
+
+_STOP_US_MAX = 20 * SECOND_US
+_SWEEPS_PER_IDLE_TIME = 8
+
+
+class AcceptedEnd:
+    """A connection that came in: the network's end on one side, the broker's connection core on the other."""
+
+    __slots__ = ("_connection", "_socket", "idle_sweeps")
+
+    def __init__(self, dispatcher: Dispatcher, listener: str, socket: Socket) -> None:
+        self._socket = socket
+        self._connection: Connection = dispatcher.connect(socket, f"/{socket.remote[0]}", listener)
+        self.idle_sweeps = 0
+
+    def connected(self) -> None: ...
+
+    def received(self, data: bytes) -> None:
+        connection, socket = self._connection, self._socket
+        self.idle_sweeps = 0
+        view = memoryview(data)
+        while len(view) and not socket.is_closed:
+            room = connection.get_buffer()
+            count = min(len(room), len(view))
+            room[:count] = view[:count]
+            connection.received(count)
+            view = view[count:]
+
+    def ended(self) -> None:
+        self.close()
+
+    def closed(self, error: OSError | None) -> None:
+        self._connection.closed()
+
+    def hold_back(self) -> None:
+        self._connection.hold_back()
+
+    def go_on(self) -> None:
+        self._connection.go_on()
+
+    def close(self) -> None:
+        self._socket.close()
+        self._connection.closed()
+
+    @property
+    def is_closed(self) -> bool:
+        return self._socket.is_closed
+
+
+class TimelineLog:
+    """`ConnectionLog`: ends of connections, with what was a mistake of ours kept apart."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self._world = world
+        self._name = name
+        self.errors: list[tuple[str, BaseException]] = []
+
+    def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None:
+        self._world.note(self._name, f"closes the connection of {peer}: {cause}" + (f" ({error!r})" if error else ""))
+        if error is not None:
+            self.errors.append((cause, error))
+
+
+class Node:
+    """`start` it, and start it again when it has died; machine, disk and properties stay."""
+
+    def __init__(self, world: World, network: Network, name: str, properties: Mapping[str, str]) -> None:
+        self.world = world
+        self.network = network
+        self.name = name
+        self.properties = dict(properties)
+        self.machine = Machine(world, network, name)
+        self.connection_log = TimelineLog(world, name)
+        self.broker: Broker | None = None
+        self.host: MachineHost | None = None
+        #: Called at every end of its process.
+        self.on_exit: Callable[[Node], None] | None = None
+        self._open: dict[AcceptedEnd, None] = {}
+        self._listenings: list[Listening] = []
+
+    @property
+    def is_running(self) -> bool:
+        return self.machine.is_running
+
+    @property
+    def disk(self) -> FaultyDisk:
+        return self.machine.disk
+
+    # -- life
+
+    def start(self) -> None:
+        """A new process. One that cannot start ends at once, as `barnabas broker` would."""
+        process = self.machine.spawn()
+        self.broker = None
+        self._open.clear()
+        machine_exit = process.on_exit
+
+        def exited(cause: str) -> None:
+            if machine_exit is not None:
+                machine_exit(cause)
+            if self.on_exit is not None:
+                self.on_exit(self)
+
+        process.on_exit = exited
+        self.world.note(self.name, f"start number {self.machine.incarnation}")
+        self.world.at(self.world.now_us, self._main, process, "start")
+
+    def _main(self) -> None:
+        process = self.machine.process
+        assert process is not None
+        self.host = MachineHost(self.machine, process)
+        try:
+            config = BrokerConfig.from_properties(self.properties)
+            broker = Broker(self.host, config, self.connection_log)
+            broker.open()
+            self._bind(broker, config)
+            broker.start()
+        except (ConfigError, FatalFault, StorageFault) as error:
+            raise ProcessExit(f"did not start: {error}") from error
+        self.broker = broker
+
+    def _bind(self, broker: Broker, config: BrokerConfig) -> None:
+        process = self.machine.process
+        assert process is not None
+        self._listenings = []
+        for listener in config.listeners:
+            is_controller = listener.name in config.controller_listener_names
+            dispatcher = broker.dispatcher(CONTROLLER_APIS if is_controller else BROKER_APIS)
+            accept = self._acceptor(dispatcher, listener.name)
+            self._listenings.append(self.network.listen(process, (self.machine.address, listener.port), accept))
+        idle_ms_max = config.int_of("connections.max.idle.ms")
+        if idle_ms_max > 0:
+            self._schedule_sweep(idle_ms_max * MILLISECOND_US // _SWEEPS_PER_IDLE_TIME)
+
+    def _acceptor(self, dispatcher: Dispatcher, listener: str) -> Callable[[Socket], AcceptedEnd]:
+        def accept(socket: Socket) -> AcceptedEnd:
+            end = AcceptedEnd(dispatcher, listener, socket)
+            self._open[end] = None
+            return end
+
+        return accept
+
+    def _schedule_sweep(self, interval_us: int) -> None:
+        def sweep() -> None:
+            for end in tuple(self._open):
+                end.idle_sweeps += 1
+                if end.is_closed:
+                    del self._open[end]
+                elif end.idle_sweeps > _SWEEPS_PER_IDLE_TIME:
+                    end.close()
+            self._schedule_sweep(interval_us)
+
+        self.world.after(interval_us, sweep, self.machine.process, "idle sweep")
+
+    def stop(self) -> None:
+        """SIGTERM: in order, as far as the broker is let."""
+        process = self.machine.process
+        if process is None or process.is_dead:
+            return
+        self.world.note(self.name, "SIGTERM")
+        self.world.at(self.world.now_us, self._stop, process, "stop")
+
+    def _stop(self) -> None:
+        process, broker = self.machine.process, self.broker
+        assert process is not None
+        if broker is None:
+            raise ProcessExit("stopped before it was up")
+        for listening in self._listenings:
+            listening.close()
+        for end in tuple(self._open):
+            end.close()
+
+        def give_up() -> None:
+            raise ProcessExit("the controller did not let go: stopped without a clean mark")
+
+        def stopped() -> None:
+            self.world.at(process.now_us, leave, process, "stopped")
+
+        def leave() -> None:
+            raise ProcessExit("stopped in order")
+
+        self.world.after(_STOP_US_MAX, give_up, process, "stop timeout")
+        broker.stop(stopped)
+
+    def kill(self) -> None:
+        self.world.note(self.name, "kill -9")
+        self.machine.kill()
+
+    def power_off(self, loss: Loss) -> None:
+        self.machine.power_off(loss)
+
+    def power_on_and_start(self) -> None:
+        self.machine.power_on()
+        if not self.is_running:
+            self.start()

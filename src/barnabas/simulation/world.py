@@ -1,0 +1,291 @@
+"""A world of its own: one seeded heap of events, virtual time in microseconds, and a hash of all that happened.
+
+Everything that happens here is an event in one heap: a timer that fires, bytes that arrive, a machine that loses power.
+Time only moves from event to event; equal times go by the order in which they were scheduled. Chance comes from named
+streams: what one part draws does not shift what another part gets. Every event goes into the trace, so two runs of one
+seed can be compared by one hash.
+
+An event belongs to a process or to the world itself. A process that is paused keeps its events for later, one that is
+dead loses them, one that is busy (it waits for its disk) gets them when it is free again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import heapq
+import random
+from collections.abc import Callable
+from enum import Enum
+from typing import NamedTuple, Protocol
+
+#: 2025-01-01T00:00:00Z, where the virtual wall clock begins.
+EPOCH_WALL_US = 1_735_689_600_000_000
+MILLISECOND_US = 1_000
+SECOND_US = 1_000_000
+
+_TRACE_CHUNK = 256
+#: Events at one moment above which something goes round in a circle.
+_EVENTS_AT_ONCE_MAX = 200_000
+
+
+class Livelock(Exception):
+    """Events follow events, and time does not move."""
+
+
+class ProcessExit(BaseException):
+    """This process ends here and now; the rest of its event does not happen."""
+
+
+class Note(NamedTuple):
+    """One line of the time line."""
+
+    time_us: int
+    node: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{format_time(self.time_us)}  {self.node:<12} {self.text}"
+
+
+def format_time(time_us: int) -> str:
+    """3_723_004_005 -> "1:02:03.004005"."""
+    seconds, rest_us = divmod(time_us, SECOND_US)
+    return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest_us:06}"
+
+
+class Trace:
+    """The hash of every event, and the notes that a person reads. With `keep`, the events themselves too."""
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self.notes: list[Note] = []
+        self.events: list[str] = []
+        self.count = 0
+        self._keep = keep
+        self._hash = hashlib.blake2b(digest_size=16)
+        self._pending: list[str] = []
+
+    def add(self, line: str) -> None:
+        self.count += 1
+        pending = self._pending
+        pending.append(line)
+        if len(pending) >= _TRACE_CHUNK:
+            self._absorb()
+
+    def note(self, time_us: int, node: str, text: str) -> None:
+        self.notes.append(Note(time_us, node, text))
+        self.add(f"{time_us} note {node} {text}")
+
+    def hexdigest(self) -> str:
+        self._absorb()
+        return self._hash.copy().hexdigest()
+
+    def _absorb(self) -> None:
+        pending, self._pending = self._pending, []
+        if pending:
+            self._hash.update("\n".join(pending).encode())
+            self._hash.update(b"\n")
+            if self._keep:
+                self.events += pending
+
+
+class Life(Enum):
+    RUNNING = "running"
+    PAUSED = "paused"
+    DEAD = "dead"
+
+
+class Ending(Protocol):
+    """Something a process holds that the system takes back when the process ends."""
+
+    def process_ended(self, *, orderly: bool) -> None:
+        """`orderly`: the system lives on and says goodbye (kill -9); else the machine lost its power."""
+
+
+class Process:
+    """One incarnation of a program on a machine. `busy_until_us`: it waits in a call and takes no event before."""
+
+    __slots__ = ("_held", "busy_until_us", "holdings", "life", "name", "on_exit", "world")
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.life = Life.RUNNING
+        self.busy_until_us = 0
+        #: Sockets and the like, in the order in which they were made.
+        self.holdings: dict[Ending, None] = {}
+        self.on_exit: Callable[[str], None] | None = None
+        self._held: list[Event] = []
+
+    @property
+    def is_running(self) -> bool:
+        return self.life is Life.RUNNING
+
+    @property
+    def is_dead(self) -> bool:
+        return self.life is Life.DEAD
+
+    @property
+    def now_us(self) -> int:
+        """World time as its code sees it, time spent waiting in the event at hand included."""
+        return max(self.world.now_us, self.busy_until_us)
+
+    def charge(self, duration_us: int) -> None:
+        """The call at hand takes this long, and the process waits."""
+        self.busy_until_us = self.now_us + duration_us
+
+    def enter(self, callback: Callable[[], None]) -> None:
+        """Run code of this process now, or as soon as it can run."""
+        if self.life is Life.RUNNING and self.busy_until_us <= self.world.now_us:
+            self.run(callback)
+        else:
+            self.world.at(self.world.now_us, callback, self, "enter")
+
+    def run(self, callback: Callable[[], None]) -> None:
+        """Run code of this process; what it does not catch is the world's to judge."""
+        try:
+            callback()
+        except ProcessExit as ended:
+            self.end(str(ended))
+        except Exception as error:
+            self.world.on_error(self, error)
+
+    def hold(self, event: Event) -> None:
+        if self.life is Life.PAUSED:
+            self._held.append(event)
+
+    def pause(self) -> None:
+        if self.life is Life.RUNNING:
+            self.life = Life.PAUSED
+
+    def resume(self) -> None:
+        if self.life is Life.PAUSED:
+            self.life = Life.RUNNING
+            held, self._held = self._held, []
+            for event in held:
+                self.world.push(self.world.now_us, event)
+
+    def end(self, cause: str, *, orderly: bool = True) -> None:
+        """Nothing of it runs any more; the system takes back what it held."""
+        if self.life is Life.DEAD:
+            return
+        self.life = Life.DEAD
+        self._held = []
+        holdings, self.holdings = self.holdings, {}
+        for holding in holdings:
+            holding.process_ended(orderly=orderly)
+        if self.on_exit is not None:
+            self.on_exit(cause)
+
+
+class Event:
+    """Something that will happen; `cancel` while it has not."""
+
+    __slots__ = ("callback", "label", "process")
+
+    def __init__(self, callback: Callable[[], None], process: Process | None, label: str) -> None:
+        self.callback: Callable[[], None] | None = callback
+        self.process = process
+        self.label = label
+
+    def cancel(self) -> None:
+        self.callback = None
+
+
+class World:
+    """Time, chance and the order of events. `after_event` is called after each one: checkers hang there."""
+
+    def __init__(self, seed: int, *, keep_events: bool = False) -> None:
+        self.seed = seed
+        self.now_us = 0
+        self.trace = Trace(keep=keep_events)
+        self.after_event: Callable[[], None] | None = None
+        #: Exceptions that no code caught, each with its process.
+        self.errors: list[tuple[int, str, BaseException]] = []
+        self._heap: list[tuple[int, int, Event]] = []
+        self._sequence = 0
+        self._streams: dict[str, random.Random] = {}
+
+    # -- chance
+
+    def stream(self, name: str) -> random.Random:
+        """The stream of this name; the same object each time."""
+        found = self._streams.get(name)
+        if found is None:
+            digest = hashlib.blake2b(f"{self.seed}/{name}".encode(), digest_size=16).digest()
+            found = self._streams[name] = random.Random(int.from_bytes(digest, "big"))
+        return found
+
+    # -- scheduling
+
+    def at(self, time_us: int, callback: Callable[[], None], process: Process | None = None, label: str = "") -> Event:
+        event = Event(callback, process, label)
+        self._sequence = sequence = self._sequence + 1
+        heapq.heappush(self._heap, (time_us if time_us > self.now_us else self.now_us, sequence, event))
+        return event
+
+    def after(
+        self, delay_us: int, callback: Callable[[], None], process: Process | None = None, label: str = ""
+    ) -> Event:
+        return self.at(self.now_us + delay_us, callback, process, label)
+
+    def push(self, time_us: int, event: Event) -> None:
+        """Schedule an event again."""
+        self._sequence = sequence = self._sequence + 1
+        heapq.heappush(self._heap, (time_us, sequence, event))
+
+    # -- what happened
+
+    def note(self, node: str, text: str) -> None:
+        self.trace.note(self.now_us, node, text)
+
+    def on_error(self, process: Process, error: BaseException) -> None:
+        self.note(process.name, f"unhandled {type(error).__name__}: {error}")
+        self.errors.append((self.now_us, process.name, error))
+
+    # -- running
+
+    def run_for(self, duration_us: int) -> None:
+        self.run_until(self.now_us + duration_us)
+
+    def run_until(self, time_us: int) -> None:
+        """Everything that is due by then."""
+        self.run_while(lambda: True, time_us)
+        self.now_us = max(self.now_us, time_us)
+
+    def run_while(self, condition: Callable[[], bool], time_us: int) -> bool:
+        """Go on while `condition` holds, at most until `time_us`. True when it was the condition that ended it."""
+        heap, trace, pop = self._heap, self.trace, heapq.heappop
+        moment_us, at_once = -1, 0
+        while condition():
+            if not heap or heap[0][0] > time_us:
+                return False
+            due_us, _, event = pop(heap)
+            callback = event.callback
+            if callback is None:
+                continue
+            if due_us == moment_us:
+                at_once += 1
+                if at_once > _EVENTS_AT_ONCE_MAX:
+                    raise Livelock(f"{at_once} events at {format_time(due_us)}, the last one {event.label!r}")
+            else:
+                moment_us, at_once = due_us, 0
+            process = event.process
+            if process is None:
+                self.now_us = due_us
+                event.callback = None
+                trace.add(f"{due_us} {event.label}")
+                callback()
+            elif process.life is not Life.RUNNING:
+                process.hold(event)
+                continue
+            elif process.busy_until_us > due_us:
+                self.push(process.busy_until_us, event)
+                continue
+            else:
+                self.now_us = due_us
+                event.callback = None
+                trace.add(f"{due_us} {process.name} {event.label}")
+                process.run(callback)
+            if self.after_event is not None:
+                self.after_event()
+        return True
