@@ -1,0 +1,168 @@
+"""Tells the controller in which of `log.dirs` the replicas of this broker lie (KIP-858, AssignReplicasToDirs).
+
+    assign -> ready, the newest word on each replica -> one request at a time -> done, or ready again after a while
+
+Invariants
+- What is said of a replica is said until the controller has decided so, until something newer is said of it, or until
+  the replica is no longer on this broker.
+- `done` is called once, when the controller has decided what was said; never for words that were overtaken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Host, Timer
+from barnabas.metadata.store import MetadataStore
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+
+#: As many as one request of Kafka's names.
+REPLICAS_PER_REQUEST: Final = 2250
+_BACKOFF_MS: Final = 100
+_BACKOFF_MS_MAX: Final = 10_000
+#: Failures before somebody is told.
+_QUIET_FAILURES: Final = 3
+
+#: To the active controller; the reply is None when there was no answer.
+Ask = Callable[[AssignReplicasToDirsRequest, Callable[[Message | None], None]], None]
+#: (topic id, partition)
+_Replica = tuple[bytes, int]
+
+
+class _Word(NamedTuple):
+    directory_id: bytes
+    done: Callable[[], None]
+
+
+class DirectoryAssignments:
+    """`ask` sends a request; `epoch` is the broker's, -1 before it is registered."""
+
+    def __init__(self, host: Host, node_id: int, store: MetadataStore, epoch: Callable[[], int], ask: Ask) -> None:
+        self._host = host
+        self._node_id = node_id
+        self._store = store
+        self._epoch = epoch
+        self._ask = ask
+        self._ready: dict[_Replica, _Word] = {}
+        self._sent: dict[_Replica, _Word] = {}
+        self._timer: Timer | None = None
+        self._failures = 0
+        self._closed = False
+
+    def __len__(self) -> int:
+        """Replicas whose directory the controller has yet to learn."""
+        return len(self._ready) + sum(replica not in self._ready for replica in self._sent)
+
+    def close(self) -> None:
+        """Nothing is sent any more; the next start tells again what the metadata do not have."""
+        self._closed = True
+        self._ready.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def assign(self, topic_id: bytes, partition: int, directory_id: bytes, done: Callable[[], None]) -> None:
+        """Sent soon, with whatever else is said in this event."""
+        replica = (topic_id, partition)
+        if self._closed:
+            return
+        self._ready[replica] = _Word(directory_id, done)
+        self._send_later(0)
+
+    def _send_later(self, delay_ms: int) -> None:
+        if self._timer is None and not self._sent and self._ready and not self._closed:
+            self._timer = self._host.timers.call_later(delay_ms, self._send)
+
+    def _send(self) -> None:
+        self._timer = None
+        if self._closed:
+            return
+        for replica in [replica for replica in self._ready if not self._is_ours(replica)]:
+            del self._ready[replica]
+        if self._ready and self._epoch() < 0:
+            self._send_later(_BACKOFF_MS)
+            return
+        chosen = list(self._ready)[:REPLICAS_PER_REQUEST]
+        if not chosen:
+            return
+        self._sent = {replica: self._ready.pop(replica) for replica in chosen}
+        directories = {replica: word.directory_id for replica, word in self._sent.items()}
+        self._ask(build_request(self._node_id, self._epoch(), directories), self._on_answer)
+
+    def _is_ours(self, replica: _Replica) -> bool:
+        topic = self._store.image.topics_by_id.get(replica[0])
+        if topic is None or replica[1] >= len(topic.partitions):
+            return False
+        return self._node_id in topic.partitions[replica[1]].replicas
+
+    def _on_answer(self, response: Message | None) -> None:
+        sent, self._sent = self._sent, {}
+        if self._closed:
+            return
+        codes = _codes_of(response)
+        decided = [word for replica, word in sent.items() if codes.get(replica) == ErrorCode.NONE]
+        refused = {replica: word for replica, word in sent.items() if codes.get(replica) != ErrorCode.NONE}
+        for replica, word in refused.items():
+            self._ready.setdefault(replica, word)
+        if refused:
+            self._failures += 1
+            if self._failures > _QUIET_FAILURES:
+                self._report(refused, codes, response)
+            self._send_later(min(_BACKOFF_MS << min(self._failures - 1, 10), _BACKOFF_MS_MAX))
+        else:
+            self._failures = 0
+            self._send_later(0)
+        for word in decided:
+            word.done()
+
+    def _report(self, refused: dict[_Replica, _Word], codes: dict[_Replica, int], response: Message | None) -> None:
+        names = sorted({ErrorCode(codes[replica]).name for replica in refused if replica in codes})
+        overall = getattr(response, "error_code", None)
+        why = ", ".join(names) if names else "no answer" if overall is None else ErrorCode(overall).name
+        self._host.faults.report(f"the controller has not taken the directories of {len(refused)} replicas: {why}")
+
+
+def build_request(
+    broker_id: int, broker_epoch: int, directories: dict[tuple[bytes, int], bytes]
+) -> AssignReplicasToDirsRequest:
+    """From (topic id, partition) -> directory id, in the order of their first mention."""
+    grouped: dict[bytes, dict[bytes, list[int]]] = {}
+    for (topic_id, partition), directory_id in directories.items():
+        grouped.setdefault(directory_id, {}).setdefault(topic_id, []).append(partition)
+    return AssignReplicasToDirsRequest(
+        broker_id=broker_id,
+        broker_epoch=broker_epoch,
+        directories=[
+            AssignReplicasToDirsRequest.DirectoryData(
+                id=directory_id,
+                topics=[
+                    AssignReplicasToDirsRequest.TopicData(
+                        topic_id=topic_id,
+                        partitions=[
+                            AssignReplicasToDirsRequest.PartitionData(partition_index=index) for index in partitions
+                        ],
+                    )
+                    for topic_id, partitions in topics.items()
+                ],
+            )
+            for directory_id, topics in grouped.items()
+        ],
+    )
+
+
+def _codes_of(response: Message | None) -> dict[_Replica, int]:
+    """What the controller says of each replica; nothing if it refused all."""
+    if not isinstance(response, AssignReplicasToDirsResponse) or response.error_code != ErrorCode.NONE:
+        return {}
+    return {
+        (topic.topic_id, partition.partition_index): partition.error_code
+        for directory in response.directories
+        for topic in directory.topics
+        for partition in topic.partitions
+    }

@@ -1,0 +1,36 @@
+"""AlterReplicaLogDirs (34), versions 1-2: replicas on this broker move to another of its log directories (KIP-113).
+
+Answered at once; the move goes on beside the loop, DescribeLogDirs shows it as a future log. A replica that is not
+there yet is made in the wished directory when it comes; its answer is an error all the same, as in Kafka.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.common.types import TopicPartition
+from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+
+Row = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
+
+
+def handle(
+    context: RequestContext, request: AlterReplicaLogDirsRequest, services: Services
+) -> AlterReplicaLogDirsResponse:
+    wished = {
+        TopicPartition(topic.name, index): directory.path
+        for directory in request.dirs
+        for topic in directory.topics
+        for index in topic.partitions
+    }
+    rows: dict[str, list[Row]] = {}
+    for topic_partition, path in wished.items():
+        code = services.replicas.moves.alter(topic_partition, path)
+        rows.setdefault(topic_partition.topic, []).append(
+            Row(partition_index=topic_partition.partition, error_code=code)
+        )
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions)
+            for topic, partitions in rows.items()
+        ]
+    )

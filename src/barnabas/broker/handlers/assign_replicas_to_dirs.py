@@ -1,0 +1,10 @@
+"""AssignReplicasToDirs (73), version 0, on the controller's listener only: where a broker's replicas lie (KIP-858)."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+
+
+def handle(context: RequestContext, request: AssignReplicasToDirsRequest, services: Services) -> None:
+    services.controller.assign_replicas_to_dirs(request, context.reply)

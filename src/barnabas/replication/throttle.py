@@ -1,0 +1,39 @@
+"""How fast bytes may be copied: a rate over sliding windows, as Kafka's replication quotas count (KIP-73, KIP-113)."""
+
+from __future__ import annotations
+
+from collections import deque
+
+UNLIMITED = (1 << 63) - 1
+
+
+class Throttle:
+    """`rate_bytes` per second over `windows` of `window_ms` each; exceeded by no more than what is copied at once."""
+
+    __slots__ = ("_samples", "_total", "_window_ms", "_windows", "rate_bytes")
+
+    def __init__(self, windows: int, window_ms: int, rate_bytes: int = UNLIMITED) -> None:
+        self._windows = windows
+        self._window_ms = window_ms
+        #: [beginning of the window, bytes in it], oldest first.
+        self._samples: deque[list[int]] = deque()
+        self._total = 0
+        self.rate_bytes = rate_bytes
+
+    def record(self, size_bytes: int, now_ms: int) -> None:
+        samples = self._samples
+        if not samples or now_ms - samples[-1][0] >= self._window_ms:
+            samples.append([now_ms, 0])
+        samples[-1][1] += size_bytes
+        self._total += size_bytes
+
+    def wait_ms(self, now_ms: int) -> int:
+        """How long to copy nothing; 0 while the rate is kept."""
+        samples = self._samples
+        while samples and now_ms - samples[0][0] > self._window_ms * self._windows:
+            self._total -= samples.popleft()[1]
+        if not samples or self.rate_bytes >= UNLIMITED:
+            return 0
+        elapsed_ms = max(now_ms - samples[0][0], self._window_ms)
+        due_ms = self._total * 1000 // max(self.rate_bytes, 1)
+        return min(max(due_ms - elapsed_ms, 0), self._window_ms)
