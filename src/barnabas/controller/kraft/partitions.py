@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft.result import Cause, Result, Versioned
 from barnabas.controller.kraft.view import ControllerView
-from barnabas.controller.partition_change import PartitionChange
+from barnabas.controller.partition_change import PartitionChange, Rules
 from barnabas.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
 from barnabas.metadata.versions import partition_version
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
@@ -51,8 +51,12 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
     gone = {event.removed, event.unclean}
     version = partition_version(view.image.metadata_version)
     records: list[Versioned] = []
+    rules_of: dict[tuple[str, int], Rules] = {}
     for topic, partition_id, partition in partitions:
-        rules = view.rules(topic.name, len(partition.replicas), may_lead)
+        key = (topic.name, len(partition.replicas))
+        rules = rules_of.get(key)
+        if rules is None:
+            rules = rules_of[key] = view.rules(*key, may_lead)
         change = PartitionChange(partition, rules)
         change.target_isr = tuple(replica for replica in partition.isr if replica not in gone)
         if event.unclean != NO_LEADER:
