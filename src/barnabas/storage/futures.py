@@ -223,7 +223,7 @@ class FutureLogs:
             raise StorageFault(target, f"cannot complete the move of {topic_partition}: {error}") from error
         self._checkpoint()
         self._cleaner.resume(current)
-        self._cleaner.moved(current, source, target)
+        self._cleaner.state.move(topic_partition, source, target)
         directory = current.directory
         self._set_aside(current, source)
         # From here on a start finds the future log only, and promotes it.

@@ -1,0 +1,175 @@
+"""What happens to the logs of a broker now and then: checkpoints, retention, syncs, forgotten producers.
+
+Invariants
+- No timers per partition: one for each kind of work.
+- A checkpoint speaks of the one log of a partition that lies in its directory, be it the current one or a future one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import StorageFault
+from barnabas.common.host import Host, Timer
+from barnabas.common.types import TopicPartition
+from barnabas.storage.checkpoints import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    encode_offsets,
+    write_atomically,
+)
+from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.directories import LogDirectories, Offsets, root_of
+from barnabas.storage.futures import FutureLogs
+from barnabas.storage.log import Log
+
+_INITIAL_TASK_DELAY_MS = 30_000
+
+
+class LogUpkeep:
+    """`fault` is told of a directory and what went wrong in it. `cleaner` and `futures` are set before `start`."""
+
+    cleaner: LogCleaner
+    futures: FutureLogs
+
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        directories: LogDirectories,
+        logs: Mapping[TopicPartition, Log],
+        fault: Callable[[str, BaseException], None],
+    ) -> None:
+        self._host = host
+        self._disk = host.disk
+        self._config = config
+        self._directories = directories
+        self._logs = logs
+        self._fault = fault
+        self._timers: dict[str, Timer] = {}
+        self._high_watermarks: Callable[[], Offsets] = dict
+        #: As an earlier run left them; good for logs whose replica is not there.
+        self.checkpointed_high_watermarks: Offsets = {}
+
+    def start(self, high_watermarks: Callable[[], Offsets]) -> None:
+        self._high_watermarks = high_watermarks
+        self._every("log.flush.offset.checkpoint.interval.ms", self._recovery_points)
+        self._every("log.flush.start.offset.checkpoint.interval.ms", self._log_starts)
+        self._every("replica.high.watermark.checkpoint.interval.ms", self._write_high_watermarks)
+        self._every("log.retention.check.interval.ms", self._apply_retention)
+        self._every("producer.id.expiration.check.interval.ms", self._expire_producers)
+        self._every("log.flush.scheduler.interval.ms", self._flush_due)
+
+    def stop(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+
+    def _in(self, directory: str) -> Iterator[Log]:
+        return (log for log in (*self._logs.values(), *self.futures) if root_of(log.directory) == directory)
+
+    def _is_future(self, log: Log) -> bool:
+        return self.futures.get(log.topic_partition) is log
+
+    def _every(self, key: str, task: Callable[[], None]) -> None:
+        interval_ms = self._config.int_of(key)
+        if interval_ms >= 1 << 40:
+            return
+
+        def run() -> None:
+            try:
+                task()
+            except StorageFault as fault:
+                self._fault(fault.directory, fault)
+            self._timers[key] = self._host.timers.call_later(max(1, self._config.int_of(key)), run)
+
+        self._timers[key] = self._host.timers.call_later(min(max(1, interval_ms), _INITIAL_TASK_DELAY_MS), run)
+
+    def _checkpoint(self, name: str, offset_of: Callable[[Log], int | None]) -> None:
+        """Write a checkpoint in each directory whose logs it concerns, if it says something new."""
+        for directory in tuple(self._directories.online()):
+            offsets = {log.topic_partition: offset_of(log) for log in self._in(directory.path)}
+            own = {topic_partition: offset for topic_partition, offset in offsets.items() if offset is not None}
+            self._directories.write_checkpoint(directory, name, own)
+
+    def write_checkpoints(self) -> None:
+        """All of them, where they say something new."""
+        self._recovery_points()
+        self._log_starts()
+        self._write_high_watermarks()
+
+    def _recovery_points(self) -> None:
+        self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
+
+    def on_truncated(self, log: Log) -> None:
+        """It was cut. Raises OSError, StorageFault."""
+        root = root_of(log.directory)
+        data = encode_offsets({log.topic_partition: log.recovery_point for log in self._in(root)})
+        # Not by `_checkpoint`: what is appended now must not be taken for synced. Raises OSError.
+        write_atomically(self._disk, f"{root}/{RECOVERY_POINT_CHECKPOINT}", data)
+        if not self._is_future(log):
+            self.cleaner.on_truncated(log)
+            self.futures.current_truncated(log)
+
+    def _log_starts(self) -> None:
+        """Only logs that start above their first segment need it: for the others the file name says it."""
+
+        def start_within(log: Log) -> int | None:
+            return log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
+
+        self._checkpoint(LOG_START_CHECKPOINT, start_within)
+
+    def _write_high_watermarks(self) -> None:
+        known = {**self.checkpointed_high_watermarks, **self._high_watermarks()}
+
+        def within(log: Log) -> int | None:
+            high_watermark = known.get(log.topic_partition)
+            if high_watermark is None or not self._is_future(log):
+                return high_watermark
+            return min(high_watermark, log.log_end_offset)
+
+        self._checkpoint(HIGH_WATERMARK_CHECKPOINT, within)
+
+    def _apply_retention(self) -> None:
+        wall_ms = self._host.clock.wall_ms()
+        high_watermarks = self._high_watermarks()
+        for topic_partition, log in tuple(self._logs.items()):
+            if root_of(log.directory) in self._directories.offline:
+                continue
+            high_watermark = high_watermarks.get(topic_partition, log.log_start_offset)
+            try:
+                log.delete_old_segments(wall_ms, high_watermark=high_watermark)
+            except StorageFault as fault:
+                self._fault(fault.directory, fault)
+
+    def _expire_producers(self) -> None:
+        wall_ms = self._host.clock.wall_ms()
+        for log in self._logs.values():
+            log.producers.expire(wall_ms)
+
+    def _flush_due(self) -> None:
+        wall_ms = self._host.clock.wall_ms()
+        for log in self._logs.values():
+            if log.recovery_point < log.log_end_offset and wall_ms - log.last_flushed_ms >= log.config.flush_ms:
+                self.sync_beside(log, log.log_end_offset)
+
+    def sync_beside(self, log: Log, end_offset: int) -> None:
+        """Sync what is below `end_offset` without holding up the loop."""
+        root = root_of(log.directory)
+        if root in self._directories.offline:
+            return
+        try:
+            work, succeeded = log.sync_job(end_offset)
+        except StorageFault as fault:
+            self._fault(fault.directory, fault)
+            return
+
+        def done(_: object, error: BaseException | None) -> None:
+            if error is None:
+                succeeded()
+            elif self._logs.get(log.topic_partition) is log or self._is_future(log):
+                self._fault(root, error)
+
+        self._host.blocking.run(work, done)
