@@ -188,7 +188,7 @@ def _take_cold(outcome: FetchRound, item: FetchItem, read: ColdRead, remaining: 
     budget = min(item.max_bytes, remaining)
     outcome.cold.append(ColdItem(len(outcome.results), item, read, budget, min_one_batch))
     outcome.results.append(FetchResult())
-    return budget
+    return min(budget, read.size_bytes_max)
 
 
 class ColdFetch:
@@ -248,6 +248,9 @@ class ColdFetch:
                 cold.attempts += 1
                 cold.read = result
                 return True
+        partition = item.partition
+        if partition is not None and partition.readable_end(self._plan.isolation) > cold.read.wanted.up_to:
+            outcome.answer_now = True  # more has come, of which nobody would tell it any more
         outcome.results[cold.place] = result
         _count(outcome, result)
         return False

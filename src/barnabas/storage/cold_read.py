@@ -103,6 +103,12 @@ class ColdRead:
         self.data: Buffer = b""
         self.error: OSError | RecordsRejected | None = None
 
+    @property
+    def size_bytes_max(self) -> int:
+        """What may come of it, whatever was asked for."""
+        start = self._position if self._position is not None else self._entry[1] if self._entry is not None else 0
+        return self._frozen.size_bytes - start
+
     def load(self) -> None:
         """Read it, waiting for the disk."""
         try:
