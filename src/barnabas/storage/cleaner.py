@@ -7,17 +7,17 @@ log itself is only touched on the loop, when a group of segments is done and tak
 Invariants
 - Before the swap the log is looked at again: if a segment of the group was deleted, truncated or replaced meanwhile, or
   the log is gone, the pass ends and its `.cleaned` files are removed.
+- What is compacted was synced before: no record gives way to a newer one that may yet be lost.
 - `cleaner-offset-checkpoint` says that a log is clean up to an offset only after all swaps below it are on disk.
 - A log that cannot be read as records is left alone from then on, and reported; the others are cleaned.
 """
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import RecordsRejected
+from barnabas.common.errors import RecordsRejected, StorageFault, is_exhausted
 from barnabas.common.host import Disk, Host, Timer
 from barnabas.common.types import TopicPartition
 from barnabas.storage.checkpoints import (
@@ -41,7 +41,6 @@ Offsets = dict[TopicPartition, int]
 _MAP_BYTES_MIN = 1 << 20
 _MAP_BYTES_MAX = 0x7FFFFFFF
 _BUFFER_BYTES_MIN = 64 * 1024
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class CleanerState:
@@ -58,12 +57,20 @@ class CleanerState:
         path = f"{root}/{CLEANER_CHECKPOINT}"
         self._clean[root] = {}
         if not self._host.disk.exists(path):
-            self._host.disk.write(path, b"")
+            self._begin_file(path)
             return
         try:
             self._clean[root] = read_offsets(self._host.disk, path)
         except CheckpointError as error:
             self._host.faults.report("a cleaner checkpoint cannot be read", error)
+
+    def _begin_file(self, path: str) -> None:
+        """Empty, as Kafka's; it says nothing, and can do without room."""
+        try:
+            self._host.disk.write(path, b"")
+        except OSError as error:
+            if not is_exhausted(error):
+                raise
 
     def get(self, root: str, topic_partition: TopicPartition) -> int | None:
         return self._clean.get(root, {}).get(topic_partition)
@@ -75,6 +82,15 @@ class CleanerState:
     def remove(self, root: str, topic_partition: TopicPartition) -> None:
         if self._clean.get(root, {}).pop(topic_partition, None) is not None:
             self._write(root)
+
+    def move(self, topic_partition: TopicPartition, source: str, target: str) -> None:
+        """The copy of a log in the directory `target` is as clean as the log is."""
+        clean = self.get(source, topic_partition)
+        self.remove(source, topic_partition)
+        if clean is None:
+            self.remove(target, topic_partition)
+        else:
+            self.put(target, topic_partition, clean)
 
     def directory_failed(self, root: str) -> None:
         self._clean.pop(root, None)
@@ -156,6 +172,7 @@ class LogCleaner:
         self._is_stopped = True
         self._io_free_ms = 0.0
         self._full: set[str] = set()
+        self._paused: set[TopicPartition] = set()
         self.state = CleanerState(host)
         #: Logs that could not be cleaned; they are not tried again before the next start.
         self.uncleanable: set[TopicPartition] = set()
@@ -198,9 +215,18 @@ class LogCleaner:
         if clean is not None and clean > end_offset:
             self.state.put(root, log.topic_partition, end_offset)
 
+    def pause(self, log: Log) -> None:
+        """Leave it alone: it is being copied."""
+        self.abort(log)
+        self._paused.add(log.topic_partition)
+
+    def resume(self, log: Log) -> None:
+        self._paused.discard(log.topic_partition)
+
     def forget(self, log: Log) -> None:
         """It is deleted; one of the same name begins anew."""
         self.abort(log)
+        self._paused.discard(log.topic_partition)
         self.uncleanable.discard(log.topic_partition)
         self.state.remove(log.directory.rpartition("/")[0], log.topic_partition)
 
@@ -228,7 +254,9 @@ class LogCleaner:
         best: tuple[Log, Cleanable] | None = None
         high_watermarks: Offsets | None = None
         for topic_partition, log in self._logs.items():
-            if not log.config.is_compacted or len(log.segments) == 1 or topic_partition in self.uncleanable:
+            if not log.config.is_compacted or len(log.segments) == 1:
+                continue
+            if topic_partition in self.uncleanable or topic_partition in self._paused:
                 continue
             root = log.directory.rpartition("/")[0]
             if root in self._offline or root in self._full:
@@ -263,6 +291,12 @@ class LogCleaner:
         """The pass as a story. What is yielded runs beside the loop; the log may be another after it."""
         log, plan, disk = job.log, job.plan, self._host.disk
         offsets = OffsetMap(min(self._share("log.cleaner.dedupe.buffer.size", _MAP_BYTES_MIN), _MAP_BYTES_MAX))
+        if log.recovery_point < plan.first_uncleanable:
+            # A synced record must not give way to a newer one that the next power failure takes.
+            sync, synced = log.sync_job(plan.first_uncleanable)
+            yield _sync(sync)
+            self._check(job, ())
+            synced()
         yield self._index(job, offsets)
         self._check(job, ())
         end_offset = offsets.latest_offset + 1
@@ -341,6 +375,10 @@ class LogCleaner:
             self._host.timers.call_soon(self._look)
         except (PassGivenUp, OSError, RecordsRejected) as error:
             self._end(job, error)
+        except StorageFault as fault:
+            self._pass = None
+            self._failed(job.root, fault)
+            self._look_later()
         else:
             self._run(job)
 
@@ -385,7 +423,7 @@ class LogCleaner:
         elif not isinstance(error, OSError):
             self._remove_cleaned(job)
             self._give_up_on(topic_partition, error)
-        elif error.errno in _FULL:
+        elif is_exhausted(error):
             self._remove_cleaned(job)
             self._full.add(job.root)
             self._host.faults.report(f"no room for compacting {topic_partition}", error)
@@ -425,6 +463,11 @@ def _aborted_transactions(log: Log, from_offset: int, end_offset: int) -> list[A
         for aborted in segment.txn_index.entries()
         if aborted.last_offset >= from_offset and aborted.first_offset < end_offset
     ]
+
+
+def _sync(work: Callable[[], None]) -> Steps:
+    work()
+    yield 0
 
 
 def _finish(disk: Disk, directory: str, offsets: OffsetMap) -> Steps:

@@ -37,7 +37,6 @@ def swap_in(disk: Disk, log: Log, replaced: Sequence[Segment], end_offset: int) 
     Raises OSError; from want of room or descriptors only before anything has changed. Otherwise what is on disk is
     finished or undone when the log is opened again.
     """
-    first = replaced[0]
     beyond = [segment for segment in replaced[1:] if segment.base_offset >= end_offset]
     placeholders = [
         segment.path(suffix) for segment in beyond for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)

@@ -1,0 +1,30 @@
+"""Whether a segment's index files can be what was written to them, without reading the segment."""
+
+from __future__ import annotations
+
+import struct
+from itertools import pairwise
+
+from barnabas.common.host import Disk
+from barnabas.storage.checkpoints import INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from barnabas.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES
+from barnabas.storage.segment import Segment
+
+_OFFSETS = struct.Struct(">ii")
+_TIMES = struct.Struct(">qi")
+
+
+def are_indexes_sound(disk: Disk, segment: Segment) -> bool:
+    """Whole entries that rise, positions inside the segment: torn or blank ones do not look so. Raises OSError."""
+    offsets = disk.read(segment.path(INDEX_SUFFIX))
+    times = disk.read(segment.path(TIME_INDEX_SUFFIX))
+    if len(offsets) % OFFSET_ENTRY_BYTES or len(times) % TIME_ENTRY_BYTES:
+        return False
+    entries = list(_OFFSETS.iter_unpack(offsets))
+    stamps = list(_TIMES.iter_unpack(times))
+    return (
+        all(a[0] < b[0] and a[1] < b[1] for a, b in pairwise(entries))
+        and all(a[0] < b[0] and a[1] <= b[1] for a, b in pairwise(stamps))
+        and all(entry[0] >= 0 and 0 <= entry[1] < segment.size_bytes for entry in entries[:1] + entries[-1:])
+        and all(stamp[0] >= 0 and stamp[1] >= 0 for stamp in stamps[:1])
+    )
