@@ -82,6 +82,10 @@ def outline(data: bytes, position: int, end: int, count: int) -> list[Outline]:
             if offset_delta < 0x80:
                 position += 1
                 offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
+            elif data[position + 1] < 0x80:
+                offset_delta = (offset_delta & 0x7F) | (data[position + 1] << 7)
+                offset_delta = (offset_delta >> 1) ^ -(offset_delta & 1)
+                position += 2
             else:
                 offset_delta, position = read_varint(data, position)
             size = data[position]
