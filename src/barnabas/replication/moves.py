@@ -6,7 +6,7 @@
 
 Invariants
 - A slice is read beside the loop and appended on it, with few enough batches that nobody waits long; what it was read
-  from must still be what it was (`_Move.generation`). The copy is synced beside the loop, piece by piece, and waits
+  from must still be what it was (`Move.generation`). The copy is synced beside the loop, piece by piece, and waits
   for that.
 - The controller knows of a directory before the replica is there: a broker that dies in between is not believed to have
   the replica in a directory that it lost (KIP-858). A move that ends before its exchange takes that back.
@@ -17,18 +17,23 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from enum import Enum
 from typing import NamedTuple, Protocol
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageExhausted, StorageFault
-from barnabas.common.host import Disk, File, Host
+from barnabas.common.errors import (
+    ErrorCode,
+    RecordsRejected,
+    RequestFailed,
+    StorageExhausted,
+    StorageFault,
+    is_exhausted,
+)
+from barnabas.common.host import Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataImage
 from barnabas.metadata.topics import PartitionImage
-from barnabas.records.batch import iter_headers
-from barnabas.records.header import LOG_OVERHEAD, corrupt
+from barnabas.replication.move import LAST_SLICE_BYTES, UNSYNCED_BYTES_MAX, Move, Place, Stage, is_in
 from barnabas.replication.partition import Partition
 from barnabas.replication.throttle import UNLIMITED, Throttle
 from barnabas.storage.checkpoints import NAME_BYTES_MAX
@@ -36,26 +41,10 @@ from barnabas.storage.directories import root_of
 from barnabas.storage.futures import future_dir_name
 from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
-from barnabas.storage.segment import Segment
 
 RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"
-#: A slice is at most so long, and has about so many batches: a millisecond or two on the loop.
-_SLICE_BYTES_MAX = 512 * 1024
-_SLICE_BYTES_MIN = 16 * 1024
-_SLICE_BATCHES = 64
-#: What the last slice may have at most.
-_LAST_SLICE_BYTES = 128 * 1024
-#: So much of the copy is unsynced at most.
-_UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 #: A file that is not there is looked for again, for it may have been renamed.
 _MISSING_MAX = 10
-
-
-class Stage(Enum):
-    COPYING = "copying"
-    TELLING = "telling"
-    EXCHANGING = "exchanging"
-    ENDED = "ended"
 
 
 class Assignments(Protocol):
@@ -75,78 +64,12 @@ class Replicas(Protocol):
         """None for a partition that the metadata do not have."""
 
 
-class _Place(NamedTuple):
-    """Where the next slice begins in the current log."""
-
-    segment: Segment
-    position: int
-    size_bytes: int
-
-
 class _Slice(NamedTuple):
     """The source of one slice, to see whether it still is what was read."""
 
-    place: _Place
+    place: Place
     generation: int
     log: Log
-
-
-class _Move:
-    """One partition on its way."""
-
-    __slots__ = (
-        "batch_bytes",
-        "file",
-        "file_of",
-        "future",
-        "generation",
-        "missing",
-        "partition",
-        "place",
-        "source",
-        "stage",
-        "target",
-        "unsynced_bytes",
-    )
-
-    def __init__(self, partition: Partition, future: Log) -> None:
-        self.partition = partition
-        self.future = future
-        self.source = root_of(partition.log.directory)
-        self.target = root_of(future.directory)
-        self.stage = Stage.COPYING
-        #: Changes when the current log is cut: what was read before is not to be appended.
-        self.generation = 0
-        self.place: tuple[Segment, int] | None = None
-        self.batch_bytes = 1024
-        is_synced = future.recovery_point >= future.log_end_offset
-        self.unsynced_bytes = 0 if is_synced else _UNSYNCED_BYTES_MAX
-        self.missing = 0
-        self.file: File | None = None
-        self.file_of: Segment | None = None
-
-    @property
-    def is_synced_less(self) -> bool:
-        """Whether records that the current log would not lose with the power are not yet as safe in the copy."""
-        return self.future.recovery_point < self.partition.log.recovery_point
-
-    def read(self, disk: Disk, place: _Place, path: str, end: int) -> bytes:
-        """Beside the loop, one at a time. At least one whole batch, if there is one before `end`."""
-        position = place.position
-        if self.file is None or self.file_of is not place.segment:
-            self.close_file()
-            self.file, self.file_of = disk.open(path, read_only=True), place.segment
-        data = self.file.read_at(position, min(place.size_bytes, end - position))
-        if len(data) >= LOG_OVERHEAD:
-            whole = LOG_OVERHEAD + int.from_bytes(data[8:LOG_OVERHEAD], "big", signed=True)
-            if whole > len(data):
-                data = self.file.read_at(position, min(whole, end - position))
-        return data
-
-    def close_file(self) -> None:
-        file, self.file = self.file, None
-        if file is not None:
-            file.close()
 
 
 class ReplicaMoves:
@@ -168,7 +91,7 @@ class ReplicaMoves:
         self.throttle = Throttle(windows, window_ms)
         threads = config.int_or_none("num.replica.alter.log.dirs.threads")
         self._at_once = max(1, threads if threads is not None else len(logs.directories))
-        self._moves: dict[TopicPartition, _Move] = {}
+        self._moves: dict[TopicPartition, Move] = {}
         self._running: set[TopicPartition] = set()
         self._closed = False
         #: Who tells the controller; None where the metadata have no directories.
@@ -273,7 +196,7 @@ class ReplicaMoves:
         future = self._logs.futures.get(topic_partition)
         if future is None or topic_partition in self._moves or self._closed:
             return
-        self._moves[topic_partition] = _Move(partition, future)
+        self._moves[topic_partition] = Move(partition, future)
         self._start_next()
 
     def _start_next(self) -> None:
@@ -296,12 +219,12 @@ class ReplicaMoves:
         self._running.discard(topic_partition)
         self._host.timers.call_soon(self._start_next)
 
-    def _soon(self, move: _Move, delay_ms: int = 0) -> None:
+    def _soon(self, move: Move, delay_ms: int = 0) -> None:
         self._host.timers.call_later(delay_ms, lambda: self._step(move))
 
     # -- copying
 
-    def _step(self, move: _Move) -> None:
+    def _step(self, move: Move) -> None:
         """Find out what to do next, and begin it. Nothing else of this move is under way now."""
         if move.stage is Stage.ENDED:
             move.close_file()
@@ -311,68 +234,26 @@ class ReplicaMoves:
         except (StorageFault, RecordsRejected, OSError) as error:
             self._failed(move, error)
 
-    def _next(self, move: _Move) -> None:
-        self._follow_log_start(move)
-        if move.unsynced_bytes >= _UNSYNCED_BYTES_MAX:
+    def _next(self, move: Move) -> None:
+        move.follow_log_start()
+        if move.unsynced_bytes >= UNSYNCED_BYTES_MAX:
             self._sync(move)
             return
-        place = self._place(move)
-        if place is not None and not self._fits_at_once(move, place):
+        place = move.next_place()
+        if place is not None and not move.fits_at_once(place):
             delay_ms = self.throttle.wait_ms(self._host.clock.now_ms())
             if delay_ms > 0:
                 self._soon(move, delay_ms)
             else:
                 self._read(move, place)
-        elif move.unsynced_bytes > _LAST_SLICE_BYTES and move.is_synced_less:
+        elif move.unsynced_bytes > LAST_SLICE_BYTES and move.is_synced_less:
             self._sync(move)
         elif move.stage is Stage.COPYING:
             self._tell(move)
         elif move.stage is Stage.EXCHANGING:
             self._exchange(move)
 
-    def _follow_log_start(self, move: _Move) -> None:
-        """Records that the current log no longer has are not to be copied, and go from the copy too."""
-        current, future = move.partition.log, move.future
-        if future.log_end_offset > current.log_end_offset:
-            future.truncate_to(current.log_end_offset)
-            move.place = None
-        start = current.log_start_offset
-        if future.log_start_offset > start or future.log_end_offset <= start:
-            place = self._locate(current, start)
-            # The batch that holds the log start may begin before it.
-            base = start if place is None else min(start, place[0].header_at(place[1]).base_offset)
-            if future.log_start_offset > start or base != future.log_end_offset:
-                future.truncate_fully_and_start_at(base)
-                move.place = place
-        elif future.log_start_offset < start:
-            future.delete_records_before(start)
-
-    def _place(self, move: _Move) -> _Place | None:
-        """Where to read on; None when there is nothing more."""
-        current, future = move.partition.log, move.future
-        if future.log_end_offset >= current.log_end_offset:
-            return None
-        if move.place is None or not _is_in(current, move.place[0]):
-            move.place = self._locate(current, future.log_end_offset)
-        while move.place is not None and move.place[1] >= move.place[0].size_bytes:
-            segments = current.segments
-            following = segments.place_of(move.place[0].base_offset) + 1
-            move.place = (segments[following], 0) if following < len(segments) else None
-        if move.place is None:
-            # Compaction took the last records away: the end is reached without a batch that says so.
-            return None
-        segment, position = move.place
-        size = min(max(move.batch_bytes * _SLICE_BATCHES, _SLICE_BYTES_MIN), _SLICE_BYTES_MAX)
-        return _Place(segment, position, min(size, segment.size_bytes - position))
-
-    def _locate(self, current: Log, offset: int) -> tuple[Segment, int] | None:
-        for segment in current.segments.from_offset(offset):
-            position = segment.locate(offset)
-            if position is not None:
-                return segment, position
-        return None
-
-    def _read(self, move: _Move, place: _Place) -> None:
+    def _read(self, move: Move, place: Place) -> None:
         disk, path = self._host.disk, place.segment.log_path
         source = _Slice(place, move.generation, move.partition.log)
         end = place.segment.size_bytes
@@ -381,55 +262,35 @@ class ReplicaMoves:
             lambda data, error: self._on_read(move, source, data, error),
         )
 
-    def _on_read(self, move: _Move, source: _Slice, data: bytes | None, error: BaseException | None) -> None:
+    def _on_read(self, move: Move, source: _Slice, data: bytes | None, error: BaseException | None) -> None:
         if move.stage is Stage.ENDED:
             move.close_file()
             return
-        is_same = move.generation == source.generation and _is_in(move.partition.log, source.place.segment)
+        is_same = move.generation == source.generation and is_in(move.partition.log, source.place.segment)
         try:
             if not is_same:
                 move.place = None
             elif data is not None:
                 move.missing = 0
-                self._append(move, source.place, data)
+                self.throttle.record(move.append(source.place, data), self._host.clock.now_ms())
             elif isinstance(error, FileNotFoundError) and move.missing < _MISSING_MAX:
                 move.missing += 1
             else:
                 assert error is not None, "either data or an error"
-                raise StorageFault(move.source, f"{source.log.topic_partition}: cannot read: {error}") from error
+                raise _fault(move.source, f"{source.log.topic_partition}: cannot read", error)
         except (StorageFault, RecordsRejected, OSError) as failure:
             self._failed(move, failure)
             return
         self._soon(move)
 
-    def _append(self, move: _Move, place: _Place, data: bytes) -> int:
-        """The whole batches of a slice; at least one. Raises RecordsRejected, StorageFault."""
-        future = move.future
-        size = count = skipped = 0
-        for position, header in iter_headers(data):
-            size = position + header.size_bytes
-            if header.next_offset <= future.log_end_offset and not count:
-                skipped = size
-                continue
-            count += 1
-        if count:
-            future.append_as_follower(memoryview(data)[skipped:size])
-            move.batch_bytes = max(1, (size - skipped) // count)
-        elif not size:
-            raise corrupt(f"no whole batch at byte {place.position} of {place.segment.log_path}")
-        move.place = (place.segment, place.position + size)
-        move.unsynced_bytes += size
-        self.throttle.record(size, self._host.clock.now_ms())
-        return size
-
-    def _sync(self, move: _Move) -> None:
+    def _sync(self, move: Move) -> None:
         work, succeeded = move.future.sync_job(move.future.log_end_offset)
 
         def done(_: object, error: BaseException | None) -> None:
             if move.stage is Stage.ENDED:
                 move.close_file()
             elif error is not None:
-                self._failed(move, StorageFault(move.target, f"cannot sync a future log: {error}"))
+                self._failed(move, _fault(move.target, "cannot sync a future log", error))
             else:
                 succeeded()
                 self._step(move)
@@ -439,7 +300,7 @@ class ReplicaMoves:
 
     # -- the end of a move
 
-    def _tell(self, move: _Move) -> None:
+    def _tell(self, move: Move) -> None:
         directory_id = self._logs.roots.id_of(move.target)
         if self.assignments is None:
             move.stage = Stage.EXCHANGING
@@ -455,24 +316,18 @@ class ReplicaMoves:
         partition = move.partition
         self.assignments.assign(partition.topic_id, partition.topic_partition.partition, directory_id, known)
 
-    def _fits_at_once(self, move: _Move, place: _Place) -> bool:
-        """Whether what is left can be copied without leaving the loop."""
-        segments = move.partition.log.segments
-        if place.segment is not segments.active:
-            return False
-        return place.segment.size_bytes - place.position <= _LAST_SLICE_BYTES
-
-    def _exchange(self, move: _Move) -> None:
+    def _exchange(self, move: Move) -> None:
         """Copy the rest and change the logs, in one event."""
         partition, current, future = move.partition, move.partition.log, move.future
         topic_partition = partition.topic_partition
-        while (place := self._place(move)) is not None:
-            self._append(move, place, place.segment.read(place.position, _LAST_SLICE_BYTES))
+        while (place := move.next_place()) is not None:
+            data = place.segment.read(place.position, LAST_SLICE_BYTES)
+            self.throttle.record(move.append(place, data), self._host.clock.now_ms())
         if future.log_end_offset < current.log_end_offset:
             # The last batches were compacted away; the offsets were given all the same.
             future.roll(current.log_end_offset)
             future.log_end_offset = future.producers.map_end_offset = current.log_end_offset
-        self._follow_log_start(move)
+        move.follow_log_start()
         moved = self._logs.futures.exchange(topic_partition, self._replicas.log_config(topic_partition.topic))
         partition.log = moved
         partition.wake(0)
@@ -488,7 +343,7 @@ class ReplicaMoves:
 
     def _on_named(self, target: str, topic_partition: TopicPartition, error: BaseException | None) -> None:
         if error is not None:
-            self._logs.storage_fault(StorageFault(target, f"cannot sync the name of {topic_partition}: {error}"))
+            self._logs.storage_fault(_fault(target, f"cannot sync the name of {topic_partition}", error))
 
     def _on_truncated(self, topic_partition: TopicPartition) -> None:
         move = self._moves.get(topic_partition)
@@ -496,11 +351,14 @@ class ReplicaMoves:
             move.generation += 1
             move.place = None
 
-    def _failed(self, move: _Move, error: BaseException) -> None:
+    def _failed(self, move: Move, error: BaseException) -> None:
         """The move ends; the replica stays where it is."""
         topic_partition = move.partition.topic_partition
         self._end(topic_partition)
         move.close_file()
+        if isinstance(error, OSError):
+            # What the future log meets comes as a fault of its directory.
+            error = _fault(move.source, f"{topic_partition}: cannot read", error)
         if isinstance(error, StorageFault) and not isinstance(error, StorageExhausted):
             self._logs.storage_fault(error)
             return
@@ -511,9 +369,11 @@ class ReplicaMoves:
             self._logs.storage_fault(fault)
 
 
-def _is_in(log: Log, segment: Segment) -> bool:
-    segments = log.segments
-    return bool(len(segments)) and segments[segments.place_of(segment.base_offset)] is segment
+def _fault(directory: str, what: str, error: BaseException) -> StorageFault:
+    kind = StorageExhausted if is_exhausted(error) else StorageFault
+    fault = kind(directory, f"{what}: {error}")
+    fault.__cause__ = error
+    return fault
 
 
 def _nothing() -> None:
