@@ -63,7 +63,7 @@ class File(Protocol):
     def read_at(self, offset: int, size: int) -> bytes:
         """Up to `size` bytes; fewer only at the end of the file."""
 
-    def read_at_nowait(self, offset: int, size: int) -> bytes | bytearray | None:
+    def read_at_nowait(self, offset: int, size: int) -> Buffer | None:
         """As `read_at` if memory has all of it, else None: then read through `Blocking`. Where the system cannot tell,
         it is read as if memory had it."""
 

@@ -7,10 +7,11 @@ import logging
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from barnabas.common.errors import FatalFault, StorageFault
 from barnabas.common.host import Timer
 from barnabas.server.disk import OsDisk
 from barnabas.server.links import LoopLinks
@@ -74,6 +75,13 @@ class ThreadPool:
 
         self._pool.submit(work).add_done_callback(finished)
 
+    def run_all(self, work: Sequence[Callable[[], Any]], threads: int) -> Iterator[Any]:
+        if threads <= 1 or len(work) <= 1:
+            yield from (each() for each in work)
+            return
+        with ThreadPoolExecutor(threads, thread_name_prefix="barnabas-start") as pool:
+            yield from pool.map(lambda each: each(), work)
+
     def close(self) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True)
@@ -83,12 +91,26 @@ class LoggedFaults:
     """`fatal` stops the process at once: a broker in doubt of its own state must not go on serving."""
 
     def fatal(self, message: str, error: BaseException | None = None) -> None:
-        log.critical("%s", message, exc_info=error)
+        # What the system said of a disk or a network is in the message; a trace is for mistakes of ours.
+        is_ours = not isinstance(error, OSError | StorageFault | FatalFault | None)
+        log.critical("%s", message, exc_info=error if is_ours else None)
         logging.shutdown()
         os._exit(70)
 
     def report(self, message: str, error: BaseException | None = None) -> None:
-        log.error("%s", message, exc_info=error)
+        is_ours = not isinstance(error, OSError | StorageFault | None)
+        log.error(
+            "%s",
+            message if is_ours or error is None else _with_cause(message, error),
+            exc_info=error if is_ours else None,
+        )
+
+    def inform(self, message: str) -> None:
+        log.info("%s", message)
+
+
+def _with_cause(message: str, error: BaseException) -> str:
+    return message if str(error) in message else f"{message}: {error}"
 
 
 class ServerHost:

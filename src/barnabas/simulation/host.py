@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import heapq
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from barnabas.common.host import Buffer, Link, LinkEnd
@@ -98,6 +98,10 @@ class DeferredWork:
 
         self._time.call_later(1, perform)
 
+    def run_all(self, work: Sequence[Callable[[], Any]], threads: int) -> Iterator[Any]:
+        """One after the other: what threads would do at once must not depend on each other."""
+        return (each() for each in work)
+
 
 class NobodyListens:
     """Links of a world with one node: every dial is refused."""
@@ -115,12 +119,16 @@ class RaisedFaults:
 
     def __init__(self) -> None:
         self.reported: list[tuple[str, BaseException | None]] = []
+        self.informed: list[str] = []
 
     def fatal(self, message: str, error: BaseException | None = None) -> None:
         raise AssertionError(f"fatal fault: {message}") from error
 
     def report(self, message: str, error: BaseException | None = None) -> None:
         self.reported.append((message, error))
+
+    def inform(self, message: str) -> None:
+        self.informed.append(message)
 
 
 class MemoryHost:

@@ -13,6 +13,8 @@ from barnabas.records.header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_OFFSET, MA
 #: Below this the limit is not lowered for want of descriptors.
 _DESCRIPTORS_MIN = 16
 _SCAN_BYTES = 64 * 1024
+#: Headers of batches from this size on are read one by one, so that what is between them is not.
+_LARGE_BYTES = 8 * 1024
 _LOCATE_BYTES = 8 * 1024
 #: base offset, batch length, and from byte 16: magic, crc, attributes, last offset delta
 _PLACE = struct.Struct(">qi4xBIhi")
@@ -155,15 +157,16 @@ class BatchFile:
 
 
 class HeaderScan:
-    """Iterates over the headers of a file, reading it in slices."""
+    """Iterates over the headers of a file, reading it in slices, or only them where they are far from each other."""
 
-    __slots__ = ("_buffer", "_file", "_position", "_start")
+    __slots__ = ("_are_large", "_buffer", "_file", "_position", "_start")
 
     def __init__(self, file: BatchFile, position: int) -> None:
         self._file = file
         self._position = position
         self._start = position
         self._buffer = b""
+        self._are_large = False
 
     def __iter__(self) -> HeaderScan:
         return self
@@ -176,10 +179,12 @@ class HeaderScan:
         inside = position - self._start
         if len(self._buffer) - inside < min(HEADER_BYTES, left):
             self._start, inside = position, 0
-            self._buffer = self._file.read(position, _SCAN_BYTES)
+            self._buffer = self._file.read(position, HEADER_BYTES if self._are_large else _SCAN_BYTES)
         if len(self._buffer) - inside >= HEADER_BYTES and self._buffer[inside + MAGIC_OFFSET] == MAGIC_V2:
             header = read_header(self._buffer, inside)
         else:
             header = self._file.header_at(position)
-        self._position = position + header.size_bytes
+        size = header.size_bytes
+        self._are_large = size >= _LARGE_BYTES
+        self._position = position + size
         return position, header

@@ -36,6 +36,8 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
+#: Added to that: not yet in its place.
+EPOCHS_BESIDE_SUFFIX = ".next"
 PARTITION_METADATA = "partition.metadata"
 
 LOG_SUFFIX = ".log"
@@ -53,7 +55,7 @@ STRAY_DIR_SUFFIX = "-stray"
 
 _VERSION = 0
 _OFFSET_DIGITS = 20
-_NAME_BYTES_MAX = 255
+NAME_BYTES_MAX = 255
 _TEMPORARY_SUFFIX = ".tmp"
 
 
@@ -86,6 +88,15 @@ def remove_quietly(disk: Disk, path: str) -> None:
         return
 
 
+def remove_tree_quietly(disk: Disk, path: str) -> None:
+    """As `remove_quietly`, for a directory."""
+    try:
+        if disk.is_dir(path):
+            disk.remove_tree(path)
+    except OSError:
+        return
+
+
 # Names
 
 
@@ -108,7 +119,7 @@ def dir_name(topic_partition: TopicPartition) -> str:
 def marked_dir_name(topic_partition: TopicPartition, unique: bytes, suffix: str) -> str:
     """`orders-3.<32 hex digits>-delete`; a long topic name is cut, for the number tells it apart."""
     tail = f"-{topic_partition.partition}.{unique.hex()}{suffix}"
-    return topic_partition.topic[: _NAME_BYTES_MAX - len(tail)] + tail
+    return topic_partition.topic[: NAME_BYTES_MAX - len(tail)] + tail
 
 
 class PartitionDir(NamedTuple):

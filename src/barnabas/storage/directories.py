@@ -23,6 +23,7 @@ from barnabas.storage.checkpoints import (
     CheckpointError,
     decode_clean_shutdown,
     decode_meta_properties,
+    decode_offsets,
     encode_clean_shutdown,
     encode_offsets,
     write_atomically,
@@ -67,6 +68,7 @@ class LogDirectories:
         self._clock = host.clock
         self._faults = host.faults
         self._told_ms: dict[str, int] = {}
+        self._causes: dict[str, str] = {}
         self.paths = tuple(paths)
         self.offline: set[str] = set()
         #: Directory without room -> when to try again.
@@ -103,6 +105,7 @@ class LogDirectories:
         if path not in self.paths or path in self.offline:
             return False
         self.offline.add(path)
+        self._causes[path] = str(error)
         self.full.pop(path, None)
         self._faults.report(f"log directory {path} failed, its partitions are offline: {error}", error)
         return True
@@ -117,20 +120,38 @@ class LogDirectories:
             self._told_ms[path] = now_ms
             self._faults.report(f"log directory {path} takes no writes: {error}", error)
 
-    def refuses(self, path: str) -> bool:
-        """Whether a write would find no room, as a short while ago."""
-        return self._clock.now_ms() < self.full.get(path, 0)
+    def is_offline(self, log_directory: str) -> bool:
+        return root_of(log_directory) in self.offline
 
-    def has_room(self, path: str) -> None:
-        """A write went well."""
+    def has_online(self, directory_id: bytes) -> bool:
+        """Whether the directory of this id is one of ours that works."""
+        return any(directory.id == directory_id for directory in self.online())
+
+    def refuses(self, log_directory: str) -> bool:
+        """Whether there was no room for this log a moment ago."""
+        return self._clock.now_ms() < self.full.get(root_of(log_directory), 0)
+
+    def has_room(self, log_directory: str) -> None:
+        """An append to this log went well."""
+        path = root_of(log_directory)
         if self.full.pop(path, None) is not None:
             self._told_ms.pop(path, None)
             self._faults.report(f"log directory {path} has room again")
 
     def check_one_is_left(self) -> None:
         """Raises ConfigError if all have failed."""
-        if self.paths and len(self.offline) == len(self.paths):
-            raise ConfigError(f"none of log.dirs={','.join(self.paths)} can be used")
+        if self.all_failed:
+            raise ConfigError(
+                f"none of log.dirs={','.join(self.paths)} can be used: {'; '.join(self._causes.values())}"
+            )
+
+    @property
+    def all_failed(self) -> bool:
+        return bool(self.paths) and len(self.offline) == len(self.paths)
+
+    def cause_of(self, path: str) -> str:
+        """Why it is offline."""
+        return self._causes.get(path, "")
 
     def previous_broker_epoch(self) -> int:
         """From the markers of a clean stop, if every directory had one; else -1."""
@@ -144,11 +165,17 @@ class LogDirectories:
         directory = self._open.get(path)
         return ZERO_UUID if directory is None else directory.id
 
+    def path_of(self, directory_id: bytes) -> str | None:
+        """The directory with that id, if there is one that works."""
+        return next((known.path for known in self.online() if known.id == directory_id), None)
+
     def emptiest(self, used: Iterable[str]) -> str:
         """Placement by fewest partitions, as Kafka does it; `used` names the directory of each log there is."""
         counts = {path: 0 for path in self.paths if path not in self.offline}
         if not counts:
             raise StorageFault(self.paths[0], "no log directory is left")
+        if len(counts) == 1:
+            return next(iter(counts))  # one of ten thousand partitions need not count the others
         for path in used:
             if path in counts:
                 counts[path] += 1
@@ -165,6 +192,23 @@ class LogDirectories:
             self._on_failed(directory.path, error)
             return
         directory.written[name] = data
+
+    def read_checkpoint(self, directory: LogDirectory, name: str) -> Offsets:
+        """What it said at the last stop. A damaged one says nothing: all of it is found out again. Raises OSError."""
+        path = f"{directory.path}/{name}"
+        data = self._disk.read(path) if self._disk.exists(path) else b""
+        try:
+            offsets = decode_offsets(path, data)
+        except CheckpointError as error:
+            self._faults.report(f"a checkpoint cannot be read, its offsets are found out again: {error}", error)
+            return {}
+        directory.written[name] = data
+        return offsets
+
+    def mention(self, topic_partition: TopicPartition) -> bool:
+        """Whether a checkpoint on disk speaks of a log of that name."""
+        line = f"\n{topic_partition.topic} {topic_partition.partition} ".encode()
+        return any(line in data for directory in self.online() for data in directory.written.values())
 
     def close(self, broker_epoch: int, unclean: frozenset[str]) -> None:
         """Mark all but the failed and the unclean ones as stopped in order, and unlock them."""

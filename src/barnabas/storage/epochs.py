@@ -4,15 +4,18 @@ Invariant: epochs and start offsets both rise from entry to entry. An assignment
 contradicts: those entries spoke of records that a later leader has replaced, or of an epoch in which nothing was
 written. A new leader assigns its epoch at its log end offset before the first record comes (guard G3).
 
-Every change is on disk when the method returns, so that the file never misses an epoch that the log has records of.
-While a log is being recovered, `assign(..., persist=False)` leaves that to one `persist()` at its end.
+The file follows. Invariant: it knows every epoch of the records below the recovery point, for the log calls `persist`
+before that moves. Epochs of the records above are found again when they are scanned after an unclean stop; epochs in
+which nothing was written do not outlive a restart anyway. So a broker that begins to lead thousands of partitions need
+not wait for a sync of each: `EpochFiles` writes them beside the loop. Only what is cut off is written at once.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
+from typing import Protocol
 
-from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Disk
 from barnabas.storage.checkpoints import (
     LEADER_EPOCH_CHECKPOINT,
@@ -34,14 +37,27 @@ def _start_of(entry: EpochEntry) -> int:
     return entry.start_offset
 
 
+class EpochFiles(Protocol):
+    """Whoever writes the files beside the loop."""
+
+    def changed(self, cache: LeaderEpochCache) -> None:
+        """It is not saved."""
+
+
 class LeaderEpochCache:
     """The epochs of one log. `directory` is changed when the log's directory is renamed."""
 
-    __slots__ = ("_disk", "_entries", "directory", "latest_epoch")
+    __slots__ = ("_disk", "_entries", "_files", "directory", "is_name_synced", "is_saved", "latest_epoch", "version")
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
+        self._files: EpochFiles | None = None
         self.directory = directory
+        #: Whether the file says what is known here, and whether its name is sure to outlive a power failure.
+        self.is_saved = True
+        self.is_name_synced = True
+        #: Rises with every change.
+        self.version = 0
         self._entries: list[EpochEntry] = []
         #: The epoch of the newest entry, or -1; a plain attribute, for it is compared on every append.
         self.latest_epoch = UNDEFINED_EPOCH
@@ -61,27 +77,45 @@ class LeaderEpochCache:
         self._entries = []
         for entry in entries:
             self._put(entry)
-        self._on_change()
+        self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
+        self.is_saved = self._entries == entries
+
+    def write_beside(self, files: EpochFiles) -> None:
+        """From now on these write what changes; without any, it is written when `persist` is called."""
+        self._files = files
+        if not self.is_saved:
+            files.changed(self)
+
+    def encode(self) -> bytes:
+        """What the file should say."""
+        return encode_epochs(self._entries)
 
     def persist(self) -> None:
-        write_atomically(self._disk, self.path, encode_epochs(self._entries))
+        """The file says what is known here, whatever happens from now on. Raises OSError."""
+        if not self.is_saved:
+            write_atomically(self._disk, self.path, self.encode())
+            self.is_saved = self.is_name_synced = True
+        elif not self.is_name_synced:
+            self._disk.sync_dir(self.directory)
+            self.is_name_synced = True
 
-    def assign(self, epoch: int, start_offset: int, *, persist: bool = True) -> bool:
+    def written_beside(self, version: int, temporary: str) -> None:
+        """What it was at that version stands in another file, synced: if it is still so, that is the file from now on.
+        The name is synced later. Raises OSError."""
+        if version == self.version and not self.is_saved:
+            self._disk.rename(temporary, self.path)
+            self.is_saved = True
+            self.is_name_synced = False
+
+    def assign(self, epoch: int, start_offset: int) -> bool:
         """`epoch` begins at `start_offset`. True if that was news; the current epoch is not moved up."""
         assert epoch >= 0, f"leader epoch {epoch}"
         assert start_offset >= 0, f"leader epoch {epoch} at offset {start_offset}"
         latest = self._entries[-1] if self._entries else None
         if latest is not None and epoch == latest.epoch and start_offset >= latest.start_offset:
             return False
-        before = list(self._entries)
         self._put(EpochEntry(epoch, start_offset))
-        try:
-            self._on_change(persist=persist)
-        except OSError:
-            # Records of an epoch that the file does not know must not follow.
-            self._entries = before
-            self._on_change()
-            raise
+        self._on_change()
         return True
 
     def _put(self, entry: EpochEntry) -> None:
@@ -90,10 +124,12 @@ class LeaderEpochCache:
             entries.pop()
         entries.append(entry)
 
-    def _on_change(self, *, persist: bool = False) -> None:
+    def _on_change(self) -> None:
         self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
-        if persist:
-            self.persist()
+        self.version += 1
+        self.is_saved = False
+        if self._files is not None:
+            self._files.changed(self)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch that is not above the asked one, as OffsetForLeaderEpoch answers.
@@ -134,7 +170,7 @@ class LeaderEpochCache:
             return
         while self._entries and self._entries[-1].start_offset >= end_offset:
             self._entries.pop()
-        self._on_change(persist=True)
+        self._on_change()
 
     def truncate_from_start(self, start_offset: int) -> None:
         """The log starts at `start_offset` now: epochs that end before are gone, the one that holds it begins there."""
@@ -142,21 +178,24 @@ class LeaderEpochCache:
         if place == 0 or (place == 1 and self._entries[0].start_offset == start_offset):
             return
         self._entries[:place] = [EpochEntry(self._entries[place - 1].epoch, start_offset)]
-        try:
-            self._on_change(persist=True)
-        except OSError as error:
-            # The file says the same with more words, and opening the log shortens it by the log start offset.
-            if not is_exhausted(error):
-                raise
+        # The file may say the same with more words: opening the log shortens it by the log start offset.
+        self._on_change()
 
     def take_over(self, other: LeaderEpochCache) -> None:
         """What another copy of the log knows: also of epochs in which nothing was written (G3)."""
         if self._entries != other._entries:
             self._entries = list(other._entries)
-            self._on_change(persist=True)
+            self._on_change()
+        self.persist()
+
+    def prepend(self, older: Sequence[EpochEntry]) -> None:
+        """Those of records before the first known start; the last of them may go on in the first known ones."""
+        if older:
+            self._entries = [*older, *(entry for entry in self._entries if entry.epoch > older[-1].epoch)]
+            self._on_change()
 
     def clear(self) -> None:
         """The log is empty and begins anew."""
         if self._entries:
             self._entries = []
-            self._on_change(persist=True)
+            self._on_change()

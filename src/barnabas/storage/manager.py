@@ -3,24 +3,27 @@
     log.dirs/                      .lock, meta.properties, the four offset checkpoints, .kafka_cleanshutdown
         orders-3/                  a log
         orders-3.<uuid>-delete/    on its way out, for file.delete.delay.ms
+        orders-3.<uuid>-future/    on its way here from another of log.dirs (storage.futures)
 
 Invariants
-- No timers per partition: one timer each for checkpoints, retention and delayed removal.
 - A directory that failed is not touched again until the next start; the others go on (KIP-112).
+- A full one is not a failed one: what is not written now is written when there is room (decision 0012).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import StorageFault
-from barnabas.common.host import Host, Timer
+from barnabas.common.errors import ConfigError, StorageExhausted, StorageFault, is_exhausted
+from barnabas.common.host import Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, TopicPartition
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import (
     DELETE_DIR_SUFFIX,
+    FUTURE_DIR_SUFFIX,
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
@@ -28,16 +31,18 @@ from barnabas.storage.checkpoints import (
     dir_name,
     marked_dir_name,
     parse_dir_name,
-    read_offsets,
+    remove_tree_quietly,
 )
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDirectory, Offsets, root_of
+from barnabas.storage.epoch_files import EpochWriter
+from barnabas.storage.futures import FutureLogs
 from barnabas.storage.log import Log
-from barnabas.storage.recovery import Opening, open_log
+from barnabas.storage.progress import Progress
+from barnabas.storage.recovery import Opening, is_unused, open_log
 from barnabas.storage.removal import DelayedRemoval
 from barnabas.storage.segments import LogServices
-
-_INITIAL_TASK_DELAY_MS = 30_000
+from barnabas.storage.upkeep import LogUpkeep
 
 
 class LogManager:
@@ -48,11 +53,10 @@ class LogManager:
         self._config = config
         self._disk = host.disk
         self._logs: dict[TopicPartition, Log] = {}
-        self._directories = LogDirectories(host, config.log_dirs, self._directory_failed)
-        self._timers: dict[str, Timer] = {}
+        self._directories = LogDirectories(host, config.log_dirs, self._fault)
         self._removal = DelayedRemoval(host)
-        self._hws: Offsets = {}
-        self._high_watermarks: Callable[[], Offsets] = dict
+        self._epoch_files = EpochWriter(host, lambda directory, error: self._fault(root_of(directory), error))
+        self._upkeep = LogUpkeep(host, config, self._directories, self._logs, self._fault)
         self._services = LogServices(
             host.disk,
             host.clock.wall_ms,
@@ -62,37 +66,52 @@ class LogManager:
         #: In the order of `log.dirs`.
         self.directories = self._directories.paths
         self.offline_directories = self._directories.offline
+        self.roots = self._directories
         #: From the clean-shutdown marker: lets the controller see that nothing was lost (KIP-966); -1 if unclean.
         self.previous_broker_epoch = NO_BROKER_EPOCH
-        self.cleaner = LogCleaner(host, config, self._logs, self.offline_directories, self._directory_failed)
+        self.cleaner = LogCleaner(host, config, self._logs, self.offline_directories, self._fault)
+        self.futures = FutureLogs(
+            host,
+            self._directories,
+            self._logs,
+            self.cleaner,
+            self._removal,
+            open_log=self._open,
+            checkpoint=self._upkeep.write_checkpoints,
+        )
+        self._upkeep.cleaner, self._upkeep.futures = self.cleaner, self.futures
+        #: They are called once for each directory that fails, with what it failed of.
+        self.on_directory_failed: list[Callable[[str, BaseException], None]] = []
 
     # -- life
 
     def start(self, *, high_watermarks: Callable[[], Offsets]) -> None:
         """Lock the directories and open every log in them. Raises ConfigError when another process has one."""
-        self._high_watermarks = high_watermarks
         for path in self.directories:
             try:
                 self._load_directory(self._directories.open(path))
             except (OSError, CheckpointError) as error:
-                self._directory_failed(path, error)
+                self.directory_failed(path, error)
         self._directories.check_one_is_left()
+        self._settle_futures()
         self.previous_broker_epoch = self._directories.previous_broker_epoch()
-        self._every("log.flush.offset.checkpoint.interval.ms", self._checkpoint_recovery_points)
-        self._every("log.flush.start.offset.checkpoint.interval.ms", self._checkpoint_log_starts)
-        self._every("replica.high.watermark.checkpoint.interval.ms", self._checkpoint_high_watermarks)
-        self._every("log.retention.check.interval.ms", self._apply_retention)
-        self._every("producer.id.expiration.check.interval.ms", self._expire_producers)
-        self._every("log.flush.scheduler.interval.ms", self._flush_due)
+        self._upkeep.start(high_watermarks)
         self.cleaner.start(high_watermarks)
+
+    def _settle_futures(self) -> None:
+        try:
+            self.futures.settle()
+        except StorageFault as fault:
+            self.storage_fault(fault)
 
     def _load_directory(self, directory: LogDirectory) -> None:
         path = directory.path
-        recovery_points = read_offsets(self._disk, f"{path}/{RECOVERY_POINT_CHECKPOINT}")
-        log_starts = read_offsets(self._disk, f"{path}/{LOG_START_CHECKPOINT}")
-        self._hws.update(read_offsets(self._disk, f"{path}/{HIGH_WATERMARK_CHECKPOINT}"))
+        recovery_points = self._directories.read_checkpoint(directory, RECOVERY_POINT_CHECKPOINT)
+        log_starts = self._directories.read_checkpoint(directory, LOG_START_CHECKPOINT)
+        high_watermarks = self._directories.read_checkpoint(directory, HIGH_WATERMARK_CHECKPOINT)
         self.cleaner.state.load(path)
         defaults = LogConfig.resolve(self._config, {})
+        openings: list[Opening] = []
         for name in self._disk.list_dir(path):
             found = parse_dir_name(name)
             if (
@@ -105,50 +124,91 @@ class LogManager:
                 self._removal.add([f"{path}/{name}"], defaults.file_delete_delay_ms)
                 continue
             topic_partition = found.topic_partition
-            if found.suffix or topic_partition in self._logs:
-                continue
-            self._adopt(
-                Opening(
-                    f"{path}/{name}",
-                    topic_partition,
-                    defaults,
-                    clean=directory.clean,
-                    recovery_point=recovery_points.get(topic_partition, 0),
-                    log_start_offset=log_starts.get(topic_partition, 0),
-                    producer_expiration_ms=self._config.int_of("producer.id.expiration.ms"),
-                )
+            opening = Opening(
+                f"{path}/{name}",
+                topic_partition,
+                defaults,
+                clean=directory.clean,
+                recovery_point=recovery_points.get(topic_partition, 0),
+                log_start_offset=log_starts.get(topic_partition, 0),
+                producer_expiration_ms=self._config.int_of("producer.id.expiration.ms"),
             )
+            if found.suffix == FUTURE_DIR_SUFFIX:
+                self.futures.load(opening)
+            elif not found.suffix:
+                if self._is_left_over(opening):
+                    continue
+                openings.append(opening)
+        self._open_all(directory, openings)
+        for topic_partition, high_watermark in high_watermarks.items():
+            log = self._logs.get(topic_partition)
+            if log is None:
+                self._upkeep.checkpointed_high_watermarks.setdefault(topic_partition, high_watermark)
+            elif root_of(log.directory) == path:
+                self._upkeep.checkpointed_high_watermarks[topic_partition] = high_watermark
+
+    def _open_all(self, directory: LogDirectory, openings: list[Opening]) -> None:
+        """In several threads where logs are to be scanned; an opened one is the loop's from then on."""
+        host, services = self._host, self._services
+        threads = 1 if directory.clean else self._config.int_of("num.recovery.threads.per.data.dir")
+        how = "after a stop in order" if directory.clean else "after a stop that was not in order"
+        progress = Progress(host, f"{directory.path}: opening logs {how}", len(openings))
+        work = [partial(open_log, services, opening) for opening in openings]
+        for opening, log in zip(openings, host.blocking.run_all(work, threads), strict=True):
+            self._logs[opening.topic_partition] = self._connect(log)
+            progress.step()
+        progress.end()
+
+    def _is_left_over(self, opening: Opening) -> bool:
+        """A directory that failed under a log which was being made leaves a beginning of it, and another directory took
+        the partition. Which of two logs with records is the right one, nobody here can know. Raises ConfigError."""
+        other = self._logs.get(opening.topic_partition)
+        if other is None:
+            return False
+        if is_unused(self._disk, opening.directory):
+            remove_tree_quietly(self._disk, opening.directory)
+            return True
+        if not is_unused(self._disk, other.directory):
+            raise ConfigError(
+                f"Duplicate log directories for {opening.topic_partition} are found in both {opening.directory} and "
+                f"{other.directory}. It is likely that a log directory failed while the partition was being moved from "
+                "one to the other: remove one of the two, best the one on the disk that failed"
+            )
+        other.segments.release()
+        del self._logs[opening.topic_partition]
+        remove_tree_quietly(self._disk, other.directory)
+        return False
 
     def _adopt(self, opening: Opening) -> Log:
-        log = open_log(self._services, opening)
+        log = self._logs[opening.topic_partition] = self._open(opening)
+        return log
+
+    def _open(self, opening: Opening) -> Log:
+        return self._connect(open_log(self._services, opening))
+
+    def _connect(self, log: Log) -> Log:
+        log.epochs.write_beside(self._epoch_files)
         log.on_segments_deleted = lambda files: self._removal.add(files, log.config.file_delete_delay_ms)
-        log.on_rolled = lambda: self._sync_beside(log, log.segments.active.base_offset)
-        log.on_truncated = lambda: self._on_truncated(log)
-        self._logs[opening.topic_partition] = log
+        log.on_rolled = lambda: self._upkeep.sync_beside(log, log.segments.active.base_offset)
+        log.on_truncated = lambda: self._upkeep.on_truncated(log)
         return log
 
     def shutdown(self, broker_epoch: int) -> None:
         """Flush and close all logs, write the checkpoints, and last the marker of a clean stop."""
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
+        self._upkeep.stop()
         self.cleaner.stop()
         self._removal.cancel()
+        self._epoch_files.stop()
         unclean: set[str] = set()
-        for log in self._logs.values():
+        for log in (*self._logs.values(), *self.futures):
             root = root_of(log.directory)
             if root not in self.offline_directories:
                 try:
                     log.close(clean=True)
                 except StorageFault as fault:
                     unclean.add(root)
-                    self._directory_failed(fault.directory, fault)
-        for checkpoint in (
-            self._checkpoint_recovery_points,
-            self._checkpoint_log_starts,
-            self._checkpoint_high_watermarks,
-        ):
-            checkpoint()
+                    self.storage_fault(fault)
+        self._upkeep.write_checkpoints()
         self._directories.close(broker_epoch, frozenset(unclean))
 
     # -- logs
@@ -160,11 +220,14 @@ class LogManager:
         return iter(self._logs.values())
 
     def logs_in(self, directory: str) -> Iterator[Log]:
-        """The logs in one of `log.dirs`."""
-        return (log for log in self._logs.values() if root_of(log.directory) == directory)
+        """The logs in one of `log.dirs`, future ones among them."""
+        return (log for log in (*self._logs.values(), *self.futures) if root_of(log.directory) == directory)
+
+    def is_future(self, log: Log) -> bool:
+        return self.futures.get(log.topic_partition) is log
 
     def checkpointed_high_watermarks(self) -> Offsets:
-        return self._hws
+        return self._upkeep.checkpointed_high_watermarks
 
     def get_or_create(
         self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, *, directory: str | None = None
@@ -177,7 +240,10 @@ class LogManager:
         if log is not None:
             log.config = config
             return log
-        root = directory or self._directories.emptiest(root_of(log.directory) for log in self._logs.values())
+        if self._directories.mention(topic_partition):
+            # What they say of an earlier log of that name would be taken for this one's after a crash.
+            self._upkeep.write_checkpoints()
+        root = directory or self.futures.wished(topic_partition) or self._emptiest()
         opening = Opening(
             f"{root}/{dir_name(topic_partition)}",
             topic_partition,
@@ -186,15 +252,30 @@ class LogManager:
             clean=True,
             producer_expiration_ms=self._config.int_of("producer.id.expiration.ms"),
         )
+        was_there = self._disk.is_dir(opening.directory)
         try:
-            return self._adopt(opening)
+            log = self._adopt(opening)
+            self.futures.fulfilled(topic_partition)
+            return log
         except (OSError, CheckpointError) as error:
-            raise StorageFault(root, f"cannot open {topic_partition}: {error}") from error
+            if not was_there:
+                # The next attempt may choose another directory, and a partition must not be in two.
+                remove_tree_quietly(self._disk, opening.directory)
+            kind = StorageExhausted if is_exhausted(error) else StorageFault
+            raise kind(root, f"cannot open {topic_partition}: {error}") from error
+
+    def _emptiest(self) -> str:
+        return self._directories.emptiest(root_of(log.directory) for log in (*self._logs.values(), *self.futures))
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Rename the log's directory at once, remove it after `file.delete.delay.ms`."""
+        try:
+            self.futures.cancel(topic_partition)
+        except StorageFault as fault:
+            self.storage_fault(fault)
+        self.futures.fulfilled(topic_partition)
         log = self._logs.pop(topic_partition, None)
-        self._hws.pop(topic_partition, None)
+        self._upkeep.checkpointed_high_watermarks.pop(topic_partition, None)
         if log is None:
             return
         self.cleaner.forget(log)
@@ -208,94 +289,20 @@ class LogManager:
         log.renamed(target)
         self._removal.add([target], log.config.file_delete_delay_ms)
 
-    def directory_failed(self, directory: str) -> None:
+    def storage_fault(self, fault: StorageFault) -> None:
+        """What a log, or whoever reads it, met: the directory fails, unless only room or descriptors are wanting."""
+        self._fault(fault.directory, fault)
+
+    def _fault(self, directory: str, error: BaseException) -> None:
+        if is_exhausted(error):
+            self._directories.exhausted(directory, error)
+        else:
+            self.directory_failed(directory, error)
+
+    def directory_failed(self, directory: str, error: BaseException) -> None:
         """Nothing in it is touched any more."""
-        if directory in self.directories:
-            self.offline_directories.add(directory)
+        if self._directories.fail(directory, error):
             self.cleaner.state.directory_failed(directory)
-
-    def _directory_failed(self, directory: str, error: BaseException) -> None:
-        self.directory_failed(directory)
-        self._host.faults.report(f"log directory {directory} failed", error)
-
-    # -- what happens now and then
-
-    def _every(self, key: str, task: Callable[[], None]) -> None:
-        interval_ms = self._config.int_of(key)
-        if interval_ms >= 1 << 40:
-            return
-
-        def run() -> None:
-            try:
-                task()
-            except StorageFault as fault:
-                self._directory_failed(fault.directory, fault)
-            self._timers[key] = self._host.timers.call_later(max(1, self._config.int_of(key)), run)
-
-        self._timers[key] = self._host.timers.call_later(min(max(1, interval_ms), _INITIAL_TASK_DELAY_MS), run)
-
-    def _checkpoint(self, name: str, offsets: Offsets) -> None:
-        """Write a checkpoint in each directory whose logs it concerns, if it says something new."""
-        for directory in tuple(self._directories.online()):
-            own = {
-                log.topic_partition: offsets[log.topic_partition]
-                for log in self.logs_in(directory.path)
-                if log.topic_partition in offsets
-            }
-            self._directories.write_checkpoint(directory, name, own)
-
-    def _checkpoint_recovery_points(self) -> None:
-        self._checkpoint(RECOVERY_POINT_CHECKPOINT, {tp: log.recovery_point for tp, log in self._logs.items()})
-
-    def _on_truncated(self, log: Log) -> None:
-        self._checkpoint_recovery_points()
-        self.cleaner.on_truncated(log)
-
-    def _checkpoint_log_starts(self) -> None:
-        """Only logs that start above their first segment need it: for the others the file name says it."""
-        self._checkpoint(
-            LOG_START_CHECKPOINT,
-            {
-                tp: log.log_start_offset
-                for tp, log in self._logs.items()
-                if log.log_start_offset > log.segments[0].base_offset
-            },
-        )
-
-    def _checkpoint_high_watermarks(self) -> None:
-        self._checkpoint(HIGH_WATERMARK_CHECKPOINT, {**self._hws, **self._high_watermarks()})
-
-    def _apply_retention(self) -> None:
-        wall_ms = self._host.clock.wall_ms()
-        high_watermarks = self._high_watermarks()
-        for topic_partition, log in tuple(self._logs.items()):
-            if root_of(log.directory) in self.offline_directories:
-                continue
-            high_watermark = high_watermarks.get(topic_partition, log.log_start_offset)
-            log.delete_old_segments(wall_ms, high_watermark=high_watermark)
-
-    def _expire_producers(self) -> None:
-        wall_ms = self._host.clock.wall_ms()
-        for log in self._logs.values():
-            log.producers.expire(wall_ms)
-
-    def _flush_due(self) -> None:
-        wall_ms = self._host.clock.wall_ms()
-        for log in self._logs.values():
-            if log.recovery_point < log.log_end_offset and wall_ms - log.last_flushed_ms >= log.config.flush_ms:
-                self._sync_beside(log, log.log_end_offset)
-
-    def _sync_beside(self, log: Log, end_offset: int) -> None:
-        """Sync what is below `end_offset` without holding up the loop."""
-        root = root_of(log.directory)
-        if root in self.offline_directories:
-            return
-        work, succeeded = log.sync_job(end_offset)
-
-        def done(_: object, error: BaseException | None) -> None:
-            if error is None:
-                succeeded()
-            elif self._logs.get(log.topic_partition) is log:
-                self._directory_failed(root, error)
-
-        self._host.blocking.run(work, done)
+            self.futures.directory_failed(directory)
+            for told in self.on_directory_failed:
+                told(directory, error)

@@ -6,28 +6,27 @@
                                                  segments that it replaces; unless a `.cleaned` lies at or below it
     @B  an index without its `.log`              removed
     @C  clean stop                               sizes and indexes trusted; LEO from the last index entry on
-    @D  clean stop, an index file is missing     that segment scanned, its indexes built anew
+    @D  an index file is missing, or torn        that segment scanned, its indexes built anew
     @E  unclean stop, below the recovery point   as @C: it was synced before
     @F  unclean stop, above the recovery point   scanned batch by batch (size, CRC-32C, offsets); the tail is cut at the
-                                                 first that is not intact, and all segments behind it are removed
+                                                 first that is not intact, and all segments behind it are removed; how
+                                                 it begins in the midst of a segment: see `rescan`
     @G  log start offset above the LEO           the log begins anew there, empty
-    @H  leader epochs beyond the LEO             cut with it; those of scanned batches that are missing are put back
+    @H  leader epochs beyond the LEO             cut with it; those of scanned batches, and of the first batches, that
+                                                 are missing are put back
 
 Indexes hold only what the `.log` says, so they are rebuilt and never believed against it.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
 
-from crc32c import crc32c
-
-from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Disk
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import ZERO_UUID, TopicPartition
-from barnabas.records.batch import BatchHeader, has_valid_crc, read_header
-from barnabas.records.header import ATTRIBUTES_OFFSET, LOG_OVERHEAD, MAGIC_V2
+from barnabas.records.batch import BatchHeader
 from barnabas.storage.checkpoints import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
@@ -46,15 +45,17 @@ from barnabas.storage.checkpoints import (
     write_atomically,
 )
 from barnabas.storage.epochs import LeaderEpochCache
+from barnabas.storage.index_check import are_indexes_sound
 from barnabas.storage.log import Log, LogParts
+from barnabas.storage.missing_epochs import find_missing_epochs
 from barnabas.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStateManager
-from barnabas.storage.replay import replay_producers
+from barnabas.storage.replay import note_producer, replay_producers, take_snapshot
+from barnabas.storage.rescan import Place, end_of_batches, scan, synced_part
 from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.segments import LogServices, Segments
 
-__all__ = ["LogServices", "Opening", "open_log"]
+__all__ = ["LogServices", "Opening", "is_unused", "open_log"]
 
-_SCAN_BYTES = 1024 * 1024
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -84,14 +85,12 @@ def open_log(services: LogServices, opening: Opening) -> Log:
     segments = Segments(services, directory, bases)
     epochs = LeaderEpochCache(disk, directory)
     _load_epochs(epochs)
-    rebuilt_from = _open_segments(segments, opening, epochs, frozenset(names), disk)
     if not len(segments):
         segments.add(opening.log_start_offset)
-    log_end_offset = segments.active.end_offset()
+        names += [file_name(opening.log_start_offset, suffix) for suffix in _INDEX_SUFFIXES[:2]]
     log_start_offset = max(opening.log_start_offset, segments.bases[0])
-    producers = ProducerStateManager(
-        disk, directory, opening.topic_partition, expiration_ms=opening.producer_expiration_ms, names=names
-    )
+    recovery = _Recovery(services, opening, names, segments, epochs)
+    log_end_offset = recovery.run(log_start_offset)
     log = Log(
         services,
         opening.topic_partition,
@@ -100,7 +99,7 @@ def open_log(services: LogServices, opening: Opening) -> Log:
         LogParts(
             segments,
             epochs,
-            producers,
+            recovery.producers,
             log_start_offset,
             log_end_offset,
             log_end_offset if opening.clean else min(opening.recovery_point, log_end_offset),
@@ -111,12 +110,15 @@ def open_log(services: LogServices, opening: Opening) -> Log:
     else:
         epochs.truncate_from_end(log_end_offset)  # @H
         epochs.truncate_from_start(log_start_offset)
-        producers.remove_stray_snapshots(segments.bases)
-        replay_producers(
-            producers, segments, log_start_offset, log_end_offset, services.wall_ms(), rebuilt_from=rebuilt_from
-        )
+        find_missing_epochs(epochs, segments, log_start_offset, log_end_offset)
     segments.release()
     return log
+
+
+def is_unused(disk: Disk, directory: str) -> bool:
+    """Whether this log never had a record: one that was just made, or only half made."""
+    logs = [name for name in disk.list_dir(directory) if name.endswith(LOG_SUFFIX)]
+    return all(offset_of(name) == 0 and disk.size(f"{directory}/{name}") == 0 for name in logs)
 
 
 def _without_leftovers(disk: Disk, directory: str) -> list[str]:
@@ -147,26 +149,19 @@ def _finish_swap(disk: Disk, directory: str, names: set[str], swaps: set[str]) -
     logs = sorted(name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
     if logs:
         first = offset_of(logs[0]) or 0
-        end = _end_of_batches(disk.read(f"{directory}/{logs[-1]}"), offset_of(logs[-1]) or 0)
+        end = end_of_batches(disk, f"{directory}/{logs[-1]}", offset_of(logs[-1]) or 0)
         for name in sorted(names - swaps):
             offset = offset_of(name)
             if offset is not None and first <= offset < end and not name.endswith(SNAPSHOT_SUFFIX):
                 disk.remove(f"{directory}/{name}")
                 names.remove(name)
+        # Sure before the first `.swap` gets its name: what they span could not be told any more.
+        disk.sync_dir(directory)
     for name in sorted(swaps):
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
         names.remove(name)
         names.add(name.removesuffix(SWAP_SUFFIX))
     return names
-
-
-def _end_of_batches(data: bytes, base_offset: int) -> int:
-    """The offset behind the last intact batch."""
-    view, position, end = memoryview(data), 0, base_offset
-    while (header := _intact_header(view, position, end)) is not None:
-        end = header.next_offset
-        position += header.size_bytes
-    return end
 
 
 def _topic_id(disk: Disk, opening: Opening, names: list[str]) -> bytes:
@@ -186,79 +181,111 @@ def _load_epochs(epochs: LeaderEpochCache) -> None:
     except CheckpointError:
         # What a torn checkpoint knew is in the batches themselves, as far as they are scanned.
         epochs.clear()
-
-
-def _open_segments(
-    segments: Segments, opening: Opening, epochs: LeaderEpochCache, names: frozenset[str], disk: Disk
-) -> int | None:
-    """Set each segment's size; drop those behind the first damage. The base offset of the first that was scanned
-    because it may never have been synced."""
-    rebuilt_from: int | None = None
-    changed_epochs = False
-    bases = segments.bases
-    limits = RollLimits(opening.config, 0)
-    for place, segment in enumerate(tuple(segments)):
-        is_synced = place + 1 < len(bases) and bases[place + 1] <= opening.recovery_point
-        if opening.clean or is_synced:
-            if all(file_name(segment.base_offset, suffix) in names for suffix in _INDEX_SUFFIXES[:2]):
-                segment.open_clean()  # @C, @E
-                continue
-        else:
-            rebuilt_from = segment.base_offset if rebuilt_from is None else rebuilt_from
-            segment.txn_index.clear()
-        for epoch, start_offset in _scan(segment, limits):  # @D, @F
-            if epoch > epochs.latest_epoch:
-                changed_epochs |= epochs.assign(epoch, start_offset, persist=False)
-        damaged = segment.size_bytes < segment.file.size()
-        segment.end_rebuild()
-        if damaged and place + 1 < len(bases):
-            for path in segments.drop(list(segments)[place + 1 :]):
-                disk.remove(path)
-            break
-    if changed_epochs:
         epochs.persist()
-    return rebuilt_from
 
 
-def _scan(segment: Segment, limits: RollLimits) -> list[tuple[int, int]]:
-    """Note all intact batches in the segment. (epoch, first offset) of each leader epoch in them."""
-    segment.begin_rebuild()
-    file = segment.file
-    end = file.size()
-    position, next_offset = 0, segment.base_offset
-    epochs: list[tuple[int, int]] = []
-    latest_epoch = -1
-    start, buffer = 0, memoryview(b"")
-    while end - position >= LOG_OVERHEAD:
-        inside = position - start
-        header = _intact_header(buffer, inside, next_offset)
-        if header is None:
-            head = file.read_at(position, LOG_OVERHEAD)
-            size = LOG_OVERHEAD + int.from_bytes(head[8:], "big", signed=True)
-            if size > end - position or (inside == 0 and len(buffer) >= size):
+class _Recovery:
+    """What a log is made of while it is opened."""
+
+    __slots__ = ("_disk", "_limits", "_names", "_opening", "_wall_ms", "epochs", "producers", "segments")
+
+    def __init__(
+        self, services: LogServices, opening: Opening, names: list[str], segments: Segments, epochs: LeaderEpochCache
+    ) -> None:
+        self._disk = services.disk
+        self._wall_ms = services.wall_ms()
+        self._opening = opening
+        self._names = frozenset(names)
+        self._limits = RollLimits(opening.config, 0)
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = ProducerStateManager(
+            services.disk,
+            opening.directory,
+            opening.topic_partition,
+            expiration_ms=opening.producer_expiration_ms,
+            names=names,
+        )
+
+    def run(self, log_start_offset: int) -> int:
+        """Set each segment's size, drop those behind the first damage, bring the producers to the LEO, which is
+        returned."""
+        segments, opening = self.segments, self._opening
+        self.producers.remove_stray_snapshots(segments.bases)
+        bases = segments.bases
+        unsure = 0 if not opening.clean else len(bases)
+        while unsure + 1 < len(bases) and bases[unsure + 1] <= opening.recovery_point:
+            unsure += 1
+        for segment in list(segments)[:unsure]:
+            self._open_synced(segment)
+        if unsure == len(bases):
+            end_offset = segments.active.end_offset()
+            self._replay(log_start_offset, end_offset)
+            return end_offset
+        return self._rescan(list(segments)[unsure:], log_start_offset)
+
+    def _open_synced(self, segment: Segment) -> None:
+        """@C, @D, @E"""
+        if all(file_name(segment.base_offset, suffix) in self._names for suffix in _INDEX_SUFFIXES[:2]):
+            segment.open_clean()
+            if self._are_indexes_sure(segment):
+                return
+        self._take_epochs(scan(segment, self._limits, Place(0, segment.base_offset), _ignore))
+        segment.end_rebuild()
+        segment.index.sync()
+        segment.time_index.sync()
+
+    def _are_indexes_sure(self, segment: Segment) -> bool:
+        """What was the last segment when that much was synced was rolled since, its indexes maybe not written."""
+        opening = self._opening
+        following = bisect_right(self.segments.bases, segment.base_offset)
+        is_last = not opening.clean and self.segments.bases[following] == opening.recovery_point
+        return not is_last or are_indexes_sound(self._disk, segment)
+
+    def _rescan(self, unsure: list[Segment], log_start_offset: int) -> int:
+        """@F"""
+        start = synced_part(unsure[0], self._opening.recovery_point)
+        unsure[0].size_bytes = start.position
+        self.epochs.truncate_from_end(start.offset)
+        self._replay(log_start_offset, start.offset)
+        replayed_to = max(self.producers.map_end_offset, log_start_offset)
+        for segment in unsure:
+            if segment is not unsure[0]:
+                start = Place(0, segment.base_offset)
+                if segment.base_offset > replayed_to:
+                    self.producers.map_end_offset = segment.base_offset
+                    take_snapshot(self.producers)
+            self._rescan_segment(segment, start, replayed_to)
+            is_damaged = segment.size_bytes < segment.file.size()
+            segment.end_rebuild()
+            segment.release()
+            if is_damaged and segment is not self.segments.active:
+                for path in self.segments.drop(unsure[unsure.index(segment) + 1 :]):
+                    self._disk.remove(path)
                 break
-            start, buffer = position, memoryview(file.read_at(position, max(size, _SCAN_BYTES)))
-            header = _intact_header(buffer, 0, next_offset)
-            if header is None:
-                break
-        if header.partition_leader_epoch > latest_epoch:
-            latest_epoch = header.partition_leader_epoch
-            epochs.append((latest_epoch, header.base_offset))
-        next_offset = header.next_offset
-        position += header.size_bytes
-        segment.note(header.size_bytes, next_offset - 1, header.max_timestamp, limits)
-    return epochs
+        end_offset = self.segments.active.end_offset()
+        self.producers.map_end_offset = end_offset
+        return end_offset
+
+    def _rescan_segment(self, segment: Segment, start: Place, replayed_to: int) -> None:
+        def note(header: BatchHeader, batch: memoryview) -> None:
+            if header.last_offset >= replayed_to:
+                note_producer(self.producers, header, batch, segment)
+
+        if start.position:
+            segment.txn_index.truncate_to(start.offset)
+        else:
+            segment.txn_index.clear()
+        self._take_epochs(scan(segment, self._limits, start, note))
+
+    def _take_epochs(self, found: list[tuple[int, int]]) -> None:
+        for epoch, start_offset in found:
+            if epoch > self.epochs.latest_epoch:
+                self.epochs.assign(epoch, start_offset)
+
+    def _replay(self, log_start_offset: int, end_offset: int) -> None:
+        replay_producers(self.producers, self.segments, log_start_offset, end_offset, self._wall_ms)
 
 
-def _intact_header(buffer: memoryview, inside: int, next_offset: int) -> BatchHeader | None:
-    """The header of the batch, if it is whole, its checksum is right and its offsets go on."""
-    try:
-        header = read_header(buffer, inside)
-    except RecordsRejected:
-        return None
-    end = inside + header.batch_length + LOG_OVERHEAD
-    if end > len(buffer) or header.base_offset < next_offset or header.last_offset_delta < 0:
-        return None
-    if header.magic == MAGIC_V2:
-        return header if crc32c(buffer[inside + ATTRIBUTES_OFFSET : end]) == header.crc else None
-    return header if has_valid_crc(buffer, inside, header) else None
+def _ignore(header: BatchHeader, batch: memoryview) -> None:
+    """The producers' state is made from what the log says, not from why it is read."""

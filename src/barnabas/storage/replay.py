@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Buffer
 from barnabas.records.batch import BatchHeader, decode_batch, read_end_txn_marker
 from barnabas.records.header import CONTROL_FLAG
@@ -28,33 +29,28 @@ def note_producer(producers: ProducerStateManager, header: BatchHeader, batch: B
             )
 
 
-def replay_producers(
-    producers: ProducerStateManager,
-    segments: Segments,
-    log_start_offset: int,
-    log_end_offset: int,
-    wall_ms: int,
-    *,
-    rebuilt_from: int | None = None,
-) -> None:
-    """The state at the LEO, from the newest snapshot and the batches behind it.
+def take_snapshot(producers: ProducerStateManager) -> None:
+    """Without room for it the next start replays a little more."""
+    try:
+        producers.take_snapshot(sync=False)
+    except OSError as error:
+        if not is_exhausted(error):
+            raise
 
-    Segments at or above `rebuilt_from` were scanned because nothing but their records is sure: snapshots above it are
-    not believed, and transaction indexes and snapshots of these segments are made anew.
-    """
-    sure = log_end_offset if rebuilt_from is None else min(rebuilt_from, log_end_offset)
-    producers.reload(log_start_offset, sure, wall_ms)
+
+def replay_producers(
+    producers: ProducerStateManager, segments: Segments, log_start_offset: int, log_end_offset: int, wall_ms: int
+) -> None:
+    """The state at the LEO, from the newest snapshot that is not above it, and the batches behind that. What they
+    say to transaction indexes is there already."""
+    producers.reload(log_start_offset, log_end_offset, wall_ms)
     start = max(producers.map_end_offset, log_start_offset)
     for segment in segments.from_offset(start) if start < log_end_offset else ():
-        is_rebuilt = rebuilt_from is not None and segment.base_offset >= rebuilt_from
-        if is_rebuilt and segment.base_offset > start:
-            producers.map_end_offset = segment.base_offset
-            producers.take_snapshot(sync=False)
         position = segment.locate(start) if start > segment.base_offset else 0
         if position is None:
             continue
         for at, header in segment.headers(position):
             if header.producer_id >= 0 and header.last_offset >= start:
                 batch = segment.read(at, header.size_bytes) if header.is_control else b""
-                note_producer(producers, header, batch, segment if is_rebuilt else None)
+                note_producer(producers, header, batch, None)
     producers.map_end_offset = log_end_offset

@@ -120,7 +120,12 @@ class Segment(BatchFile):
         """What was not noted is cut off."""
         if self.file.size() != self.size_bytes:
             self.file.truncate(self.size_bytes)
-        self.become_inactive()
+        if self._largest_timestamp == _UNREAD:
+            # Nothing was noted: the time index knows what it knew.
+            self.index.trim()
+            self.time_index.trim()
+        else:
+            self.become_inactive()
 
     def _forget(self) -> None:
         self.is_index_full = None

@@ -94,6 +94,6 @@ def test_a_failed_directory_is_not_cleaned() -> None:
     host = MemoryHost()
     manager = start(host)
     fill(host, create(manager, A))
-    manager.directory_failed("/logs")
+    manager.directory_failed("/logs", OSError("gone"))
     host.time.run_for(3 * BACKOFF_MS)
     assert manager.cleaner.passes == 0

@@ -452,6 +452,7 @@ class TestFaults:
         world.roll()
         file = world.disk.open(world.path("00000000000000000000.log"))
         file.write_at(100, b"\xff")
+        world.log.epochs.persist()
         before = snapshot_of(world.disk, world.directory)
         assert world.clean() == 0
         assert world.cleaner.uncleanable == {PARTITION}

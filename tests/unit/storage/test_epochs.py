@@ -26,6 +26,7 @@ def cache(*entries: tuple[int, int]) -> LeaderEpochCache:
 
 def reopened(old: LeaderEpochCache) -> LeaderEpochCache:
     made = LeaderEpochCache(old._disk, old.directory)
+    old.persist()
     made.load()
     return made
 
@@ -40,8 +41,12 @@ def test_an_empty_cache_knows_nothing() -> None:
     assert empty.entries == ()
 
 
-def test_every_assignment_is_on_disk_at_once() -> None:
+def test_what_is_assigned_is_on_disk_when_that_is_asked_for() -> None:
     made = cache((0, 0), (4, 5), (6, 8))
+    assert not made._disk.exists(made.path)
+    assert not made.is_saved
+    made.persist()
+    assert made.is_saved
     assert made._disk.read("/log/leader-epoch-checkpoint") == b"0\n3\n0 0\n4 5\n6 8\n"
     assert reopened(made).entries == made.entries
     assert reopened(made).latest_epoch == 6
@@ -115,16 +120,33 @@ def test_truncation_from_both_ends() -> None:
     assert reopened(made).latest_epoch == -1
 
 
-def test_nothing_is_written_while_recovering_until_asked() -> None:
-    made = cache()
-    made.assign(1, 0, persist=False)
+def test_what_was_written_beside_counts_only_if_nothing_changed_meanwhile() -> None:
+    made = cache((1, 0))
+    version = made.version
+    made._disk.write("/log/beside", made.encode(), sync=True)
+    made.assign(2, 10)
+    made.written_beside(version, "/log/beside")
+    assert not made.is_saved
     assert not made._disk.exists(made.path)
+    made._disk.write("/log/beside", made.encode(), sync=True)
+    made.written_beside(made.version, "/log/beside")
+    assert made.is_saved
+    assert reopened(made).entries == ((1, 0), (2, 10))
+
+
+def test_what_was_written_at_once_is_not_replaced_by_what_was_written_beside() -> None:
+    made = cache((1, 0), (2, 10))
+    version = made.version
+    made._disk.write("/log/beside", made.encode(), sync=True)
+    made.truncate_from_end(10)
     made.persist()
+    made.written_beside(version, "/log/beside")
     assert reopened(made).entries == ((1, 0),)
 
 
 def test_a_malformed_file_takes_nothing_over() -> None:
     made = cache((1, 0))
+    made.persist()
     made._disk.write(made.path, b"0\n1\nx y\n")
     with pytest.raises(CheckpointError):
         made.load()

@@ -233,7 +233,7 @@ def test_a_failed_directory_leaves_the_others_serving() -> None:
     failing(world, "/d1")
     with pytest.raises(StorageFault) as fault:
         world.append(sick)
-    world.manager.directory_failed(fault.value.directory)
+    world.manager.storage_fault(fault.value)
     assert world.manager.offline_directories == {"/d1"}
     world.append(sound)
     world.host.time.run_for(10 * MINUTE_MS)
@@ -267,4 +267,4 @@ def test_a_thousand_partitions_keep_few_files_open_and_few_timers() -> None:
     assert timers < 10
     again = world.restarted()
     assert sum(1 for _ in again.manager) == 1000
-    assert len(again.host.time._heap) == timers
+    assert len(again.host.time._heap) <= timers
