@@ -66,11 +66,18 @@ class WiredBroker:
 
     def restart(self, *, clean: bool = True) -> None:
         if clean:
-            self.broker.stop(lambda: None)
+            self.stop()
         self.host.disk.locked.clear()
         self.host = MemoryHost(seed=2, disk=self.host.disk)
         self.host.time.run_for(1_000_000)
         self.broker = self._start()
+
+    def stop(self) -> None:
+        """In order, to the end."""
+        stopped: list[bool] = []
+        self.broker.stop(lambda: stopped.append(True))
+        self.host.time.run_for(1000)
+        assert stopped, "the broker does not stop"
 
     def connect(self) -> WiredClient:
         return WiredClient(self)

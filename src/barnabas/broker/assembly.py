@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from barnabas.broker.assignments import DirectoryAssignments
 from barnabas.broker.context import Services
 from barnabas.broker.controller_access import ControllerAccess
 from barnabas.broker.controller_registrar import ControllerRegistrar
@@ -19,6 +20,7 @@ from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.liveness import BrokerLiveness
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
 from barnabas.common.types import GROUP_METADATA_TOPIC, METADATA_TOPIC, TopicPartition
 from barnabas.controller.kraft.controller import Controller
@@ -72,6 +74,10 @@ class Broker:
         )
         self._registrar = ControllerRegistrar(host, config, self.controller, self.access, self.metadata)
         self.lifecycle = BrokerLifecycle(host, config, self.access, self.metadata, cluster_id)
+        self.assignments = DirectoryAssignments(
+            host, config.node_id, self.metadata, lambda: self.lifecycle.epoch, self.access.ask
+        )
+        self.replicas.moves.assignments = self.assignments
         self.services = Services(
             host=host,
             config=config,
@@ -99,6 +105,11 @@ class Broker:
 
     def _open_replicas(self) -> None:
         self.logs.start(high_watermarks=self.replicas.high_watermarks)
+        metadata_dir = self.config.metadata_log_dir
+        if metadata_dir in self.logs.offline_directories:
+            cause = self.logs.roots.cause_of(metadata_dir)
+            raise ConfigError(f"{metadata_dir} holds the metadata log and cannot be used: {cause}")
+        self.logs.on_directory_failed.append(self._on_directory_failed)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
         self.replicas.listen(
             LeadershipListener(GROUP_METADATA_TOPIC, self.groups.on_partition_leader, self.groups.on_partition_resigned)
@@ -119,7 +130,7 @@ class Broker:
                 for endpoint in endpoints_of(self.config.advertised_listeners, self.config.advertised_listeners)
                 if endpoint.name not in self.config.controller_listener_names
             ],
-            self.formatted.directory_ids,
+            [self.logs.roots.id_of(path) for path in self.logs.directories if path not in self.logs.roots.offline],
             self.logs.previous_broker_epoch,
             on_ready,
         )
@@ -133,6 +144,7 @@ class Broker:
 
         def close() -> None:
             self.groups.shutdown()
+            self.assignments.close()
             self.replicas.close()
             if self.config.is_broker:
                 self.logs.shutdown(self.lifecycle.epoch)
@@ -170,6 +182,17 @@ class Broker:
             frame_bytes_max=self.config.int_of("socket.request.max.bytes"),
             log=self._connection_log,
         )
+
+    # -- failed directories
+
+    def _on_directory_failed(self, directory: str, error: BaseException) -> None:
+        """The process ends with its last directory, and with the one of the metadata log, as Kafka does."""
+        if directory == self.config.metadata_log_dir:
+            self.host.faults.fatal(f"log directory {directory} failed, which holds the metadata log: {error}", error)
+        elif self.logs.roots.all_failed:
+            self.host.faults.fatal(f"all of log.dirs={','.join(self.logs.directories)} have failed: {error}", error)
+        else:
+            self.lifecycle.directory_failed(self.logs.roots.id_of(directory))
 
     # -- following the metadata
 

@@ -56,6 +56,9 @@ class BrokerLifecycle:
         self._stopping = False
         self._on_ready: Callable[[], None] | None = None
         self._on_stopped: Callable[[], None] | None = None
+        #: Ids of directories that failed (KIP-858); every heartbeat names them.
+        self._lost_directories: list[bytes] = []
+        self._untold: Timer | None = None
         self.epoch = -1
 
     def start(
@@ -106,6 +109,27 @@ class BrokerLifecycle:
         if not self._asking:
             self._beat()
 
+    def directory_failed(self, directory_id: bytes) -> None:
+        """Tell the controller, now. A broker that cannot for `log.dir.failure.timeout.ms` ends, for others still take
+        it for the leader of what it has lost."""
+        self._lost_directories.append(directory_id)
+        if self._untold is None:
+            timeout_ms = self._config.int_of("log.dir.failure.timeout.ms")
+            self._untold = self._host.timers.call_later(timeout_ms, self._give_up_telling)
+        if self._timer is not None and self.epoch >= 0:
+            self._cancel_timer()
+            # Not from within the request that met the fault.
+            self._timer = self._host.timers.call_later(0, self._beat)
+
+    def _give_up_telling(self) -> None:
+        if not self._stopping:
+            self._host.faults.fatal("the controller could not be told of a failed log directory")
+
+    def _told(self) -> None:
+        if self._untold is not None:
+            self._untold.cancel()
+            self._untold = None
+
     def _cancel_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -150,16 +174,20 @@ class BrokerLifecycle:
             current_metadata_offset=self._store.image.offset,
             want_fence=False,
             want_shut_down=self._stopping,
+            offline_log_dirs=list(self._lost_directories),
         )
+        lost = len(self._lost_directories)
         timeout_ms = self._config.int_of("broker.session.timeout.ms") // 2
-        self._access.ask(request, self._on_heartbeat, timeout_ms=timeout_ms)
+        self._access.ask(request, lambda response: self._on_heartbeat(response, lost), timeout_ms=timeout_ms)
 
-    def _on_heartbeat(self, response: Message | None) -> None:
+    def _on_heartbeat(self, response: Message | None, lost: int) -> None:
         self._asking = False
         answer = response if isinstance(response, BrokerHeartbeatResponse) else None
         code = ErrorCode.REQUEST_TIMED_OUT if answer is None else ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:
             self._host.faults.report(f"the controller answered a heartbeat with {code.name}")
+        elif lost == len(self._lost_directories):
+            self._told()
         if self._stopping and (answer is None or answer.should_shut_down or code is not ErrorCode.NONE):
             done, self._on_stopped = self._on_stopped, None
             if done is not None:
@@ -170,5 +198,7 @@ class BrokerLifecycle:
             on_ready, self._on_ready = self._on_ready, None
             on_ready()
         is_settled = (is_usable or code is not ErrorCode.NONE) and not self._stopping
+        if lost < len(self._lost_directories):
+            is_settled = False
         interval_ms = self._config.int_of("broker.heartbeat.interval.ms") if is_settled else _EAGER_MS
         self._timer = self._host.timers.call_later(interval_ms, self._beat)

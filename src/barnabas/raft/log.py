@@ -76,6 +76,10 @@ class MetadataLog:
         info = self._log.append_as_leader(batch, epoch, wall_ms=self._host.clock.wall_ms(), origin=Origin.RAFT)
         assert info.first_offset == end_offset, "nobody else appends to the metadata log"
 
+    def truncate_to(self, end_offset: int) -> None:
+        """Take back what was appended and not flushed."""
+        self._log.truncate_to(end_offset)
+
     def flush(self) -> None:
         self._log.flush()
 

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple, NoReturn
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import ErrorCode, FatalFault, RequestFailed, StorageFault
+from barnabas.common.errors import ErrorCode, FatalFault, RequestFailed, StorageExhausted, StorageFault, is_exhausted
 from barnabas.common.host import Host
 from barnabas.metadata.frame import encode_record
 from barnabas.metadata.image import MetadataImage
@@ -42,6 +42,7 @@ from barnabas.records.batch import Record, encode_batch
 
 #: No batch gets longer than this (Kafka's default of internal.metadata.max.batch.size.in.bytes).
 _MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
+_FLUSH_AGAIN_MS: Final = 1000
 #: What a record's frame in its batch takes at most.
 _RECORD_OVERHEAD_BYTES: Final = 24
 
@@ -168,7 +169,10 @@ class RaftNode:
         wall_ms = self._host.clock.wall_ms()
         start = leader.epoch_start_offset
         batch = encode_control_batch(messages, base_offset=start, epoch=leader.epoch, wall_ms=wall_ms)
-        self._append(batch, CommittedBatch(start, start + len(messages) - 1, leader.epoch, wall_ms, len(batch), ()))
+        try:
+            self._append(batch, CommittedBatch(start, start + len(messages) - 1, leader.epoch, wall_ms, len(batch), ()))
+        except StorageExhausted as fault:
+            self._fail(fault)
         self._poll()
 
     def stop(self) -> None:
@@ -180,7 +184,11 @@ class RaftNode:
             for callback in self._on_leadership:
                 callback(False)
         self._waiting.clear()
-        self._log.close()
+        try:
+            self._log.close()
+        except StorageFault as fault:
+            # The next start reads it again from end to end anyway.
+            self._host.faults.report(f"the metadata log was not closed in order: {fault}", fault)
 
     # Proposals.
 
@@ -188,25 +196,43 @@ class RaftNode:
         self, records: Sequence[tuple[Message, int]], *, wall_ms: int, done: Callable[[int], None] | None = None
     ) -> int:
         """Append (record, version) pairs; returns the first one's offset, which `done` gets too, when all of them are
-        committed. RequestFailed(NOT_CONTROLLER) if this node does not lead."""
+        committed. RequestFailed if this node does not lead (NOT_CONTROLLER), or if there is no room for them
+        (KAFKA_STORAGE_ERROR): then nothing of them is kept."""
         role = self.quorum.role
         if not isinstance(role, Leader):
             raise RequestFailed(ErrorCode.NOT_CONTROLLER)
         assert records, "a proposal has records"
         first_offset = self.log_end_offset
+        try:
+            self._append_records(records, role.epoch, wall_ms)
+        except StorageExhausted as fault:
+            self._take_back(first_offset)
+            self._host.faults.report(f"the metadata log takes no records: {fault}", fault)
+            raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, "There is no room for the metadata log.") from fault
+        if done is not None:
+            self._waiting.append(_Waiting(self.log_end_offset, first_offset, done))
+        self._poll()
+        return first_offset
+
+    def _append_records(self, records: Sequence[tuple[Message, int]], epoch: int, wall_ms: int) -> None:
         for values, messages in _chunks(records):
             base_offset = self.log_end_offset
             batch = encode_batch(
                 [Record(base_offset + index, wall_ms, None, value) for index, value in enumerate(values)],
                 base_offset=base_offset,
-                leader_epoch=role.epoch,
+                leader_epoch=epoch,
             )
             last_offset = base_offset + len(values) - 1
-            self._append(batch, CommittedBatch(base_offset, last_offset, role.epoch, wall_ms, len(batch), messages))
-        if done is not None:
-            self._waiting.append(_Waiting(self.log_end_offset, first_offset, done))
-        self._poll()
-        return first_offset
+            self._append(batch, CommittedBatch(base_offset, last_offset, epoch, wall_ms, len(batch), messages))
+
+    def _take_back(self, end_offset: int) -> None:
+        """A proposal of several batches of which one found no room: nobody has heard of those before it."""
+        while self._appended and self._appended[-1].base_offset >= end_offset:
+            self._appended.pop()
+        try:
+            self.log.truncate_to(end_offset)
+        except (StorageFault, OSError) as error:
+            self._fail(error)
 
     def when_committed(self, end_offset: int, done: Callable[[int], None]) -> None:
         """Call `done(end_offset)` when everything before it is committed, maybe at once. In the order of proposals."""
@@ -229,6 +255,8 @@ class RaftNode:
     def _append(self, batch: bytearray, committed: CommittedBatch) -> None:
         try:
             self.log.append(batch, committed.epoch)
+        except StorageExhausted:
+            raise
         except (StorageFault, OSError) as error:
             self._fail(error)
         self._appended.append(committed)
@@ -251,6 +279,11 @@ class RaftNode:
             return False
         try:
             self.log.flush()
+        except StorageExhausted as fault:
+            # Not durable, not committed, nothing lost: whoever waits goes on waiting.
+            self._host.faults.report(f"the metadata log cannot be flushed yet: {fault}", fault)
+            self._host.timers.call_later(_FLUSH_AGAIN_MS, self._poll)
+            return False
         except (StorageFault, OSError) as error:
             self._fail(error)
         role.update(self.own.node_id, end_offset, self.quorum.voters)
@@ -310,10 +343,15 @@ class RaftNode:
             files.write(snapshot_id, data)
 
         def written(_: object, error: BaseException | None) -> None:
-            if error is None:
-                log.clean(files, wall_ms)
-            else:
-                self._host.faults.report(f"snapshot {snapshot_id.file_name} was not written", error)
+            try:
+                if error is None:
+                    log.clean(files, wall_ms)
+            except (StorageFault, OSError) as fault:
+                error = fault
+            if isinstance(error, StorageFault | OSError) and not is_exhausted(error):
+                self._fail(error)
+            if error is not None:
+                self._host.faults.report(f"snapshot {snapshot_id.file_name} was not written: {error}", error)
             done()
 
         self._host.blocking.run(work, written)

@@ -1,25 +1,29 @@
 """All replicas of this broker: follows the metadata image, appends and reads across partitions.
 
 The image decides roles; this room only carries them out. Storage faults take a directory's partitions offline and are
-answered with KAFKA_STORAGE_ERROR, the rest goes on.
+answered with KAFKA_STORAGE_ERROR, the rest goes on. In a directory without room only what needs room is refused
+(decision 0012).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
+from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageExhausted, StorageFault
 from barnabas.common.host import Buffer, Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import INTERNAL_TOPICS, TopicPartition
-from barnabas.metadata.image import EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
-from barnabas.metadata.topics import PartitionImage, TopicImage
+from barnabas.metadata.image import BROKER_RESOURCE, EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
+from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
 from barnabas.replication.cold_reads import ColdReads
+from barnabas.replication.moves import ReplicaMoves
 from barnabas.replication.partition import Partition, Role
 from barnabas.replication.purgatory import Purgatory
-from barnabas.storage.log import AppendInfo, Log, Origin
+from barnabas.replication.unopened import UnopenedReplicas
+from barnabas.storage.directories import root_of
+from barnabas.storage.log import AppendInfo, Origin
 from barnabas.storage.manager import LogManager
 
 #: The low byte of a batch's attributes, and its bit for transactions.
@@ -45,6 +49,26 @@ class LeadershipListener(NamedTuple):
     on_resigned: Callable[[int], None]
 
 
+class LeadershipListeners:
+    """By the topic that they ask for."""
+
+    def __init__(self) -> None:
+        self._all: list[LeadershipListener] = []
+
+    def add(self, listener: LeadershipListener) -> None:
+        self._all.append(listener)
+
+    def led(self, topic: str, index: int, leader_epoch: int) -> None:
+        for listener in self._all:
+            if listener.topic == topic:
+                listener.on_leader(index, leader_epoch)
+
+    def resigned(self, topic: str, index: int) -> None:
+        for listener in self._all:
+            if listener.topic == topic:
+                listener.on_resigned(index)
+
+
 class ReplicaManager:
     """The partitions of one broker, by topic name and index."""
 
@@ -57,8 +81,13 @@ class ReplicaManager:
         self._node_id = node_id
         self._topics: dict[str, dict[int, Partition]] = {}
         self._image = EMPTY_IMAGE
-        self._listeners: list[LeadershipListener] = []
+        self._listeners = LeadershipListeners()
         self._checkpointed_hws: dict[TopicPartition, int] = {}
+        self._roots = logs.roots
+        self._full = self._roots.full
+        self._unopened = UnopenedReplicas(host.timers, self._open_again)
+        self.moves = ReplicaMoves(host, config, logs, self)
+        logs.on_directory_failed.append(self._on_directory_failed)
         config.subscribe(self._on_broker_config)
 
     # -- life
@@ -68,14 +97,16 @@ class ReplicaManager:
         self._checkpointed_hws = dict(checkpointed_high_watermarks)
 
     def listen(self, listener: LeadershipListener) -> None:
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """For `replication-offset-checkpoint`."""
         return {partition.topic_partition: partition.high_watermark for partition in self.partitions()}
 
     def close(self) -> None:
+        self.moves.close()
         self.purgatory.close()
+        self._unopened.close()
 
     # -- look-ups
 
@@ -97,6 +128,8 @@ class ReplicaManager:
             if partition.role is Role.OFFLINE:
                 raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.topic_partition} is offline")
             raise RequestFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if TopicPartition(topic, index) in self._unopened:
+            raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, f"{topic}-{index} is offline")
         if self._image.partition(topic, index) is not None:
             raise RequestFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -128,28 +161,38 @@ class ReplicaManager:
         if origin is Origin.CLIENT and len(batches) > _ATTRIBUTES_AT and batches[_ATTRIBUTES_AT] & _TRANSACTIONAL:
             # Kafka's word for a batch of a transaction in a request that names no transactional id.
             return Appended(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        full = self._full
+        if full and self._roots.refuses(partition.log.directory):
+            return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=f"no room for {partition.topic_partition}")
         try:
-            return Appended(ErrorCode.NONE, partition.append(batches, wall_ms, origin))
+            info = partition.append(batches, wall_ms, origin)
+            if full:
+                self._roots.has_room(partition.log.directory)
+            return Appended(ErrorCode.NONE, info)
         except RecordsRejected as rejected:
             start = -1 if rejected.is_framing else partition.log.log_start_offset
             return Appended(rejected.code, None, rejected.message, rejected.record_errors, start)
         except StorageFault as fault:
-            self.on_directory_failed(fault.directory, fault)
+            self.on_storage_fault(fault)
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=str(fault))
 
     # -- following the image
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Carry out what changed: new and deleted topics, roles, ISRs, topic configs."""
-        self._image = image
+        is_start, self._image = self._image is EMPTY_IMAGE, image
         for topic in delta.deleted_topics.values():
             self._on_topic_deleted(topic)
         for topic_delta in delta.changed_topics.values():
             for index, partition_image in topic_delta.changed_partitions.items():
-                self._on_partition(topic_delta.name, topic_delta.topic_id, index, partition_image)
+                name = topic_delta.name
+                is_new = not is_start and TopicPartition(name, index) not in self._unopened
+                self._on_partition(name, topic_delta.topic_id, index, partition_image, is_new=is_new)
         for resource_type, name in delta.changed_configs:
             if resource_type == TOPIC_RESOURCE:
                 self._reconfigure(name)
+            elif resource_type == BROKER_RESOURCE:
+                self.moves.follow_rate(image)
 
     def log_config(self, topic: str) -> LogConfig:
         return LogConfig.resolve(self._config, self._image.topic_config(topic))
@@ -165,18 +208,23 @@ class ReplicaManager:
             config = self.log_config(topic)
             for partition in partitions.values():
                 partition.log.config = config
+                self.logs.futures.reconfigure(partition.topic_partition, config)
 
-    def _on_partition(self, topic: str, topic_id: bytes, index: int, image: PartitionImage) -> None:
+    def _on_partition(
+        self, topic: str, topic_id: bytes, index: int, image: PartitionImage, *, is_new: bool = False
+    ) -> None:
         partition = self.find(topic, index)
         if partition is not None and (partition.topic_id != topic_id or self._node_id not in image.replicas):
             self._remove(partition)
             partition = None
         if self._node_id not in image.replicas:
+            self._unopened.discard(TopicPartition(topic, index))
             return
         if partition is None:
-            partition = self._open(topic, topic_id, index)
+            partition = self._open(topic, topic_id, index, image, is_new)
         if partition is not None:
             self._assume_role(partition, image)
+            self.moves.tell_directory(partition, image)
 
     def _assume_role(self, partition: Partition, image: PartitionImage) -> None:
         before, epoch_before = partition.role, partition.leader_epoch
@@ -187,27 +235,59 @@ class ReplicaManager:
             if image.leader == self._node_id:
                 partition.become_leader(image)
                 if before is not Role.LEADER or image.leader_epoch != epoch_before:
-                    self._notify_leader(name, index, image.leader_epoch)
+                    self._listeners.led(name, index, image.leader_epoch)
             else:
                 partition.become_follower(image)
                 if before is Role.LEADER:
-                    self._notify_resigned(name, index)
+                    self._listeners.resigned(name, index)
         except StorageFault as fault:
-            self.on_directory_failed(fault.directory, fault)
+            self.on_storage_fault(fault)
 
-    def _open(self, topic: str, topic_id: bytes, index: int) -> Partition | None:
+    def _open(self, topic: str, topic_id: bytes, index: int, image: PartitionImage, is_new: bool) -> Partition | None:
         topic_partition = TopicPartition(topic, index)
-        try:
-            log = self.logs.get_or_create(topic_partition, topic_id, self.log_config(topic))
-        except StorageFault as fault:
-            self.on_directory_failed(fault.directory, fault)
+        directory = self._roots.path_of(image.directory_of(self._node_id))
+        self.moves.promote(topic_partition, topic_id, directory)
+        if not is_new and not self._may_have_log(topic_partition, image):
+            self._unopened.add(topic_partition, may_come=False)
+            self.host.faults.report(f"{topic_partition} is offline: its log is in a directory that is not there")
             return None
+        try:
+            log = self.logs.get_or_create(topic_partition, topic_id, self.log_config(topic), directory=directory)
+        except StorageFault as fault:
+            self._unopened.add(topic_partition, may_come=is_new or isinstance(fault, StorageExhausted))
+            self.on_storage_fault(fault)
+            return None
+        self._unopened.discard(topic_partition)
         high_watermark = self._checkpointed_hws.pop(topic_partition, log.log_start_offset)
         partition = Partition(topic_partition, topic_id, log, self._node_id, high_watermark=high_watermark)
         self._topics.setdefault(topic, {})[index] = partition
+        self.moves.resume(partition)
         return partition
 
+    def _may_have_log(self, topic_partition: TopicPartition, image: PartitionImage) -> bool:
+        """Whether its log is in a directory that works, or may be made in one without hiding an older one (KIP-858)."""
+        log = self.logs.get(topic_partition)
+        if log is not None:
+            return not self._roots.is_offline(log.directory)
+        directory = image.directory_of(self._node_id)
+        if directory in (UNASSIGNED_DIRECTORY, MIGRATING_DIRECTORY):
+            return not self._roots.offline
+        if self._roots.has_online(directory):
+            return True
+        # A directory of another id took its place. What other replicas have can come from them.
+        return not self._roots.offline and len(image.replicas) > 1
+
+    def _open_again(self, topic_partition: TopicPartition) -> None:
+        topic = self._image.topics_by_name.get(topic_partition.topic)
+        image = self._image.partition(*topic_partition)
+        if topic is None or image is None:
+            self._unopened.discard(topic_partition)
+        else:
+            self._on_partition(topic.name, topic.topic_id, topic_partition.partition, image, is_new=True)
+
     def _on_topic_deleted(self, topic: TopicImage) -> None:
+        for index in range(len(topic.partitions)):
+            self._unopened.discard(TopicPartition(topic.name, index))
         for partition in tuple(self._topics.get(topic.name, {}).values()):
             if partition.topic_id == topic.topic_id:
                 self._remove(partition)
@@ -222,38 +302,25 @@ class ReplicaManager:
             del self._topics[topic]
         partition.go_offline()
         if led:
-            self._notify_resigned(topic, index)
+            self._listeners.resigned(topic, index)
+        self.moves.forget(partition.topic_partition)
+        if self._roots.is_offline(partition.log.directory):
+            return
         try:
             self.logs.delete(partition.topic_partition)
         except StorageFault as fault:
-            self.on_directory_failed(fault.directory, fault)
+            self.on_storage_fault(fault)
 
     def on_storage_fault(self, fault: StorageFault) -> None:
-        """What a request met in storage."""
-        self.on_directory_failed(fault.directory, fault)
+        """What a request or a change of role met in storage."""
+        self.logs.storage_fault(fault)
 
-    def on_directory_failed(self, directory: str, error: BaseException | None = None) -> None:
+    def _on_directory_failed(self, directory: str, error: BaseException) -> None:
         """All partitions in it go offline (KIP-112); the others serve on."""
-        self.logs.directory_failed(directory)
-        self.host.faults.report(f"log directory {directory} failed", error)
-        for partition in self.partitions():
-            if _is_in(partition.log, directory) and partition.role is not Role.OFFLINE:
+        self.moves.directory_failed(directory)
+        for partition in tuple(self.partitions()):
+            if partition.role is not Role.OFFLINE and root_of(partition.log.directory) == directory:
                 led = partition.role is Role.LEADER
-                partition.go_offline()
+                partition.go_offline(ErrorCode.KAFKA_STORAGE_ERROR)
                 if led:
-                    self._notify_resigned(*partition.topic_partition)
-
-    def _notify_leader(self, topic: str, index: int, leader_epoch: int) -> None:
-        for listener in self._listeners_of(topic):
-            listener.on_leader(index, leader_epoch)
-
-    def _notify_resigned(self, topic: str, index: int) -> None:
-        for listener in self._listeners_of(topic):
-            listener.on_resigned(index)
-
-    def _listeners_of(self, topic: str) -> Iterable[LeadershipListener]:
-        return [listener for listener in self._listeners if listener.topic == topic]
-
-
-def _is_in(log: Log, directory: str) -> bool:
-    return log.directory == directory or log.directory.startswith(directory.rstrip("/") + "/")
+                    self._listeners.resigned(*partition.topic_partition)

@@ -32,6 +32,6 @@ def _delete(
     except RequestFailed as failure:
         row.error_code = failure.code
     except StorageFault as fault:
-        services.replicas.on_directory_failed(fault.directory, fault)
+        services.replicas.on_storage_fault(fault)
         row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
     return row

@@ -20,7 +20,7 @@ from typing import TypeVar
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
-from barnabas.controller.kraft import brokers, configs, partitions, producer_ids, topics
+from barnabas.controller.kraft import brokers, configs, directories, partitions, producer_ids, topics
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.result import Cause, Result, Versioned
 from barnabas.controller.kraft.sessions import BrokerSessions
@@ -29,6 +29,10 @@ from barnabas.metadata.cluster import Endpoint, endpoints_of
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 from barnabas.protocol.messages.controller_registration import (
@@ -111,7 +115,8 @@ class Controller:
         )
         batches.append(own_registration(self._config.node_id, self._incarnation_id, self.endpoints))
         for records, cause in batches:
-            self._commit(Result(records, None, cause), None)
+            if not self._commit(Result(records, None, cause)):
+                self._host.faults.fatal("there is no room in the metadata log for what a controller begins with")
         self._schedule_session_check()
 
     def resign(self) -> None:
@@ -130,7 +135,11 @@ class Controller:
         if self._image is None:
             reply(topics.create_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self._commit(topics.create_topics(self._view(), request, actor), reply)
+        self._commit(
+            topics.create_topics(self._view(), request, actor),
+            reply,
+            lambda code: reply(topics.create_refused(request, code)),
+        )
 
     def delete_topics(
         self, request: DeleteTopicsRequest, reply: Reply[DeleteTopicsResponse], *, actor: str = SELF
@@ -138,7 +147,11 @@ class Controller:
         if self._image is None:
             reply(topics.delete_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self._commit(topics.delete_topics(self._view(), request, actor), reply)
+        self._commit(
+            topics.delete_topics(self._view(), request, actor),
+            reply,
+            lambda code: reply(topics.delete_refused(request, code)),
+        )
 
     def create_partitions(
         self, request: CreatePartitionsRequest, reply: Reply[CreatePartitionsResponse], *, actor: str = SELF
@@ -146,7 +159,11 @@ class Controller:
         if self._image is None:
             reply(topics.create_partitions_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self._commit(topics.create_partitions(self._view(), request, actor), reply)
+        self._commit(
+            topics.create_partitions(self._view(), request, actor),
+            reply,
+            lambda code: reply(topics.create_partitions_refused(request, code)),
+        )
 
     def alter_partition(
         self, request: AlterPartitionRequest, reply: Reply[AlterPartitionResponse], *, version: int = 3
@@ -154,7 +171,11 @@ class Controller:
         if self._image is None:
             reply(AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return
-        self._commit(partitions.alter_partition(self._view(), request, version), reply)
+        self._commit(
+            partitions.alter_partition(self._view(), request, version),
+            reply,
+            lambda code: reply(AlterPartitionResponse(error_code=code)),
+        )
 
     # Configurations.
 
@@ -175,7 +196,7 @@ class Controller:
         if validate_only:
             reply(result.response)
             return
-        self._commit(result, reply)
+        self._commit(result, reply, lambda code: reply([(code, None)] * len(changes)))
 
     # Producer ids.
 
@@ -189,7 +210,11 @@ class Controller:
         except RequestFailed as error:
             reply(-1, 0, error.code)
             return
-        self._commit(result, lambda block: reply(block.first_id, block.length, ErrorCode.NONE))
+        self._commit(
+            result,
+            lambda block: reply(block.first_id, block.length, ErrorCode.NONE),
+            lambda code: reply(-1, 0, code),
+        )
 
     # Brokers.
 
@@ -203,7 +228,7 @@ class Controller:
             reply(BrokerRegistrationResponse(error_code=error.code))
             return
         self._sessions.start(request.broker_id, now_ms)
-        self._commit(result, reply)
+        self._commit(result, reply, lambda code: reply(BrokerRegistrationResponse(error_code=code)))
         self._schedule_session_check()
 
     def broker_heartbeat(self, request: BrokerHeartbeatRequest, reply: Reply[BrokerHeartbeatResponse]) -> None:
@@ -223,10 +248,21 @@ class Controller:
         except RequestFailed as error:
             reply(BrokerHeartbeatResponse(error_code=error.code))
             return
-        self._commit(result, reply)
+        self._commit(result, reply, lambda code: reply(BrokerHeartbeatResponse(error_code=code)))
         broker = self.image.brokers.get(broker_id) if self._image is not None else None
         if broker is not None and broker.in_controlled_shutdown and result.records:
             self._sessions.begin_shutdown(broker_id, self._raft.log_end_offset)
+
+    def assign_replicas_to_dirs(
+        self, request: AssignReplicasToDirsRequest, reply: Reply[AssignReplicasToDirsResponse]
+    ) -> None:
+        try:
+            self._require_active()
+            result = directories.assign_replicas(self._view(), request)
+        except RequestFailed as error:
+            reply(AssignReplicasToDirsResponse(error_code=error.code))
+            return
+        self._commit(result, reply)
 
     def unregister_broker(self, broker_id: int, reply: Callable[[ErrorCode, str | None], None]) -> None:
         try:
@@ -236,7 +272,7 @@ class Controller:
             reply(error.code, error.message)
             return
         self._sessions.end(broker_id)
-        self._commit(result, lambda _: reply(ErrorCode.NONE, None))
+        self._commit(result, lambda _: reply(ErrorCode.NONE, None), lambda code: reply(code, None))
 
     def broker_is_gone(self, broker_id: int) -> None:
         """Its process has ended: as if its session had run out."""
@@ -248,7 +284,8 @@ class Controller:
         broker = self.image.brokers.get(broker_id)
         if broker is not None and not broker.fenced:
             records = brokers.fence_records(self._view(), broker)
-            self._commit(Result(records, None, Cause(why, SELF, f"broker {broker_id}")), None)
+            if not self._commit(Result(records, None, Cause(why, SELF, f"broker {broker_id}"))):
+                self._sessions.start(broker_id, self._host.clock.now_ms())  # once more when this runs out
 
     def register_controller(
         self, request: ControllerRegistrationRequest, reply: Reply[ControllerRegistrationResponse]
@@ -257,7 +294,11 @@ class Controller:
         if self._image is None:
             reply(ControllerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return
-        self._commit(register_controller(request), reply)
+        self._commit(
+            register_controller(request),
+            reply,
+            lambda code: reply(ControllerRegistrationResponse(error_code=code)),
+        )
 
     def _check_sessions(self) -> None:
         """Fence whoever was silent for too long."""
@@ -290,18 +331,30 @@ class Controller:
         if self._image is None:
             raise RequestFailed(ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
 
-    def _commit(self, result: Result[T], reply: Reply[T] | None) -> None:
-        """Propose and replay the records of a decision; reply when they are committed."""
+    def _commit(
+        self,
+        result: Result[T],
+        reply: Reply[T] | None = None,
+        refused: Callable[[ErrorCode], None] = lambda code: None,
+    ) -> bool:
+        """Propose and replay the records of a decision; reply when they are committed. Where the quorum does not take
+        them (there is no room for its log), nothing of the decision stays: `refused` replies, and this is False."""
         if not result.records:
             if reply is not None:
                 self._raft.when_committed(self._raft.log_end_offset, lambda _: reply(result.response))
-            return
-        self._image = self._replayed(result.records)
+            return True
+        before, self._image = self._image, self._replayed(result.records)
         response = result.response
         done = None if reply is None else (lambda _offset: reply(response))
-        first_offset = self._raft.propose(result.records, wall_ms=self._host.clock.wall_ms(), done=done)
+        try:
+            first_offset = self._raft.propose(result.records, wall_ms=self._host.clock.wall_ms(), done=done)
+        except RequestFailed as failure:
+            self._image = before
+            refused(failure.code)
+            return False
         if self.journal is not None:
             self.journal(first_offset, result.cause)
+        return True
 
     def _replayed(self, records: Sequence[Versioned]) -> MetadataImage:
         delta = MetadataDelta(self.image)

@@ -1,0 +1,47 @@
+"""Replicas of this broker that have no log: it could not be made, or lies in a directory that failed.
+
+They are answered with KAFKA_STORAGE_ERROR. What failed for want of room is tried again every second, and so is a new
+partition whose directory failed under it, for another one may take it. A log that exists in a directory that is not
+there is waited for: a new and empty one in its place would tell its readers that there never was anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.common.host import Timer, Timers
+from barnabas.common.types import TopicPartition
+
+_RETRY_MS = 1000
+
+
+class UnopenedReplicas:
+    def __init__(self, timers: Timers, open_again: Callable[[TopicPartition], None]) -> None:
+        """`open_again` is called for those that are to be tried again, and discards what it could open."""
+        self._timers = timers
+        self._open_again = open_again
+        self._waiting: dict[TopicPartition, bool] = {}
+        self._timer: Timer | None = None
+
+    def __contains__(self, topic_partition: TopicPartition) -> bool:
+        return topic_partition in self._waiting
+
+    def add(self, topic_partition: TopicPartition, *, may_come: bool) -> None:
+        """`may_come`: it is worth trying again in this process."""
+        self._waiting[topic_partition] = may_come
+        if may_come and self._timer is None:
+            self._timer = self._timers.call_later(_RETRY_MS, self._try_again)
+
+    def discard(self, topic_partition: TopicPartition) -> None:
+        self._waiting.pop(topic_partition, None)
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waiting.clear()
+
+    def _try_again(self) -> None:
+        self._timer = None
+        for topic_partition in [waiting for waiting, may_come in self._waiting.items() if may_come]:
+            self._open_again(topic_partition)
