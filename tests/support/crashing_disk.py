@@ -50,7 +50,7 @@ class CrashingFile:
     def read_at(self, offset: int, size: int) -> bytes:
         return self._file.read_at(offset, size)
 
-    def read_at_nowait(self, offset: int, size: int) -> bytes | bytearray | None:
+    def read_at_nowait(self, offset: int, size: int) -> Buffer | None:
         return self._file.read_at_nowait(offset, size)
 
     def will_need(self, offset: int, size: int) -> None:

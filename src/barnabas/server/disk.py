@@ -12,13 +12,44 @@ import errno
 import fcntl
 import os
 import shutil
+import sys
 from collections.abc import Callable, Sequence
 
 from barnabas.common.errors import is_full
 from barnabas.common.host import Buffer, DiskUsage
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
+#: Reads from this size on go to memory that is used again.
+_LARGE_BYTES = 64 * 1024
+_BUFFER_BYTES = 1024 * 1024
+_BUFFERS_MAX = 8
+#: Of the list, and of the call that asks.
+_UNUSED_REFERENCES = 2
 _NOT_OFFERED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
+
+
+class _Buffers:
+    """Memory for large reads, used again once nobody holds what was read into it: making a megabyte anew costs more
+    than reading it. Whoever holds a view of it, holds the memory; that is seen by its reference count."""
+
+    __slots__ = ("_all", "_next")
+
+    def __init__(self) -> None:
+        self._all: list[bytearray] = []
+        self._next = 0
+
+    def take(self, size: int) -> bytearray | memoryview:
+        if size > _BUFFER_BYTES:
+            return bytearray(size)
+        everything = self._all
+        for _ in everything:
+            self._next = (self._next + 1) % len(everything)
+            if sys.getrefcount(everything[self._next]) <= _UNUSED_REFERENCES:
+                return memoryview(everything[self._next])[:size]
+        buffer = bytearray(_BUFFER_BYTES)
+        if len(everything) < _BUFFERS_MAX:
+            everything.append(buffer)
+        return memoryview(buffer)[:size]
 
 
 class OsFile:
@@ -70,10 +101,10 @@ class OsFile:
             done += len(more)
         return b"".join(parts)
 
-    def read_at_nowait(self, offset: int, size: int) -> bytes | bytearray | None:
+    def read_at_nowait(self, offset: int, size: int) -> Buffer | None:
         if not self._knows_cache:
             return self.read_at(offset, size)
-        buffer = bytearray(size)
+        buffer: bytearray | memoryview = bytearray(size) if size < _LARGE_BYTES else _buffers.take(size)
         try:
             count = os.preadv(self._fd, [buffer], offset, _NOWAIT)
         except BlockingIOError:
@@ -86,7 +117,7 @@ class OsFile:
         if count < size:
             if offset + count < self._size:
                 return None
-            del buffer[count:]
+            return memoryview(buffer)[:count]
         return buffer
 
     def will_need(self, offset: int, size: int) -> None:
@@ -124,6 +155,9 @@ def _sync(sync: Callable[[int], None], fd: int) -> None:
         if is_full(error):
             raise OSError(errno.EIO, f"not synced: {error.strerror}") from error
         raise
+
+
+_buffers = _Buffers()
 
 
 class OsLock:
