@@ -10,6 +10,8 @@ from typing import Final
 
 HEEDED: Final[dict[str, str]] = {
     "advertised.listeners": "What clients are told to connect to; the listeners themselves if not set.",
+    "alter.log.dirs.replication.quota.window.num": "How many windows the rate of moves between directories looks at.",
+    "alter.log.dirs.replication.quota.window.size.seconds": "How long each of these windows is.",
     "auto.create.topics.enable": "Whether a topic that a client asks for by name is created.",
     "broker.heartbeat.interval.ms": "How often a broker tells the controller that it lives.",
     "broker.id": "The same as node.id.",
@@ -78,6 +80,7 @@ HEEDED: Final[dict[str, str]] = {
     "min.insync.replicas": "Produce requests with acks=all need this many replicas in sync.",
     "node.id": "The number of this node in the cluster.",
     "num.partitions": "How many partitions a topic gets when nobody says a number.",
+    "num.replica.alter.log.dirs.threads": "How many replicas move between directories at once; as many as there are.",
     "offset.metadata.max.bytes": "The longest text that may go with a committed offset.",
     "offsets.commit.timeout.ms": "How long an offset commit may take to be replicated.",
     "offsets.retention.check.interval.ms": "How often is looked for committed offsets that may go.",

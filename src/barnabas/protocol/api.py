@@ -55,6 +55,7 @@ BROKER_APIS: Mapping[int, Offer] = {
     23: _offer("offset_for_leader_epoch", 2, 4),
     32: _offer("describe_configs", 1, 4),
     33: _offer("alter_configs", 0, 2),
+    34: _offer("alter_replica_log_dirs", 1, 2),
     35: _offer("describe_log_dirs", 1, 4),
     37: _forwarded("create_partitions", 0, 3),
     42: _offer("delete_groups", 0, 2),
@@ -81,4 +82,5 @@ CONTROLLER_APIS: Mapping[int, Offer] = {
     64: _offer("unregister_broker", 0, 0),
     67: _offer("allocate_producer_ids", 0, 0),
     70: _offer("controller_registration", 0, 0),
+    73: _offer("assign_replicas_to_dirs", 0, 0),
 }
