@@ -59,14 +59,14 @@ class End(Protocol):
 class Way:
     """One direction between two machines."""
 
-    __slots__ = ("bytes_per_s", "cuts", "extra_us", "latency_us", "loss", "random", "stalled")
+    __slots__ = ("bytes_per_s", "cuts", "extra_us", "latency_us", "loss_percent", "random", "stalled")
 
     def __init__(self, random: Random) -> None:
         self.random = random
         #: Typical one-way delay; half of the messages are faster, a few much slower.
         self.latency_us = 100
         self.extra_us = 0
-        self.loss = 0.0
+        self.loss_percent = 0
         self.bytes_per_s = 1_000_000_000
         #: How many faults cut it at present.
         self.cuts = 0
@@ -78,9 +78,9 @@ class Way:
         delay = self.extra_us + int(self.latency_us * (0.5 + random())) + size * SECOND_US // self.bytes_per_s
         if random() < 0.01:
             delay += int(self.latency_us * 20 * random())
-        if self.loss:
+        if self.loss_percent:
             wait = _RETRANSMIT_US
-            while random() < self.loss and wait < _RETRANSMIT_US_MAX:
+            while random() * 100 < min(self.loss_percent, 90) and wait < _RETRANSMIT_US_MAX:
                 delay += wait
                 wait *= 2
         return delay

@@ -9,6 +9,7 @@ from barnabas.broker.dispatch import Connection, Dispatcher
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
+from barnabas.raft.formatting import ensure_formatted
 from barnabas.simulation.faulty_disk import FaultyDisk, Loss
 from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.network import Listening, Network, Socket
@@ -79,11 +80,21 @@ class TimelineLog:
 class Node:
     """`start` it, and start it again when it has died; machine, disk and properties stay."""
 
-    def __init__(self, world: World, network: Network, name: str, properties: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        name: str,
+        properties: Mapping[str, str],
+        *,
+        cluster_id: str | None = None,
+    ) -> None:
         self.world = world
         self.network = network
         self.name = name
         self.properties = dict(properties)
+        #: With one, an empty disk is formatted for this cluster before the start, as an operator would.
+        self.cluster_id = cluster_id
         self.machine = Machine(world, network, name)
         self.connection_log = TimelineLog(world, name)
         self.broker: Broker | None = None
@@ -126,6 +137,8 @@ class Node:
         self.host = MachineHost(self.machine, process)
         try:
             config = BrokerConfig.from_properties(self.properties)
+            if self.cluster_id is not None:
+                ensure_formatted(self.host, config, cluster_id=self.cluster_id)
             broker = Broker(self.host, config, self.connection_log)
             broker.open()
             self._bind(broker, config)
@@ -203,8 +216,3 @@ class Node:
 
     def power_off(self, loss: Loss) -> None:
         self.machine.power_off(loss)
-
-    def power_on_and_start(self) -> None:
-        self.machine.power_on()
-        if not self.is_running:
-            self.start()

@@ -1,0 +1,130 @@
+"""A cluster of nodes and client machines in one world, and who may be down: the nodes' properties, their supervisor.
+
+Every node is started again when its process has ended, a second later, as an init system does it; unless a fault holds
+it down. Faults overlap, so each one holds and lets go for itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from barnabas.simulation.loop import SimulatedLoop
+from barnabas.simulation.machine import Machine
+from barnabas.simulation.network import Network
+from barnabas.simulation.node import Node
+from barnabas.simulation.world import SECOND_US, World
+
+#: 16 bytes in base64, as `kafka-storage random-uuid` would print.
+CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
+_RESTART_US = SECOND_US
+_CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093
+_CONTROLLER_ID_BASE = 3000
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How many nodes of which role: with no `controllers`, every broker is a controller too."""
+
+    brokers: int = 1
+    controllers: int = 0
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def replication_factor(self) -> int:
+        return min(self.brokers, 3)
+
+    @property
+    def min_in_sync(self) -> int:
+        return max(1, self.replication_factor - 1)
+
+    def node_properties(self) -> dict[str, dict[str, str]]:
+        """Node name -> its server.properties."""
+        brokers = {f"broker{number}": number for number in range(1, self.brokers + 1)}
+        controllers = {f"controller{number}": _CONTROLLER_ID_BASE + number for number in range(1, self.controllers + 1)}
+        voters = controllers or brokers
+        shared = {
+            "controller.quorum.voters": ",".join(f"{id_}@{name}:{_CONTROLLER_PORT}" for name, id_ in voters.items()),
+            "controller.listener.names": "CONTROLLER",
+            "inter.broker.listener.name": "PLAINTEXT",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": "/data",
+            "offsets.topic.replication.factor": str(self.replication_factor),
+            "offsets.topic.num.partitions": "2",
+            "group.initial.rebalance.delay.ms": "0",
+            **self.properties,
+        }
+        nodes = {}
+        for name, node_id in {**controllers, **brokers}.items():
+            listeners = []
+            roles = []
+            if name in brokers:
+                roles.append("broker")
+                listeners.append(f"PLAINTEXT://{name}:{_CLIENT_PORT}")
+            if name in voters:
+                roles.append("controller")
+                listeners.append(f"CONTROLLER://{name}:{_CONTROLLER_PORT}")
+            own = {"node.id": str(node_id), "process.roles": ",".join(roles), "listeners": ",".join(listeners)}
+            nodes[name] = {**shared, **own}
+        return nodes
+
+
+class Client:
+    """A machine with one client program, an asyncio loop."""
+
+    def __init__(self, world: World, network: Network, name: str) -> None:
+        self.name = name
+        self.machine = Machine(world, network, name)
+        self.loop = SimulatedLoop(world, network, self.machine.spawn(), name)
+
+
+class Cluster:
+    """Nodes and clients by name, in a stable order."""
+
+    def __init__(self, world: World, layout: Layout) -> None:
+        self.world = world
+        self.layout = layout
+        self.network = Network(world)
+        self.nodes: dict[str, Node] = {}
+        self.clients: dict[str, Client] = {}
+        self._held: dict[str, int] = {}
+        for name, properties in layout.node_properties().items():
+            node = self.nodes[name] = Node(world, self.network, name, properties, cluster_id=CLUSTER_ID)
+            node.on_exit = self._on_exit
+            self._held[name] = 0
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(f"{name}:{_CLIENT_PORT}" for name in self.nodes if name.startswith("broker"))
+
+    @property
+    def machines(self) -> list[str]:
+        return [*self.nodes, *self.clients]
+
+    def add_client(self, name: str) -> Client:
+        client = self.clients[name] = Client(self.world, self.network, name)
+        return client
+
+    def start(self) -> None:
+        for node in self.nodes.values():
+            node.start()
+
+    # -- who may run
+
+    def hold_down(self, name: str) -> None:
+        """It is not started again before as many `let_up`s."""
+        self._held[name] += 1
+
+    def let_up(self, name: str) -> None:
+        self._held[name] -= 1
+        self._start_if_free(name)
+
+    def _on_exit(self, node: Node) -> None:
+        if not self._held[node.name]:
+            self.world.after(_RESTART_US, lambda: self._start_if_free(node.name), None, f"supervise {node.name}")
+
+    def _start_if_free(self, name: str) -> None:
+        node = self.nodes[name]
+        if not self._held[name] and not node.is_running:
+            node.machine.power_on()
+            node.start()

@@ -1,0 +1,281 @@
+"""The fault atlas: what may go wrong, when and for how long. Drawn from the seed, kept as values, then set loose.
+
+A schedule is a list of `Fault`s. It can be printed, cut down to fewer faults and run again. Each seed draws its own
+subset of kinds first (a swarm): runs with few kinds reach states that runs with all of them never do.
+
+The atlas keeps the promise that the checkers hold the cluster to. A fault that may destroy data (`DESTRUCTIVE`) strikes
+another node only when the one before had time to recover, so that the same datum is never lost on more replicas than
+the replication factor covers; and what one node alone has is only ever destroyed as far as it was not synced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from enum import Enum
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+from barnabas.simulation.cluster import Cluster, Layout
+from barnabas.simulation.faulty_disk import BROKEN, Loss
+from barnabas.simulation.network import Way
+from barnabas.simulation.world import MILLISECOND_US, format_time
+
+
+class FaultKind(Enum):
+    """What happens; `amount` of a `Fault` is meant in the unit given here."""
+
+    KILL = "kill"  # kill -9, started again after the duration
+    STOP = "stop"  # SIGTERM, started again after the duration
+    POWER = "power"  # power failure; amount: 0 keeps, 1 loses some, 2 loses all of what was not synced
+    PAUSE = "pause"  # SIGSTOP, SIGCONT after the duration
+    SLOW_DISK = "slow-disk"  # amount: times slower
+    FULL_DISK = "full-disk"
+    BROKEN_DISK = "broken-disk"  # every call gives EIO; afterwards the process is started anew
+    COLD_CACHE = "cold-cache"  # amount: percent of reads that miss the page cache
+    PARTITION = "partition"  # nothing passes between node and peer
+    ONE_WAY = "one-way"  # nothing passes from node to peer
+    SLOW_LINK = "slow-link"  # amount: milliseconds more, both ways
+    LOSSY_LINK = "lossy-link"  # amount: percent of segments lost, both ways
+    RESET = "reset"  # every connection between node and peer breaks
+    REFUSE = "refuse"  # new connections to the node are refused
+    CLOCK = "clock"  # the wall clock jumps; amount: milliseconds
+
+
+DESTRUCTIVE = frozenset({FaultKind.POWER})
+#: Rests long enough for replicas to catch up before the next node may lose data.
+_RECOVERY_MS = 30_000
+_GAP_MS_MEAN = 12_000
+_WITH_PEER = frozenset(
+    {FaultKind.PARTITION, FaultKind.ONE_WAY, FaultKind.SLOW_LINK, FaultKind.LOSSY_LINK, FaultKind.RESET}
+)
+_LOSSES = (Loss.NONE, Loss.SOME, Loss.ALL)
+
+
+class Fault(NamedTuple):
+    """One fault of a schedule. `peer` is a machine's name for faults of a link."""
+
+    at_ms: int
+    kind: FaultKind
+    node: str
+    peer: str = ""
+    duration_ms: int = 0
+    amount: int = 0
+
+    def __str__(self) -> str:
+        between = f"{self.node} - {self.peer}" if self.peer else self.node
+        amount = f", {self.amount}" if self.amount else ""
+        return f"{format_time(self.at_ms * 1000)}  {self.kind.value:<11} {between}, {self.duration_ms} ms{amount}"
+
+
+class Atlas:
+    """Draws schedules."""
+
+    def __init__(self, layout: Layout, clients: Sequence[str], kinds: Collection[FaultKind] = tuple(FaultKind)) -> None:
+        self._nodes = list(layout.node_properties())
+        self._clients = list(clients)
+        self._kinds = [kind for kind in FaultKind if kind in kinds]
+
+    def draw(self, random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
+        """Faults that begin between the two times, in their order."""
+        swarm = [kind for kind in self._kinds if random.random() < 0.5]
+        if not swarm and self._kinds:
+            swarm = [random.choice(self._kinds)]
+        faults: list[Fault] = []
+        at_ms = begin_ms
+        destroyed_at: dict[str, int] = {}
+        while swarm:
+            at_ms += 1 + int(random.expovariate(1 / _GAP_MS_MEAN))
+            if at_ms >= end_ms:
+                break
+            fault = self._draw_one(random, random.choice(swarm), at_ms)
+            if fault.kind in DESTRUCTIVE:
+                others = [when for node, when in destroyed_at.items() if node != fault.node]
+                if others and at_ms - max(others) < _RECOVERY_MS:
+                    continue
+                destroyed_at[fault.node] = at_ms + fault.duration_ms
+            faults.append(fault)
+        return faults
+
+    def _draw_one(self, random: Random, kind: FaultKind, at_ms: int) -> Fault:
+        node = random.choice(self._nodes)
+        peer = ""
+        if kind in _WITH_PEER:
+            peer = random.choice([name for name in (*self._nodes, *self._clients) if name != node])
+        amounts = {
+            FaultKind.POWER: (0, 2),
+            FaultKind.SLOW_DISK: (5, 300),
+            FaultKind.COLD_CACHE: (10, 100),
+            FaultKind.SLOW_LINK: (5, 2_000),
+            FaultKind.LOSSY_LINK: (1, 40),
+            FaultKind.CLOCK: (-1_800_000, 1_800_000),
+        }
+        low, high = amounts.get(kind, (0, 0))
+        duration_ms = _duration_ms(random)
+        return Fault(at_ms, kind, node, peer, duration_ms, random.randint(low, high))
+
+
+def _duration_ms(random: Random) -> int:
+    """Most faults are short, some outlast every timeout."""
+    return int(random.choice((200, 2_000, 8_000, 20_000, 45_000)) * (0.25 + random.random()))
+
+
+class Injector:
+    """Sets faults loose and takes them back. `heal` ends all that are under way."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        #: Faults under way and how each one ends.
+        self._active: dict[Fault, Callable[[], None]] = {}
+
+    def schedule(self, faults: Sequence[Fault]) -> None:
+        for fault in faults:
+            self._cluster.world.at(fault.at_ms * MILLISECOND_US, partial(self._begin, fault), None, "fault")
+
+    def heal(self) -> None:
+        for fault in tuple(self._active):
+            self._end(fault)
+
+    def _begin(self, fault: Fault) -> None:
+        if fault in self._active:
+            return
+        where = f" with {fault.peer}" if fault.peer else ""
+        amount = f" {fault.amount}" if fault.amount else ""
+        self._note(fault.node, f"fault: {fault.kind.value}{amount}{where} for {fault.duration_ms} ms")
+        self._active[fault] = getattr(self, f"_{fault.kind.name.lower()}")(fault)
+        until_us = self._cluster.world.now_us + fault.duration_ms * MILLISECOND_US
+        self._cluster.world.at(until_us, lambda: self._end(fault), None, "fault ends")
+
+    def _end(self, fault: Fault) -> None:
+        end = self._active.pop(fault, None)
+        if end is not None:
+            self._note(fault.node, f"end of {fault.kind.value}")
+            end()
+
+    def _note(self, node: str, text: str) -> None:
+        self._cluster.world.note(node, text)
+
+    # -- the kinds: each does it, and returns how to undo it
+
+    def _kill(self, fault: Fault) -> Callable[[], None]:
+        self._cluster.hold_down(fault.node)
+        self._cluster.nodes[fault.node].kill()
+        return lambda: self._cluster.let_up(fault.node)
+
+    def _stop(self, fault: Fault) -> Callable[[], None]:
+        self._cluster.hold_down(fault.node)
+        self._cluster.nodes[fault.node].stop()
+        return lambda: self._cluster.let_up(fault.node)
+
+    def _power(self, fault: Fault) -> Callable[[], None]:
+        self._cluster.hold_down(fault.node)
+        self._cluster.nodes[fault.node].power_off(_LOSSES[fault.amount])
+        return lambda: self._cluster.let_up(fault.node)
+
+    def _pause(self, fault: Fault) -> Callable[[], None]:
+        machine = self._cluster.nodes[fault.node].machine
+        process = machine.process
+        machine.pause()
+
+        def resume() -> None:
+            if machine.process is process:
+                machine.resume()
+
+        return resume
+
+    def _slow_disk(self, fault: Fault) -> Callable[[], None]:
+        disk = self._cluster.nodes[fault.node].disk
+        disk.slowness *= fault.amount
+
+        def end() -> None:
+            disk.slowness //= fault.amount
+
+        return end
+
+    def _full_disk(self, fault: Fault) -> Callable[[], None]:
+        disk = self._cluster.nodes[fault.node].disk
+        taken = disk.fill()
+
+        def end() -> None:
+            disk.free_bytes += taken
+
+        return end
+
+    def _broken_disk(self, fault: Fault) -> Callable[[], None]:
+        """A directory that failed stays offline until the next start, so the operator starts the node again."""
+        node = self._cluster.nodes[fault.node]
+        node.disk.fail_with = BROKEN
+
+        def end() -> None:
+            node.disk.fail_with = None
+            if node.is_running:
+                node.kill()
+
+        return end
+
+    def _cold_cache(self, fault: Fault) -> Callable[[], None]:
+        disk = self._cluster.nodes[fault.node].disk
+        disk.cold_chance = fault.amount / 100
+
+        def end() -> None:
+            disk.cold_chance = 0.0
+
+        return end
+
+    def _partition(self, fault: Fault) -> Callable[[], None]:
+        network = self._cluster.network
+        network.cut(fault.node, fault.peer)
+        network.cut(fault.peer, fault.node)
+
+        def end() -> None:
+            network.heal(fault.node, fault.peer)
+            network.heal(fault.peer, fault.node)
+
+        return end
+
+    def _one_way(self, fault: Fault) -> Callable[[], None]:
+        self._cluster.network.cut(fault.node, fault.peer)
+        return lambda: self._cluster.network.heal(fault.node, fault.peer)
+
+    def _slow_link(self, fault: Fault) -> Callable[[], None]:
+        ways = self._both_ways(fault)
+        for way in ways:
+            way.extra_us += fault.amount * MILLISECOND_US
+
+        def end() -> None:
+            for way in ways:
+                way.extra_us -= fault.amount * MILLISECOND_US
+
+        return end
+
+    def _lossy_link(self, fault: Fault) -> Callable[[], None]:
+        ways = self._both_ways(fault)
+        for way in ways:
+            way.loss_percent += fault.amount
+
+        def end() -> None:
+            for way in ways:
+                way.loss_percent -= fault.amount
+
+        return end
+
+    def _both_ways(self, fault: Fault) -> tuple[Way, Way]:
+        network = self._cluster.network
+        return network.way(fault.node, fault.peer), network.way(fault.peer, fault.node)
+
+    def _reset(self, fault: Fault) -> Callable[[], None]:
+        count = self._cluster.network.reset_between(fault.node, fault.peer)
+        self._note(fault.node, f"{count} connections with {fault.peer} are reset")
+        return lambda: None
+
+    def _refuse(self, fault: Fault) -> Callable[[], None]:
+        refusing = self._cluster.network.refusing
+        if fault.node in refusing:
+            return lambda: None
+        refusing.add(fault.node)
+        return lambda: refusing.discard(fault.node)
+
+    def _clock(self, fault: Fault) -> Callable[[], None]:
+        machine = self._cluster.nodes[fault.node].machine
+        machine.set_clock(fault.amount * MILLISECOND_US)
+        return lambda: machine.set_clock(-fault.amount * MILLISECOND_US)

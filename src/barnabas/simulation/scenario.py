@@ -1,0 +1,182 @@
+"""One run: a cluster, clients at work, faults from the seed, and the judgement.
+
+warm up        nodes start, topics are created, clients begin
+safety         faults come and go; checkers look on
+liveness       everything heals; within a bound every producer is acked again
+audit          clients stop; the whole log is read back and compared with what they saw
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from barnabas.simulation.ambient import ambient
+from barnabas.simulation.checkers import Checker, NoMistakes, PartitionOffsets, Watch
+from barnabas.simulation.cluster import Client, Cluster, Layout
+from barnabas.simulation.faults import Atlas, Fault, FaultKind, Injector
+from barnabas.simulation.history import History, Violation, judge
+from barnabas.simulation.workload import ConsumerAtWork, ProducerAtWork, Topic, create_topics, read_everything
+from barnabas.simulation.world import SECOND_US, Livelock, Note, World
+
+_WARM_UP_S_MAX = 120
+_BEGIN_FAULTS_S = 3
+_LIVENESS_S_MAX = 180
+_AUDIT_S_MAX = 300
+_MORE_ACKS = 3
+
+#: Every append synced: acked is for ever, whatever fails. And as Kafka's default has it: the page cache is enough.
+SYNCED = Topic("orders", 3, {"flush.messages": "1"})
+UNSYNCED = Topic("clicks", 2, {})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What one run is made of; equal settings give equal runs. `schedule` None: drawn from the seed."""
+
+    seed: int
+    layout: Layout = field(default_factory=Layout)
+    faults_s: int = 60
+    kinds: tuple[FaultKind, ...] = tuple(FaultKind)
+    schedule: tuple[Fault, ...] | None = None
+    producers: int = 2
+    consumers: int = 2
+    records_per_s: float = 10.0
+    keep_events: bool = False
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What came of it."""
+
+    settings: Settings
+    schedule: tuple[Fault, ...]
+    problems: list[str]
+    trace_hash: str
+    events: int
+    virtual_s: float
+    real_s: float
+    sent: int
+    acked: int
+    polled: int
+    notes: list[Note]
+
+    @property
+    def failed(self) -> bool:
+        return bool(self.problems)
+
+
+def schedule_of(settings: Settings) -> tuple[Fault, ...]:
+    """The faults of these settings, drawn if need be."""
+    if settings.schedule is not None:
+        return settings.schedule
+    clients = [f"producer{number}" for number in range(1, settings.producers + 1)]
+    clients += [f"consumer{number}" for number in range(1, settings.consumers + 1)]
+    random = World(settings.seed).stream("atlas")
+    atlas = Atlas(settings.layout, clients, settings.kinds)
+    return tuple(atlas.draw(random, _BEGIN_FAULTS_S * 1000, (_BEGIN_FAULTS_S + settings.faults_s) * 1000))
+
+
+class Run:
+    """One run, phase by phase."""
+
+    def __init__(self, settings: Settings, checkers: Sequence[Checker] | None = None) -> None:
+        self.settings = settings
+        self.schedule = schedule_of(settings)
+        self.world = World(settings.seed, keep_events=settings.keep_events)
+        self.cluster = Cluster(self.world, settings.layout)
+        self.injector = Injector(self.cluster)
+        self.history = History()
+        self.topics = [SYNCED, UNSYNCED]
+        self.auditor = self.cluster.add_client("auditor")
+        shared = (self.history, self.topics)
+        add, rate = self.cluster.add_client, settings.records_per_s
+        self.producers = [
+            ProducerAtWork(self.cluster, add(f"producer{number}"), *shared, records_per_s=rate)
+            for number in range(1, settings.producers + 1)
+        ]
+        self.consumers = [
+            ConsumerAtWork(self.cluster, add(f"consumer{number}"), *shared, group="readers")
+            for number in range(1, settings.consumers + 1)
+        ]
+        self.watch = Watch(self.cluster, [NoMistakes(), PartitionOffsets()] if checkers is None else checkers)
+
+    def execute(self) -> Outcome:
+        began_s = time.perf_counter()
+        problems: list[str] = []
+        try:
+            with ambient(self.world):
+                self._phases()
+                problems = self._audit()
+        except (Violation, Livelock) as broken:
+            self.world.note("checker", str(broken))
+            problems = [str(broken)]
+        return Outcome(
+            settings=self.settings,
+            schedule=self.schedule,
+            problems=problems,
+            trace_hash=self.world.trace.hexdigest(),
+            events=self.world.trace.count,
+            virtual_s=self.world.now_us / SECOND_US,
+            real_s=time.perf_counter() - began_s,
+            sent=len(self.history.sent),
+            acked=len(self.history.acked),
+            polled=sum(consumer.polled for consumer in self.consumers),
+            notes=self.world.trace.notes,
+        )
+
+    # -- phases
+
+    def _phases(self) -> None:
+        self.injector.schedule(self.schedule)
+        self.cluster.start()
+        replicas = self.settings.layout.replication_factor
+        creating = create_topics(self.cluster, self.auditor, self.topics, replicas)
+        self._finish("the topics are not created", self.auditor, creating, _WARM_UP_S_MAX)
+        for worker, client in self._workers():
+            client.loop.create_task(worker.run())
+        self.world.run_until((_BEGIN_FAULTS_S + self.settings.faults_s) * SECOND_US)
+        self._heal()
+        for worker, _ in self._workers():
+            worker.stopping = True
+        self.world.run_for(20 * SECOND_US)
+
+    def _workers(self) -> list[tuple[ProducerAtWork | ConsumerAtWork, Client]]:
+        workers: list[ProducerAtWork | ConsumerAtWork] = [*self.producers, *self.consumers]
+        return [(worker, worker.client) for worker in workers]
+
+    def _heal(self) -> None:
+        """Liveness: with nothing wrong any more, everybody gets on."""
+        self.world.note("world", "everything heals")
+        self.injector.heal()
+        goal = {producer: producer.acked + _MORE_ACKS for producer in self.producers}
+
+        def waits() -> bool:
+            return any(producer.acked < count for producer, count in goal.items())
+
+        if not self._wait(waits, _LIVENESS_S_MAX):
+            stuck = [producer.client.name for producer, count in goal.items() if producer.acked < count]
+            raise Violation(f"no progress within {_LIVENESS_S_MAX} s after everything healed: {', '.join(stuck)}")
+
+    def _wait(self, waits: Callable[[], bool], limit_s: int) -> bool:
+        return self.world.run_while(waits, self.world.now_us + limit_s * SECOND_US)
+
+    def _finish(self, what: str, client: Client, work: Any, limit_s: int) -> Any:
+        task = client.loop.create_task(work)
+        if not self._wait(lambda: not task.done(), limit_s):
+            raise Violation(f"{what} within {limit_s} s")
+        return task.result()
+
+    def _audit(self) -> list[str]:
+        reading = read_everything(self.cluster, self.auditor, self.topics)
+        found = self._finish("the log cannot be read", self.auditor, reading, _AUDIT_S_MAX)
+        self.watch.look()
+        lost_power = any(fault.kind is FaultKind.POWER and fault.amount > 0 for fault in self.schedule)
+        return judge(self.history, found, [UNSYNCED.name] if lost_power else [])
+
+
+def run(settings: Settings) -> Outcome:
+    """Run it from beginning to end."""
+    return Run(settings).execute()

@@ -1,0 +1,223 @@
+"""Clients at work in the world: unmodified aiokafka producers and consumers that write down what they did and saw.
+
+Clients meet errors all the time and go on, as a careful application does: a producer that failed for good is closed and
+a new one takes its place (a new session of the history), a consumer that fails is opened again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from functools import partial
+from random import Random
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListener, ConsumerRecord, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError, TopicAlreadyExistsError
+
+from barnabas.simulation.cluster import Client, Cluster
+from barnabas.simulation.history import Found, History, Place
+from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
+
+_RETRY_S = 0.5
+_TIMEOUT_MS = 10_000
+_CLOSE_S = 5.0
+#: What a client in trouble may raise; anything else is a mistake of ours or of the client's.
+_TROUBLE = (KafkaError, OSError, asyncio.TimeoutError, ValueError, RuntimeError, AssertionError)
+
+
+class Topic:
+    """One topic of the workload. With `synced`, every append is synced, so even power failures lose nothing acked."""
+
+    def __init__(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        self.name = name
+        self.partitions = partitions
+        self.configs = dict(configs)
+
+    @property
+    def places(self) -> list[Place]:
+        return [(self.name, index) for index in range(self.partitions)]
+
+
+async def create_topics(cluster: Cluster, client: Client, topics: list[Topic], replication_factor: int) -> None:
+    """Try until all are there."""
+    while True:
+        admin = AIOKafkaAdminClient(
+            bootstrap_servers=cluster.bootstrap, client_id="admin", request_timeout_ms=_TIMEOUT_MS
+        )
+        try:
+            await admin.start()
+            for topic in topics:
+                new = NewTopic(topic.name, topic.partitions, replication_factor, topic_configs=topic.configs)
+                answer = await admin.create_topics([new])
+                code = answer.topic_errors[0][1]
+                if code not in (0, TopicAlreadyExistsError.errno):
+                    raise KafkaError(f"creating {topic.name}: error {code}")
+            return
+        except _TROUBLE as error:
+            cluster.world.note(client.name, f"cannot create topics yet: {error!r}")
+            await asyncio.sleep(_RETRY_S)
+        finally:
+            await _closed(admin.close())
+
+
+async def _closed(closing: Any) -> None:
+    with contextlib.suppress(*_TROUBLE):
+        await asyncio.wait_for(closing, _CLOSE_S)
+
+
+class ProducerAtWork:
+    """Sends numbered records to random partitions; `stopping` ends it after what is under way."""
+
+    def __init__(
+        self, cluster: Cluster, client: Client, history: History, topics: list[Topic], *, records_per_s: float
+    ) -> None:
+        self._cluster = cluster
+        self.client = client
+        self._history = history
+        self._places = [place for topic in topics for place in topic.places]
+        self._random: Random = cluster.world.stream(f"workload/{client.name}")
+        self._gap_s = 1 / records_per_s
+        self._sessions = 0
+        self._failed = False
+        self._pending: set[asyncio.Future[Any]] = set()
+        self.stopping = False
+        self.acked = 0
+
+    async def run(self) -> None:
+        while not self.stopping:
+            self._sessions += 1
+            self._failed = False
+            session = f"{self.client.name}.{self._sessions}"
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self._cluster.bootstrap,
+                client_id=session,
+                enable_idempotence=True,
+                acks="all",
+                linger_ms=self._random.choice((0, 5)),
+                request_timeout_ms=_TIMEOUT_MS,
+            )
+            try:
+                await producer.start()
+                await self._send(producer, session)
+            except _TROUBLE as error:
+                self._cluster.world.note(self.client.name, f"{session} gives up: {error!r}")
+                await asyncio.sleep(_RETRY_S)
+            finally:
+                await _closed(producer.stop())
+
+    async def _send(self, producer: AIOKafkaProducer, session: str) -> None:
+        number = 0
+        while not self.stopping:
+            number += 1
+            topic, partition = place = self._random.choice(self._places)
+            value = f"{session}:{number}".encode()
+            self._history.on_sent(value, session, number, place)
+            wall_ms = (EPOCH_WALL_US + self._cluster.world.now_us) // MILLISECOND_US
+            try:
+                future = await producer.send(topic, value, partition=partition, timestamp_ms=wall_ms)
+            except BaseException as error:
+                self._history.on_failed(value, error)
+                raise
+            future.add_done_callback(partial(self._settled, value, place))
+            self._pending.add(future)
+            future.add_done_callback(self._pending.discard)
+            await asyncio.sleep(self._random.expovariate(1 / self._gap_s))
+            if self._failed:
+                raise KafkaError("a record failed: a new session")
+        if self._pending:
+            await asyncio.wait(self._pending, timeout=_TIMEOUT_MS / 1000)
+
+    def _settled(self, value: bytes, place: Place, done: asyncio.Future[Any]) -> None:
+        error = asyncio.CancelledError() if done.cancelled() else done.exception()
+        if error is not None:
+            self._failed = True
+            self._history.on_failed(value, error)
+            return
+        self.acked += 1
+        self._history.on_acked(value, place, done.result().offset)
+
+
+class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
+    """A member of a group that reads everything the group's share brings it."""
+
+    def __init__(self, cluster: Cluster, client: Client, history: History, topics: list[Topic], *, group: str) -> None:
+        self._cluster = cluster
+        self.client = client
+        self._history = history
+        self._topics = [topic.name for topic in topics]
+        self._group = group
+        self._sessions = 0
+        self._assignments = 0
+        self.stopping = False
+        self.polled = 0
+
+    async def run(self) -> None:
+        while not self.stopping:
+            self._sessions += 1
+            session = f"{self.client.name}.{self._sessions}"
+            consumer = AIOKafkaConsumer(
+                bootstrap_servers=self._cluster.bootstrap,
+                client_id=session,
+                group_id=self._group,
+                auto_offset_reset="earliest",
+                auto_commit_interval_ms=1_000,
+                request_timeout_ms=_TIMEOUT_MS,
+            )
+            try:
+                consumer.subscribe(self._topics, listener=self)
+                await consumer.start()
+                while not self.stopping:
+                    await self._poll(consumer, session)
+            except _TROUBLE as error:
+                self._cluster.world.note(self.client.name, f"{session} gives up: {error!r}")
+                await asyncio.sleep(_RETRY_S)
+            finally:
+                await _closed(consumer.stop())
+
+    async def _poll(self, consumer: AIOKafkaConsumer, session: str) -> None:
+        """Order holds within one assignment; the next one may begin again at an older committed offset."""
+        before = self._assignments
+        got: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = await consumer.getmany(timeout_ms=500)
+        during = "" if before == self._assignments else f"-{self._assignments}"
+        for partition, records in got.items():
+            for record in records:
+                self.polled += 1
+                place = (partition.topic, partition.partition)
+                self._history.on_polled(f"{session}/{before}{during}", place, record.offset, record.value)
+
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        self._assignments += 1
+
+    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        self._assignments += 1
+
+
+async def read_everything(cluster: Cluster, client: Client, topics: list[Topic]) -> Found:
+    """The whole log of every partition, by a reader of its own; tries until it has it."""
+    partitions = [TopicPartition(*place) for topic in topics for place in topic.places]
+    while True:
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=cluster.bootstrap,
+            client_id="auditor",
+            auto_offset_reset="earliest",
+            enable_auto_commit=False,
+            request_timeout_ms=_TIMEOUT_MS,
+        )
+        try:
+            await consumer.start()
+            consumer.assign(partitions)
+            await consumer.seek_to_beginning(*partitions)
+            ends = await consumer.end_offsets(partitions)
+            found: dict[Place, list[tuple[int, bytes]]] = {(at.topic, at.partition): [] for at in partitions}
+            while any([await consumer.position(at) < ends[at] for at in partitions]):
+                for at, records in (await consumer.getmany(timeout_ms=1_000)).items():
+                    found[at.topic, at.partition] += [(record.offset, record.value) for record in records]
+            return {**found}
+        except _TROUBLE as error:
+            cluster.world.note(client.name, f"cannot read everything yet: {error!r}")
+            await asyncio.sleep(_RETRY_S)
+        finally:
+            await _closed(consumer.stop())
