@@ -9,6 +9,7 @@ written at once, by the log itself, is never replaced by something older. Nothin
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import NamedTuple
 
 from barnabas.common.errors import is_exhausted
@@ -20,6 +21,9 @@ from barnabas.storage.epochs import LeaderEpochCache
 _DELAY_MS = 500
 #: As many renames on the loop at once take a few milliseconds.
 _FILES_AT_ONCE = 16
+_LOOKS_AT_ONCE = 500
+_PAUSE_MS = 10
+_IDLE_MS = 5_000
 
 
 class _Writing(NamedTuple):
@@ -36,45 +40,64 @@ class EpochWriter:
         self._host = host
         self._on_failed = on_failed
         self._waiting: dict[LeaderEpochCache, None] = {}
+        #: Those in whose newest epoch nothing was written yet: most of ten thousand, after a start.
+        self._idle: dict[LeaderEpochCache, None] = {}
         self._timer: Timer | None = None
         self._busy = False
         self._stopped = False
 
     def changed(self, cache: LeaderEpochCache) -> None:
+        self._idle.pop(cache, None)
         self._waiting[cache] = None
-        if self._timer is None and not self._busy and not self._stopped:
-            self._timer = self._host.timers.call_later(_DELAY_MS, self._write_some)
+        self._arm(_DELAY_MS)
 
     def stop(self) -> None:
         """What still waits is written by the logs themselves as they are closed."""
         self._stopped = True
         self._waiting.clear()
+        self._idle.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
+    def _arm(self, delay_ms: int) -> None:
+        if self._timer is None and not self._busy and not self._stopped:
+            self._timer = self._host.timers.call_later(delay_ms, self._write_some)
+
+    def _arm_next(self) -> None:
+        if self._waiting:
+            self._arm(_PAUSE_MS)
+        elif self._idle:
+            self._arm(_IDLE_MS)
+
     def _write_some(self) -> None:
         self._timer = None
+        if not self._waiting:
+            self._waiting, self._idle = self._idle, {}
         batch: list[_Writing] = []
-        while self._waiting and len(batch) < _FILES_AT_ONCE:
-            cache = next(iter(self._waiting))
+        for cache in tuple(islice(self._waiting, _LOOKS_AT_ONCE)):
+            if len(batch) == _FILES_AT_ONCE:
+                break
             del self._waiting[cache]
-            if not cache.is_saved:
+            if cache.is_owed:
                 batch.append(_Writing(cache, cache.version, cache.path + EPOCHS_BESIDE_SUFFIX, cache.encode()))
-        if batch:
-            self._busy = True
-            self._host.blocking.run(
-                lambda: _write(self._host.disk, batch), lambda failed, error: self._done(batch, failed or {}, error)
-            )
+            elif not cache.is_saved:
+                self._idle[cache] = None
+        if not batch:
+            self._arm_next()
+            return
+        self._busy = True
+        disk = self._host.disk
+        self._host.blocking.run(lambda: _write(disk, batch), lambda failed, error: self._done(batch, failed, error))
 
-    def _done(self, batch: list[_Writing], failed: dict[str, OSError], error: BaseException | None) -> None:
+    def _done(self, batch: list[_Writing], failed: dict[str, OSError] | None, error: BaseException | None) -> None:
         self._busy = False
         if self._stopped:
             return
         if error is not None:
             self._host.faults.report("cannot write leader epochs", error)
         for writing in batch:
-            failure = failed.get(writing.path)
+            failure = None if failed is None else failed.get(writing.path)
             try:
                 if failure is None and error is None:
                     writing.cache.written_beside(writing.version, writing.path)
@@ -84,8 +107,7 @@ class EpochWriter:
                 failure = unnamed
             if failure is not None and not is_exhausted(failure):
                 self._on_failed(writing.cache.directory, failure)
-        if self._waiting:
-            self._write_some()
+        self._arm_next()
 
 
 def _write(disk: Disk, batch: list[_Writing]) -> dict[str, OSError]:

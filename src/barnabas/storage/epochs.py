@@ -13,7 +13,7 @@ not wait for a sync of each: `EpochFiles` writes them beside the loop. Only what
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from barnabas.common.host import Disk
@@ -37,6 +37,14 @@ def _start_of(entry: EpochEntry) -> int:
     return entry.start_offset
 
 
+def _unknown() -> int:
+    return 1 << 63
+
+
+def _below(entries: Sequence[EpochEntry], end_offset: int) -> list[EpochEntry]:
+    return [entry for entry in entries if entry.start_offset < end_offset]
+
+
 class EpochFiles(Protocol):
     """Whoever writes the files beside the loop."""
 
@@ -47,11 +55,24 @@ class EpochFiles(Protocol):
 class LeaderEpochCache:
     """The epochs of one log. `directory` is changed when the log's directory is renamed."""
 
-    __slots__ = ("_disk", "_entries", "_files", "directory", "is_name_synced", "is_saved", "latest_epoch", "version")
+    __slots__ = (
+        "_disk",
+        "_entries",
+        "_files",
+        "_log_end_offset",
+        "_on_file",
+        "directory",
+        "is_name_synced",
+        "is_saved",
+        "latest_epoch",
+        "version",
+    )
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._files: EpochFiles | None = None
+        self._log_end_offset: Callable[[], int] = _unknown
+        self._on_file: tuple[EpochEntry, ...] = ()
         self.directory = directory
         #: Whether the file says what is known here, and whether its name is sure to outlive a power failure.
         self.is_saved = True
@@ -78,11 +99,13 @@ class LeaderEpochCache:
         for entry in entries:
             self._put(entry)
         self.latest_epoch = self._entries[-1].epoch if self._entries else UNDEFINED_EPOCH
+        self._on_file = tuple(entries)
         self.is_saved = self._entries == entries
 
-    def write_beside(self, files: EpochFiles) -> None:
+    def write_beside(self, files: EpochFiles, log_end_offset: Callable[[], int]) -> None:
         """From now on these write what changes; without any, it is written when `persist` is called."""
         self._files = files
+        self._log_end_offset = log_end_offset
         if not self.is_saved:
             files.changed(self)
 
@@ -90,11 +113,23 @@ class LeaderEpochCache:
         """What the file should say."""
         return encode_epochs(self._entries)
 
-    def persist(self) -> None:
-        """The file says what is known here, whatever happens from now on. Raises OSError."""
-        if not self.is_saved:
+    def is_saved_below(self, end_offset: int) -> bool:
+        """Whether the file says the same of the records before this offset. What it says of later ones does not outlive
+        the opening of a log that ends there."""
+        return self.is_saved or _below(self._entries, end_offset) == _below(self._on_file, end_offset)
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether there are records whose epoch the file does not know."""
+        return not self.is_saved_below(self._log_end_offset())
+
+    def persist(self, end_offset: int | None = None) -> None:
+        """The file says what is known here, or at least of the records before `end_offset`, whatever happens from now
+        on. Raises OSError."""
+        if not self.is_saved and (end_offset is None or not self.is_saved_below(end_offset)):
             write_atomically(self._disk, self.path, self.encode())
-            self.is_saved = self.is_name_synced = True
+            self._now_on_file()
+            self.is_name_synced = True
         elif not self.is_name_synced:
             self._disk.sync_dir(self.directory)
             self.is_name_synced = True
@@ -104,8 +139,12 @@ class LeaderEpochCache:
         The name is synced later. Raises OSError."""
         if version == self.version and not self.is_saved:
             self._disk.rename(temporary, self.path)
-            self.is_saved = True
+            self._now_on_file()
             self.is_name_synced = False
+
+    def _now_on_file(self) -> None:
+        self.is_saved = True
+        self._on_file = tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
         """`epoch` begins at `start_offset`. True if that was news; the current epoch is not moved up."""

@@ -187,7 +187,7 @@ class LogManager:
         return self._connect(open_log(self._services, opening))
 
     def _connect(self, log: Log) -> Log:
-        log.epochs.write_beside(self._epoch_files)
+        log.epochs.write_beside(self._epoch_files, lambda: log.log_end_offset)
         log.on_segments_deleted = lambda files: self._removal.add(files, log.config.file_delete_delay_ms)
         log.on_rolled = lambda: self._upkeep.sync_beside(log, log.segments.active.base_offset)
         log.on_truncated = lambda: self._upkeep.on_truncated(log)
