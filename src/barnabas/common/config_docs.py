@@ -47,6 +47,7 @@ HEEDED: Final[dict[str, str]] = {
     "log.cleaner.threads": "The buffers are divided by it; there is one pass at a time.",
     "log.cleanup.policy": "Whether old segments are deleted, compacted, or both.",
     "log.dir": "The one directory for logs, if log.dirs is not set.",
+    "log.dir.failure.timeout.ms": "A broker that cannot tell the controller of a failed directory for this long ends.",
     "log.dirs": "The directories for logs.",
     "log.flush.interval.messages": "After this many records in a partition its log is forced to disk.",
     "log.flush.interval.ms": "After this long unforced records are forced to disk.",
