@@ -193,7 +193,7 @@ EXPERIMENTS = (
             ),
             Metric("many_rss", "resident memory after it", "MB", Goal(at_most=400.0, absolute=True)),
         ),
-        {"topics": 10, "partitions_per_topic": 1_000, "batch_bytes": 1_000, "settle_s": 3.0, "rounds": 3},
+        {"topics": 10, "partitions_per_topic": 1_000, "batch_bytes": 1_000, "settle_s": 3.0, "rounds": 2},
         {"partitions_per_topic": 100, "settle_s": 1.0, "rounds": 1},
     ),
     Experiment(
