@@ -18,6 +18,7 @@ from barnabas.cli.demo import demo
 from barnabas.cli.failures import Failure
 from barnabas.cli.log import app as log
 from barnabas.cli.produce import produce
+from barnabas.cli.simulate import simulate
 from barnabas.cli.topics import app as topics
 
 app = typer.Typer(
@@ -89,3 +90,4 @@ app.command()(produce)
 app.command()(consume)
 app.command()(demo)
 app.add_typer(log, name="log")
+app.command()(simulate)

@@ -383,9 +383,6 @@ class SimulatedTransport(asyncio.Transport):
         if self._socket is not None:
             self._socket.resume_reading()
 
-    def is_reading(self) -> bool:
-        return self._socket is not None and not self._socket.is_closed
-
     def get_protocol(self) -> asyncio.BaseProtocol:
         return self._protocol
 

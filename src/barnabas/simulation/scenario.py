@@ -45,6 +45,8 @@ class Settings:
     consumers: int = 2
     records_per_s: float = 10.0
     keep_events: bool = False
+    #: Above it a run goes round in a circle.
+    events_max: int = 3_000_000
 
 
 @dataclass(slots=True)
@@ -57,7 +59,7 @@ class Outcome:
     trace_hash: str
     events: int
     virtual_s: float
-    real_s: float
+    cpu_s: float
     sent: int
     acked: int
     polled: int
@@ -85,7 +87,7 @@ class Run:
     def __init__(self, settings: Settings, checkers: Sequence[Checker] | None = None) -> None:
         self.settings = settings
         self.schedule = schedule_of(settings)
-        self.world = World(settings.seed, keep_events=settings.keep_events)
+        self.world = World(settings.seed, keep_events=settings.keep_events, events_max=settings.events_max)
         self.cluster = Cluster(self.world, settings.layout)
         self.injector = Injector(self.cluster)
         self.history = History()
@@ -104,7 +106,7 @@ class Run:
         self.watch = Watch(self.cluster, [NoMistakes(), PartitionOffsets()] if checkers is None else checkers)
 
     def execute(self) -> Outcome:
-        began_s = time.perf_counter()
+        began_cpu_s = time.process_time()
         problems: list[str] = []
         try:
             with ambient(self.world):
@@ -113,6 +115,9 @@ class Run:
         except (Violation, Livelock) as broken:
             self.world.note("checker", str(broken))
             problems = [str(broken)]
+        except Exception as error:
+            self.world.note("run", f"{type(error).__name__}: {error}")
+            problems = [f"the run itself failed: {type(error).__name__}: {error}"]
         return Outcome(
             settings=self.settings,
             schedule=self.schedule,
@@ -120,7 +125,7 @@ class Run:
             trace_hash=self.world.trace.hexdigest(),
             events=self.world.trace.count,
             virtual_s=self.world.now_us / SECOND_US,
-            real_s=time.perf_counter() - began_s,
+            cpu_s=time.process_time() - began_cpu_s,
             sent=len(self.history.sent),
             acked=len(self.history.acked),
             polled=sum(consumer.polled for consumer in self.consumers),

@@ -194,8 +194,9 @@ class Event:
 class World:
     """Time, chance and the order of events. `after_event` is called after each one: checkers hang there."""
 
-    def __init__(self, seed: int, *, keep_events: bool = False) -> None:
+    def __init__(self, seed: int, *, keep_events: bool = False, events_max: int = 1 << 62) -> None:
         self.seed = seed
+        self.events_max = events_max
         self.now_us = 0
         self.trace = Trace(keep=keep_events)
         self.after_event: Callable[[], None] | None = None
@@ -269,6 +270,8 @@ class World:
                     raise Livelock(f"{at_once} events at {format_time(due_us)}, the last one {event.label!r}")
             else:
                 moment_us, at_once = due_us, 0
+                if trace.count > self.events_max:
+                    raise Livelock(f"more than {self.events_max} events, at {format_time(due_us)}")
             process = event.process
             if process is None:
                 self.now_us = due_us
