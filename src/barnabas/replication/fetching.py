@@ -192,47 +192,41 @@ def _take_cold(outcome: FetchRound, item: FetchItem, read: ColdRead, remaining: 
 
 
 class ColdFetch:
-    """Loads what a round lacks, then calls `done`, once, in an event of its own."""
+    """Loads what a round lacks, one partition after the other. `on_loaded` is called, in events of their own, whenever
+    there is something for `take`, or with what nobody expected to go wrong."""
 
-    __slots__ = ("_done", "_outcome", "_plan", "_replicas", "_waiting")
+    __slots__ = ("_on_loaded", "_outcome", "_plan", "_replicas", "_waiting")
 
     def __init__(
         self,
         replicas: ReplicaManager,
         plan: FetchPlan,
         outcome: FetchRound,
-        done: Callable[[BaseException | None], None],
+        on_loaded: Callable[[BaseException | None], None],
     ) -> None:
         self._replicas = replicas
         self._plan = plan
         self._outcome = outcome
-        self._done = done
+        self._on_loaded = on_loaded
         self._waiting: Waiting | None = None
-        self._load(outcome.cold[0])
+
+    def load(self) -> None:
+        """The first that is still lacking."""
+        self._waiting = self._replicas.cold_reads.load(self._outcome.cold[0].read, self._on_loaded)
 
     def cancel(self) -> None:
         """Nobody waits for it any more. What runs is thrown away when it is there."""
         if self._waiting is not None:
             self._waiting.cancel()
 
-    def _load(self, cold: ColdItem) -> None:
-        self._waiting = self._replicas.cold_reads.load(cold.read, self._on_loaded)
-
-    def _on_loaded(self, error: BaseException | None) -> None:
-        outcome = self._outcome
-        if error is None:
-            try:
-                again = self._take(outcome.cold[0])
-            except Exception as failure:
-                error = failure
-            else:
-                if not again:
-                    del outcome.cold[0]
-                if outcome.cold:
-                    self._load(outcome.cold[0])
-                    return
-        self._waiting = None
-        self._done(error)
+    def take(self) -> bool:
+        """Put what was loaded into the results; True when nothing is lacking any more, else the next one is loaded."""
+        cold = self._outcome.cold
+        if not self._take(cold[0]):
+            del cold[0]
+        if cold:
+            self.load()
+        return not cold
 
     def _take(self, cold: ColdItem) -> bool:
         """Put it into the results; True if it is to be loaded again, because the log has changed meanwhile."""

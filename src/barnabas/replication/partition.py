@@ -20,7 +20,8 @@ from barnabas.common.types import TopicPartition
 from barnabas.metadata.topics import PartitionImage
 from barnabas.replication.purgatory import Watcher
 from barnabas.storage.cold_read import ColdRead
-from barnabas.storage.log import AppendInfo, Log, LogRead, Origin
+from barnabas.storage.log import AppendInfo, Log, Origin
+from barnabas.storage.log_reads import LogRead
 
 
 class Role(Enum):

@@ -4,8 +4,8 @@ Invariants
 - `size_bytes` is the end of the last whole batch that was written; nothing is read beyond it.
 - A batch gets an index entry when more than `index.interval.bytes` were written since the last one that did; the time
   index gets its last entry when the segment is rolled or closed.
-- Indexes are hints: where one leads to something that is no batch at or before the wanted one, the segment is read from
-  its beginning.
+- Indexes are hints: where one leads to something that is no batch at or before the wanted one, or of another time, the
+  segment is read from its beginning.
 Descriptors are opened when needed and may be taken away again (`release`); what is known of timestamps is read from
 the files when somebody asks.
 """
@@ -17,7 +17,7 @@ from barnabas.common.host import Buffer, Disk, File
 from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import decode_batch
 from barnabas.records.header import NO_TIMESTAMP
-from barnabas.storage.batch_file import BatchFile, Descriptors, NotCachedError
+from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -29,6 +29,7 @@ from barnabas.storage.checkpoints import (
     remove_quietly,
 )
 from barnabas.storage.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, OffsetIndex, TimeIndex
+from barnabas.storage.indexed_file import IndexedFile
 from barnabas.storage.transactions import TransactionIndex
 
 _MAX_INT = 0x7FFFFFFF
@@ -50,7 +51,7 @@ class RollLimits:
         self.time_entries = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
 
 
-class Segment(BatchFile):
+class Segment(IndexedFile):
     """Positions are bytes into the `.log` file."""
 
     __slots__ = (
@@ -58,10 +59,8 @@ class Segment(BatchFile):
         "_largest_offset",
         "_largest_timestamp",
         "_unindexed_bytes",
-        "base_offset",
         "created_ms",
         "directory",
-        "index",
         "is_index_full",
         "time_index",
         "txn_index",
@@ -137,7 +136,7 @@ class Segment(BatchFile):
     def largest_timestamp(self) -> tuple[int, int]:
         """(largest timestamp, an offset up to which none is larger); (-1, base offset) if there is none."""
         if self._largest_timestamp == _UNREAD:
-            timestamp, offset = self.time_index.last()
+            timestamp, offset = self._sure_time(self.time_index.last())
             for _, header in self.headers(self._indexed_position(offset)):
                 if header.max_timestamp > timestamp:
                     timestamp, offset = header.max_timestamp, header.last_offset
@@ -242,49 +241,9 @@ class Segment(BatchFile):
 
     # -- reading
 
-    def locate(self, offset: int, *, cached: bool = False) -> int | None:
-        """The position of the first batch whose last offset is at or above `offset`, None if there is none.
-
-        Raises NotCachedError if only what is `cached` may be looked at, and that is not enough."""
-        if cached and not self.index.load_cached():
-            raise NotCachedError
-        return self.locate_behind(self.index.lookup(offset), offset, cached=cached)
-
-    def locate_behind(self, entry: tuple[int, int], offset: int, *, cached: bool = False) -> int | None:
-        """As `locate`, from an index entry at or below `offset` on."""
-        position = self._entry_position(entry, cached=cached)
-        try:
-            return self.search(offset, position, cached=cached)
-        except RecordsRejected:
-            if position == 0:
-                raise
-            return self.search(offset, 0, cached=cached)
-
-    def _indexed_position(self, offset: int) -> int:
-        return self._entry_position(self.index.lookup(offset))
-
-    def _entry_position(self, entry: tuple[int, int], *, cached: bool = False) -> int:
-        """Of the batch that the index entry names, if it is there; else the beginning."""
-        entry_offset, position = entry
-        if not 0 < position < self.size_bytes:
-            return 0
-        try:
-            header = self.header_at(position, cached=cached)
-        except RecordsRejected:
-            return 0
-        return position if header.base_offset <= entry_offset <= header.last_offset else 0
-
-    def end_offset(self) -> int:
-        """Behind its last batch; the base offset if it has none."""
-        end = self.base_offset
-        if self.size_bytes:
-            for _, header in self.headers(self._indexed_position(self.index.last()[0])):
-                end = header.next_offset
-        return end
-
     def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or above `from_offset` with at least this time."""
-        _, offset = self.time_index.lookup(timestamp)
+        _, offset = self._sure_time(self.time_index.lookup(timestamp))
         for at, header in self.headers(self._indexed_position(max(offset, from_offset))):
             if header.max_timestamp < timestamp or header.last_offset < from_offset:
                 continue
@@ -292,6 +251,19 @@ class Segment(BatchFile):
                 if record.timestamp >= timestamp and record.offset >= from_offset:
                     return record.timestamp, record.offset, header.partition_leader_epoch
         return None
+
+    def _sure_time(self, entry: tuple[int, int]) -> tuple[int, int]:
+        """The time index's entry, if the batch that it names bears it out; else the beginning of the segment."""
+        timestamp, offset = entry
+        try:
+            for _, header in self.headers(self._indexed_position(offset)) if timestamp >= 0 else ():
+                if header.last_offset >= offset:
+                    if header.base_offset <= offset and header.max_timestamp == timestamp:
+                        return entry
+                    break
+        except RecordsRejected:
+            pass
+        return NO_TIMESTAMP, self.base_offset
 
     # -- life
 

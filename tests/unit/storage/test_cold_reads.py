@@ -16,7 +16,8 @@ from barnabas.records.record import Record
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.storage.batch_file import NotCachedError
 from barnabas.storage.cold_read import ColdRead
-from barnabas.storage.log import Log, LogRead, Origin
+from barnabas.storage.log import Log, Origin
+from barnabas.storage.log_reads import LogRead
 
 
 @pytest.fixture

@@ -121,18 +121,21 @@ class _PendingFetch:
         request = self._request
         connection = request.connection
 
-        def loaded(error: BaseException | None) -> None:
+        def take(error: BaseException | None) -> Chunks | None:
+            if error is not None:
+                raise error
+            if not fetch.take():
+                return None
             connection.end_slow()
             request.on_abandoned = None
-            request.reply_with(lambda: self._after_load(outcome, error, may_wait))
+            return self.go_on(outcome, may_wait=may_wait and not self._has_moved(outcome))
 
+        fetch = ColdFetch(
+            self._services.replicas, self._plan, outcome, lambda error: request.reply_with(lambda: take(error))
+        )
         connection.begin_slow()
-        request.on_abandoned = ColdFetch(self._services.replicas, self._plan, outcome, loaded).cancel
-
-    def _after_load(self, outcome: FetchRound, error: BaseException | None, may_wait: bool) -> Chunks | None:
-        if error is not None:
-            raise error
-        return self.go_on(outcome, may_wait=may_wait and not self._has_moved(outcome))
+        request.on_abandoned = fetch.cancel
+        fetch.load()
 
     def _has_moved(self, outcome: FetchRound) -> bool:
         """Whether more became readable since the round was read: nobody would tell the fetch of it any more."""

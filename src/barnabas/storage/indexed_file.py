@@ -1,0 +1,57 @@
+"""A file of batches with an offset index: where a record is."""
+
+from __future__ import annotations
+
+from barnabas.common.errors import RecordsRejected
+from barnabas.storage.batch_file import BatchFile, NotCachedError
+from barnabas.storage.index import OffsetIndex
+
+
+class IndexedFile(BatchFile):
+    """An index entry is a hint: where it leads to something that is no batch at or before the wanted one, the file is
+    read from its beginning."""
+
+    __slots__ = ("base_offset", "index")
+
+    base_offset: int
+    index: OffsetIndex
+
+    def locate(self, offset: int, *, cached: bool = False) -> int | None:
+        """The position of the first batch whose last offset is at or above `offset`, None if there is none.
+
+        Raises NotCachedError if only what is `cached` may be looked at, and that is not enough."""
+        if cached and not self.index.load_cached():
+            raise NotCachedError
+        return self.locate_behind(self.index.lookup(offset), offset, cached=cached)
+
+    def locate_behind(self, entry: tuple[int, int], offset: int, *, cached: bool = False) -> int | None:
+        """As `locate`, from an index entry at or below `offset` on."""
+        position = self._entry_position(entry, cached=cached)
+        try:
+            return self.search(offset, position, cached=cached)
+        except RecordsRejected:
+            if position == 0:
+                raise
+            return self.search(offset, 0, cached=cached)
+
+    def _indexed_position(self, offset: int) -> int:
+        return self._entry_position(self.index.lookup(offset))
+
+    def _entry_position(self, entry: tuple[int, int], *, cached: bool = False) -> int:
+        """Of the batch that the index entry names, if it is there; else the beginning."""
+        entry_offset, position = entry
+        if not 0 < position < self.size_bytes:
+            return 0
+        try:
+            header = self.header_at(position, cached=cached)
+        except RecordsRejected:
+            return 0
+        return position if header.base_offset <= entry_offset <= header.last_offset else 0
+
+    def end_offset(self) -> int:
+        """Behind its last batch; the base offset if it has none."""
+        end = self.base_offset
+        if self.size_bytes:
+            for _, header in self.headers(self._indexed_position(self.index.last()[0])):
+                end = header.next_offset
+        return end
