@@ -168,7 +168,8 @@ def prepare_process() -> None:
     """As many descriptors as may be, for the brokers inherit them; and an end from outside cleans up too."""
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(f"bench: ended by signal {number}"))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, frame: sys.exit(f"bench: ended by signal {number}"))
 
 
 def arguments_of(argv: Sequence[str]) -> argparse.Namespace:
