@@ -23,6 +23,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass
 
+from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Disk
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import ZERO_UUID, TopicPartition
@@ -74,8 +75,20 @@ class Opening:
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
 
 
+class DamagedLogError(CheckpointError):
+    """A log that should be whole cannot be read. It is left as it is: behind the damage there are intact records."""
+
+
 def open_log(services: LogServices, opening: Opening) -> Log:
-    """The log in this directory, made if it is not there. Raises OSError, CheckpointError."""
+    """The log in this directory, made if it is not there. Raises OSError, CheckpointError, DamagedLogError."""
+    try:
+        return _open_log(services, opening)
+    except RecordsRejected as rejected:
+        advice = "`barnabas log verify` says where, `barnabas log repair` cuts there and keeps what it cuts off"
+        raise DamagedLogError(opening.directory, f"{rejected.message}; {advice}") from rejected
+
+
+def _open_log(services: LogServices, opening: Opening) -> Log:
     disk, directory = services.disk, opening.directory
     if not disk.is_dir(directory):
         disk.make_dirs(directory)

@@ -25,6 +25,7 @@ from barnabas.records.batch import BatchHeader, has_valid_crc, read_header
 from barnabas.records.header import ATTRIBUTES_OFFSET, LOG_OVERHEAD, MAGIC_V2
 from barnabas.storage.segment import RollLimits, Segment
 
+_RELATIVE_OFFSET_MAX = 0x7FFFFFFF
 _SCAN_BYTES = 1024 * 1024
 
 #: Called with each intact batch of a producer: header and bytes.
@@ -79,6 +80,8 @@ def scan(segment: Segment, limits: RollLimits, start: Place, on_producer: OnProd
     epochs: list[tuple[int, int]] = []
     latest_epoch = -1
     for header, batch in _intact_batches(segment.file, start):
+        if header.last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
+            break  # base offsets are outside the checksums; no segment reaches so far
         if header.partition_leader_epoch > latest_epoch:
             latest_epoch = header.partition_leader_epoch
             epochs.append((latest_epoch, header.base_offset))
