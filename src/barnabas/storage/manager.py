@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import ConfigError, StorageExhausted, StorageFault, is_exhausted
+from barnabas.common.errors import ConfigError, StorageExhausted, StorageFault, is_exhausted, lacks_descriptors
 from barnabas.common.host import Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, TopicPartition
@@ -295,6 +295,9 @@ class LogManager:
 
     def _fault(self, directory: str, error: BaseException) -> None:
         if is_exhausted(error):
+            if lacks_descriptors(error) or lacks_descriptors(error.__cause__):
+                # New connections need some as well, and they cannot ask for them.
+                self._services.descriptors.give_back()
             self._directories.exhausted(directory, error)
         else:
             self.directory_failed(directory, error)
