@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from tests.support.batches import NOW_MS, simple_batch
+from tests.support.crashing_disk import CrashingDisk
 from tests.support.log_world import TINY, LogWorld, encode_records
 
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
@@ -392,6 +393,16 @@ def test_records_without_time_are_as_old_as_their_file() -> None:
 
 
 # Syncing
+
+
+@pytest.mark.parametrize(("every", "syncs"), [(1, 12), (3, 4), (5, 2), (100, 0)])
+def test_each_flush_messages_appends_cost_one_fsync_of_the_log(every: int, syncs: int) -> None:
+    disk = CrashingDisk()
+    world = LogWorld(LogConfig(flush_messages=every), disk)
+    for _ in range(12):
+        world.append(NOW_MS)
+    assert [path for path in disk.synced_paths if path.endswith(".log")] == [world.path("0" * 20 + ".log")] * syncs
+    assert world.log.recovery_point == 12 // every * every
 
 
 def test_flush_messages() -> None:
