@@ -8,6 +8,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import StorageFault
@@ -26,6 +27,11 @@ from barnabas.storage.futures import FutureLogs
 from barnabas.storage.log import Log
 
 _INITIAL_TASK_DELAY_MS = 30_000
+#: What goes through all logs holds up the loop for so long at a time, and comes back after so long a pause.
+_SLICE_MS = 3
+_STEPS_AT_ONCE = 200
+_PAUSE_MS = 1
+_FINISHED = object()
 
 
 class LogUpkeep:
@@ -73,17 +79,30 @@ class LogUpkeep:
     def _is_future(self, log: Log) -> bool:
         return self.futures.get(log.topic_partition) is log
 
-    def _every(self, key: str, task: Callable[[], None]) -> None:
+    def _every(self, key: str, task: Callable[[], Iterator[None] | None]) -> None:
         interval_ms = self._config.int_of(key)
         if interval_ms >= 1 << 40:
             return
 
         def run() -> None:
             try:
-                task()
+                steps = task()
             except StorageFault as fault:
                 self._fault(fault.directory, fault)
-            self._timers[key] = self._host.timers.call_later(max(1, self._config.int_of(key)), run)
+                steps = None
+            go_on(iter(()) if steps is None else steps)
+
+        def go_on(steps: Iterator[None]) -> None:
+            """A slice of it, then whatever else the loop has to do."""
+            until_ms = self._host.clock.now_ms() + _SLICE_MS
+            for _ in islice(steps, _STEPS_AT_ONCE):
+                if self._host.clock.now_ms() >= until_ms:
+                    break
+            else:
+                if next(steps, _FINISHED) is _FINISHED:
+                    self._timers[key] = self._host.timers.call_later(max(1, self._config.int_of(key)), run)
+                    return
+            self._timers[key] = self._host.timers.call_later(_PAUSE_MS, lambda: go_on(steps))
 
         self._timers[key] = self._host.timers.call_later(min(max(1, interval_ms), _INITIAL_TASK_DELAY_MS), run)
 
@@ -132,11 +151,13 @@ class LogUpkeep:
 
         self._checkpoint(HIGH_WATERMARK_CHECKPOINT, within)
 
-    def _apply_retention(self) -> None:
+    def _apply_retention(self) -> Iterator[None]:
         wall_ms = self._host.clock.wall_ms()
         high_watermarks = self._high_watermarks()
         for topic_partition, log in tuple(self._logs.items()):
-            if root_of(log.directory) in self._directories.offline:
+            yield
+            # It may be gone, and so may its directory, since the last slice.
+            if self._logs.get(topic_partition) is not log or root_of(log.directory) in self._directories.offline:
                 continue
             high_watermark = high_watermarks.get(topic_partition, log.log_start_offset)
             try:
@@ -144,14 +165,18 @@ class LogUpkeep:
             except StorageFault as fault:
                 self._fault(fault.directory, fault)
 
-    def _expire_producers(self) -> None:
+    def _expire_producers(self) -> Iterator[None]:
         wall_ms = self._host.clock.wall_ms()
-        for log in self._logs.values():
+        for log in tuple(self._logs.values()):
             log.producers.expire(wall_ms)
+            yield
 
-    def _flush_due(self) -> None:
+    def _flush_due(self) -> Iterator[None]:
         wall_ms = self._host.clock.wall_ms()
-        for log in self._logs.values():
+        for topic_partition, log in tuple(self._logs.items()):
+            yield
+            if self._logs.get(topic_partition) is not log:
+                continue
             if log.recovery_point < log.log_end_offset and wall_ms - log.last_flushed_ms >= log.config.flush_ms:
                 self.sync_beside(log, log.log_end_offset)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from tests.support.batches import simple_batch
@@ -188,6 +189,26 @@ def test_retention_runs_by_itself_and_removes_files_later() -> None:
     world.host.time.run_for(20 * MINUTE_MS)
     assert (log.log_start_offset, len(log.segments)) == (5, 1)
     assert [name for name in world.host.disk.list_dir(log.directory) if name.endswith(".deleted")] == []
+
+
+def test_retention_of_many_logs_lets_others_in_between() -> None:
+    world = ManagerWorld(dirs="/d1")
+    logs = [world.create(TopicPartition("many", index), segment_bytes=100, retention_bytes=0) for index in range(450)]
+    for log in logs:
+        world.append(log)
+        world.append(log)
+    seen: list[int] = []
+
+    def look() -> None:
+        seen.append(sum(log.log_start_offset > 0 for log in logs))
+        if seen[-1] < len(logs):
+            world.host.timers.call_later(1, look)
+
+    world.host.timers.call_later(29_999, look)
+    world.host.time.run_for(40_000)
+    steps = [after - before for before, after in pairwise(seen)]
+    assert seen[-1] == len(logs)
+    assert max(steps) <= 201
 
 
 def test_flush_ms_is_kept() -> None:
