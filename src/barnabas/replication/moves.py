@@ -301,6 +301,7 @@ class ReplicaMoves:
     # -- the end of a move
 
     def _tell(self, move: Move) -> None:
+        self._logs.futures.prepare()
         directory_id = self._logs.roots.id_of(move.target)
         if self.assignments is None:
             move.stage = Stage.EXCHANGING

@@ -206,6 +206,10 @@ class FutureLogs:
             future.truncate_to(current.log_end_offset)
             self.on_truncated(current.topic_partition)
 
+    def prepare(self) -> None:
+        """Soon there is an exchange: the checkpoints of its directory speak of the copy by then."""
+        self._checkpoint()
+
     def exchange(self, topic_partition: TopicPartition, config: LogConfig) -> Log:
         """The future log, which has all records, becomes the current one; whoever asks for it has its directory synced.
         Raises StorageFault, with the current log where it was."""
@@ -221,7 +225,6 @@ class FutureLogs:
             future.producers.take_snapshot(sync=False)
         except OSError as error:
             raise StorageFault(target, f"cannot complete the move of {topic_partition}: {error}") from error
-        self._checkpoint()
         self._cleaner.resume(current)
         self._cleaner.state.move(topic_partition, source, target)
         directory = current.directory
@@ -234,7 +237,6 @@ class FutureLogs:
             raise StorageFault(target, f"cannot complete the move of {topic_partition}: {error}") from error
         self._removal.add([current.directory], current.config.file_delete_delay_ms)
         future.config = config
-        self._checkpoint()
         return future
 
     def _take_name(self, future: Log) -> None:

@@ -320,10 +320,13 @@ def test_a_copy_whose_log_is_gone_takes_its_place() -> None:
 def test_a_checkpoint_of_an_earlier_stay_is_not_believed() -> None:
     made = world(100)
     made.log.flush()
-    made.alter("/d2")
-    made.settle()
-    assert ORDERS not in read_offsets(made.host.disk, f"/d1/{RECOVERY_POINTS}")
-    assert read_offsets(made.host.disk, f"/d2/{RECOVERY_POINTS}")[ORDERS] == made.log.recovery_point
+    made.run(61_000)
+    assert read_offsets(made.host.disk, f"/d1/{RECOVERY_POINTS}")[ORDERS] == 100
+    for target in ("/d2", "/d1"):
+        made.alter(target)
+        assert read_offsets(made.host.disk, f"{target}/{RECOVERY_POINTS}")[ORDERS] == 0, "before a byte is copied"
+        made.settle()
+        assert read_offsets(made.host.disk, f"{target}/{RECOVERY_POINTS}")[ORDERS] <= made.log.recovery_point
 
 
 def test_with_one_directory_the_controller_knows_where_a_replica_will_be() -> None:
