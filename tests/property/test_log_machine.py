@@ -1,9 +1,10 @@
-"""The log against a plain list: append, roll, truncate, trim, retention, restart, kill, damage; all ways to read it."""
+"""The log against a plain list: append, roll, truncate, trim, retention, other settings, restart, kill, damage; all
+ways to read it."""
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import settings
@@ -122,6 +123,20 @@ class LogMachine(RuleBasedStateMachine):
             else:
                 break
         assert kept >= {base for base, _ in before if base >= min(kept)}
+
+    @rule(
+        segment_bytes=st.integers(600, 2000),
+        interval_bytes=st.integers(0, 300),
+        index_bytes=st.sampled_from([36, 60, 600]),
+    )
+    def configure(self, segment_bytes: int, interval_bytes: int, index_bytes: int) -> None:
+        """The topic's settings change while the log is open; they count for what is written from now on."""
+        self.world.config = self.log.config = replace(
+            self.log.config,
+            segment_bytes=segment_bytes,
+            index_interval_bytes=interval_bytes,
+            segment_index_bytes=index_bytes,
+        )
 
     @rule()
     def flush(self) -> None:

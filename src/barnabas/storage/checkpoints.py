@@ -235,6 +235,8 @@ def decode_partition_metadata(path: str, data: bytes) -> Uuid:
         name, colon, value = line.partition(":")
         if colon:
             fields[name.strip()] = value.strip()
+    if "version" not in fields:
+        raise CheckpointError(path, "there is no version in it")
     if fields.get("version") != str(_VERSION):
         raise CheckpointError(path, f"version {fields.get('version')!r}, {_VERSION} is known")
     try:
@@ -284,7 +286,9 @@ def _escape(value: str) -> str:
 
 def decode_meta_properties(path: str, data: bytes) -> MetaProperties:
     values = parse_properties(data.decode("utf-8", "replace"))
-    version = _number(path, values.get("version", ""))
+    if "version" not in values:
+        raise CheckpointError(path, "there is no version in it")
+    version = _number(path, values["version"])
     if version not in (0, 1):
         raise CheckpointError(path, f"version {version}, 0 and 1 are known")
     node = values.get(_NODE_KEYS[version])

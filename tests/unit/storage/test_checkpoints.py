@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from barnabas.common.types import TopicPartition, Uuid
@@ -143,3 +145,10 @@ def test_names() -> None:
     assert file_name(42, ".log") == "00000000000000000042.log"
     assert offset_of("00000000000000000042.log.deleted") == 42
     assert offset_of("leader-epoch-checkpoint") is None
+
+
+@pytest.mark.parametrize("decode", [decode_meta_properties, decode_partition_metadata])
+def test_a_file_without_a_version_is_named_so(decode: Callable[[str, bytes], object]) -> None:
+    for data in (b"", b"junk", bytes(20)):
+        with pytest.raises(CheckpointError, match="^there: there is no version in it$"):
+            decode("there", data)
