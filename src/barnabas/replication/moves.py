@@ -151,12 +151,20 @@ class ReplicaMoves:
 
     def resume(self, partition: Partition) -> None:
         """A replica was opened: go on where an earlier run was."""
-        future = self._logs.futures.get(partition.topic_partition)
-        if future is not None:
-            future_root = root_of(future.directory)
-            assert future_root != root_of(partition.log.directory), "a move leads to another directory"
-            self._logs.futures.reconfigure(partition.topic_partition, partition.log.config)
-            self._begin(partition)
+        futures, topic_partition = self._logs.futures, partition.topic_partition
+        future = futures.get(topic_partition)
+        if future is None:
+            return
+        here = root_of(partition.log.directory)
+        if future.topic_id != partition.topic_id or root_of(future.directory) == here:
+            # Left by an earlier topic of that name.
+            try:
+                futures.cancel(topic_partition)
+            except StorageFault as fault:
+                self._logs.storage_fault(fault)
+            return
+        futures.reconfigure(topic_partition, partition.log.config)
+        self._begin(partition)
 
     def follow_rate(self, image: MetadataImage) -> None:
         """The one of this broker, else that of all brokers; it has no place in the properties file (KIP-113)."""

@@ -305,6 +305,26 @@ def test_two_logs_of_one_partition_are_refused_at_the_start() -> None:
         made.restart(clean=False)
 
 
+@pytest.mark.parametrize("log_is_there", [True, False])
+def test_a_copy_of_an_earlier_topic_of_that_name_is_nobodys(log_is_there: bool) -> None:
+    made = world(100)
+    made.broker.stop(lambda: None)
+    made.run()
+    disk = made.host.disk
+    copy = "/d2/orders-0.0123456789abcdef0123456789abcdef-future"
+    disk.make_dirs(copy)
+    for name in disk.list_dir("/d1/orders-0"):
+        disk.write(f"{copy}/{name}", disk.read(f"/d1/orders-0/{name}"))
+    disk.write(f"{copy}/partition.metadata", b"version: 0\ntopic_id: AAECAwQFBgcICQoLDA0ODw")
+    if not log_is_there:
+        disk.remove_tree("/d1/orders-0")
+    made.restart(clean=False)
+    made.settle()
+    assert made.root == "/d1"
+    assert made.values() == (expected(100) if log_is_there else [])
+    assert all(name.endswith("-delete") for name in made.names("/d2"))
+
+
 def test_a_copy_whose_log_is_gone_takes_its_place() -> None:
     made = world(100)
     made.broker.stop(lambda: None)
