@@ -99,6 +99,11 @@ def test_a_start_with_a_failed_directory_serves_the_rest(fault: Fault) -> None:
         start = world.starts.get((topic, index), 0)
         assert world.read(topic, index, start)[0] is expected, f"an empty log took the place of {topic}-{index}"
         assert world.produce(topic, index, b"x") is expected
+    image = world.wired.broker.metadata.image
+    for topic, index in sorted(lost):
+        partition = image.partition(topic, index)
+        assert partition is not None
+        assert partition.leader == -1, "who has not got its directory does not lead"
     assert world.create("new", 2) is ErrorCode.NONE
     assert world.produce("new", 0, b"x") is ErrorCode.NONE
     assert world.produce("new", 1, b"x") is ErrorCode.NONE

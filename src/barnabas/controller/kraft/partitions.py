@@ -57,6 +57,9 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
         rules = rules_of.get(key)
         if rules is None:
             rules = rules_of[key] = view.rules(*key, may_lead)
+        lost = _in_lost_directories(view, partition)
+        if lost:
+            rules = view.rules(*key, lambda broker_id, lost=lost: broker_id not in lost and may_lead(broker_id))  # type: ignore[misc]
         change = PartitionChange(partition, rules)
         change.target_isr = tuple(replica for replica in partition.isr if replica not in gone)
         if event.unclean != NO_LEADER:
@@ -65,6 +68,16 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
         if record is not None:
             records.append((record, version))
     return records
+
+
+def _in_lost_directories(view: ControllerView, partition: PartitionImage) -> frozenset[int]:
+    """Replicas whose brokers are there without the directory that they lie in (KIP-858): they cannot lead."""
+    brokers = view.image.brokers
+    return frozenset(
+        replica
+        for replica, directory in zip(partition.replicas, partition.directories, strict=True)
+        if (broker := brokers.get(replica)) is not None and not broker.has_online_directory(directory)
+    )
 
 
 def alter_partition(
