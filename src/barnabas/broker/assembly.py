@@ -93,6 +93,7 @@ class Broker:
             liveness=BrokerLiveness(host, config, self.controller),
         )
         self.access.own = OwnController(self.services)
+        self.replicas.surroundings.join(self.access.ask, lambda: self.lifecycle.epoch)
 
     # -- life
 

@@ -105,14 +105,18 @@ UNCHANGED: Final = FetchResult()
 class FetchPlan:
     """How one request reads: its limits and how far it may see."""
 
-    __slots__ = ("isolation", "max_bytes", "min_bytes", "replica_id")
+    __slots__ = ("isolation", "max_bytes", "min_bytes", "replica_epoch", "replica_id")
 
-    def __init__(self, isolation: Isolation, min_bytes: int, max_bytes: int, replica_id: int = -1) -> None:
+    def __init__(
+        self, isolation: Isolation, min_bytes: int, max_bytes: int, replica_id: int = -1, replica_epoch: int = -1
+    ) -> None:
         self.isolation = isolation
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
         #: The follower that asks; negative for consumers.
         self.replica_id = replica_id
+        #: Which incarnation of it; -1 where it does not say.
+        self.replica_epoch = replica_epoch
 
 
 class FetchRound:
@@ -297,7 +301,7 @@ def _read_into(
     code = partition.check_epoch(item.current_leader_epoch)
     if code is not ErrorCode.NONE:
         raise RequestFailed(code)
-    if plan.replica_id >= 0 and plan.replica_id not in partition.remote_leos:
+    if plan.replica_id >= 0 and (partition.leadership is None or plan.replica_id not in partition.leadership.followers):
         # With our epoch, it may know of an assignment that we have yet to hear of.
         knows_epoch = item.current_leader_epoch >= 0
         raise RequestFailed(ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -309,6 +313,9 @@ def _read_into(
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch < item.last_fetched_epoch or end_offset < item.offset:
             result.diverging = (epoch, end_offset)
+    if plan.replica_id >= 0 and result.diverging is None and log.log_start_offset <= item.offset <= log.log_end_offset:
+        # Before it is read, so that the answer already says how far its own progress moved the HW.
+        partition.on_follower_fetch(plan.replica_id, plan.replica_epoch, item.offset, item.log_start_offset)
     if result.diverging is None and (remaining > 0 or min_one_batch):
         budget = min(item.max_bytes, remaining)
         read = None if loaded is None else log.take(loaded)
@@ -336,13 +343,15 @@ class DelayedFetch(DelayedOperation):
 
     __slots__ = ("_answer", "_missing_bytes", "_partitions")
 
-    def __init__(self, partitions: Sequence[Partition], missing_bytes: int, answer: Callable[[], None]) -> None:
+    def __init__(
+        self, partitions: Sequence[Partition], isolation: Isolation, missing_bytes: int, answer: Callable[[], None]
+    ) -> None:
         super().__init__()
         self._partitions = partitions
         self._missing_bytes = missing_bytes
         self._answer = answer
         for partition in partitions:
-            partition.watch(self)
+            partition.watch(self, isolation)
 
     def on_progress(self, size_bytes: int) -> None:
         self._missing_bytes -= size_bytes

@@ -18,9 +18,12 @@ from barnabas.common.types import INTERNAL_TOPICS, TopicPartition
 from barnabas.metadata.image import BROKER_RESOURCE, EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
 from barnabas.replication.cold_reads import ColdReads
+from barnabas.replication.following import Following
+from barnabas.replication.laggards import LaggardWatch
 from barnabas.replication.moves import ReplicaMoves
 from barnabas.replication.partition import Partition, Role
 from barnabas.replication.purgatory import Purgatory
+from barnabas.replication.surroundings import ReplicaSurroundings
 from barnabas.replication.unopened import UnopenedReplicas
 from barnabas.storage.directories import root_of
 from barnabas.storage.log import AppendInfo, Origin
@@ -87,6 +90,9 @@ class ReplicaManager:
         self._full = self._roots.full
         self._unopened = UnopenedReplicas(host.timers, self._open_again)
         self.moves = ReplicaMoves(host, config, logs, self)
+        self.surroundings = ReplicaSurroundings(host, config, node_id)
+        self.following = Following(host, config, self.on_storage_fault, self.surroundings)
+        self._laggards = LaggardWatch(host.timers, self.surroundings, self.partitions)
         logs.on_directory_failed.append(self._on_directory_failed)
         config.subscribe(self._on_broker_config)
 
@@ -95,6 +101,7 @@ class ReplicaManager:
     def start(self, checkpointed_high_watermarks: dict[TopicPartition, int]) -> None:
         """Take over the HWs that the last run left (`replication-offset-checkpoint`)."""
         self._checkpointed_hws = dict(checkpointed_high_watermarks)
+        self._laggards.start()
 
     def listen(self, listener: LeadershipListener) -> None:
         self._listeners.add(listener)
@@ -104,6 +111,8 @@ class ReplicaManager:
         return {partition.topic_partition: partition.high_watermark for partition in self.partitions()}
 
     def close(self) -> None:
+        self._laggards.close()
+        self.following.close()
         self.moves.close()
         self.purgatory.close()
         self._unopened.close()
@@ -181,6 +190,7 @@ class ReplicaManager:
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Carry out what changed: new and deleted topics, roles, ISRs, topic configs."""
         is_start, self._image = self._image is EMPTY_IMAGE, image
+        self.surroundings.image = image
         for topic in delta.deleted_topics.values():
             self._on_topic_deleted(topic)
         for topic_delta in delta.changed_topics.values():
@@ -188,6 +198,8 @@ class ReplicaManager:
                 name = topic_delta.name
                 is_new = not is_start and TopicPartition(name, index) not in self._unopened
                 self._on_partition(name, topic_delta.topic_id, index, partition_image, is_new=is_new)
+        if delta.changed_brokers and not is_start:
+            self.following.on_brokers(delta.changed_brokers, self.partitions(), image)
         for resource_type, name in delta.changed_configs:
             if resource_type == TOPIC_RESOURCE:
                 self._reconfigure(name)
@@ -236,10 +248,13 @@ class ReplicaManager:
                 partition.become_leader(image)
                 if before is not Role.LEADER or image.leader_epoch != epoch_before:
                     self._listeners.led(name, index, image.leader_epoch)
+                self.following.unfollow(partition)
             else:
                 partition.become_follower(image)
                 if before is Role.LEADER:
                     self._listeners.resigned(name, index)
+                if before is not Role.FOLLOWER or image.leader_epoch != epoch_before:
+                    self.following.follow(partition, image.leader, self._image)
         except StorageFault as fault:
             self.on_storage_fault(fault)
 
@@ -259,7 +274,9 @@ class ReplicaManager:
             return None
         self._unopened.discard(topic_partition)
         high_watermark = self._checkpointed_hws.pop(topic_partition, log.log_start_offset)
-        partition = Partition(topic_partition, topic_id, log, self._node_id, high_watermark=high_watermark)
+        partition = Partition(
+            topic_partition, topic_id, log, self._node_id, self.surroundings, high_watermark=high_watermark
+        )
         self._topics.setdefault(topic, {})[index] = partition
         self.moves.resume(partition)
         return partition
@@ -301,6 +318,7 @@ class ReplicaManager:
         if not partitions:
             del self._topics[topic]
         partition.go_offline()
+        self.following.unfollow(partition)
         if led:
             self._listeners.resigned(topic, index)
         self.moves.forget(partition.topic_partition)
@@ -322,5 +340,6 @@ class ReplicaManager:
             if partition.role is not Role.OFFLINE and root_of(partition.log.directory) == directory:
                 led = partition.role is Role.LEADER
                 partition.go_offline(ErrorCode.KAFKA_STORAGE_ERROR)
+                self.following.unfollow(partition)
                 if led:
                     self._listeners.resigned(*partition.topic_partition)

@@ -1,9 +1,9 @@
 """One replica of one partition on this broker: its role, LEO, HW, ISR, and who waits for it.
 
 Invariants
-- Only `become_leader`, `become_follower` and `go_offline` change the role; only `_advance_high_watermark` and
-  `become_*` change the HW.
-- HW = least LEO of the maximal ISR (committed and proposed members), and it advances only while the ISR has at least
+- Only `become_leader`, `become_follower` and `go_offline` change the role; only `_advance_high_watermark`, `become_*`
+  and what a leader tells its follower change the HW.
+- HW = least LEO of the maximal ISR (`replication.leadership`), and it advances only while the ISR has at least
   min(min.insync.replicas, replication factor) members (KIP-966, section 6.5.2). It never goes back while leading.
 - Nothing above the HW is shown to a consumer, whatever acks it was written with.
 - A leader has written (leader epoch, LEO) into the epoch cache before its first append.
@@ -13,15 +13,36 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import Protocol
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Buffer
 from barnabas.common.types import TopicPartition
 from barnabas.metadata.topics import PartitionImage
+from barnabas.replication.leadership import Leadership
 from barnabas.replication.purgatory import Watcher
 from barnabas.storage.cold_read import ColdRead
 from barnabas.storage.log import AppendInfo, Log, Origin
 from barnabas.storage.log_reads import LogRead
+
+
+class Surroundings(Protocol):
+    """What the replicas of one broker share."""
+
+    @property
+    def lag_ms_max(self) -> int:
+        """`replica.lag.time.max.ms`."""
+
+    def now_ms(self) -> int: ...
+
+    def may_join(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether this incarnation of a broker may be in an ISR: unfenced and not on its way out."""
+
+    def propose(self, partition: Partition) -> None:
+        """Its leadership has a proposal for the controller."""
+
+    def wake_followers_soon(self, partition: Partition, size_bytes: int) -> None:
+        """Records were appended: `wake_followers` when the event at hand is over, once for all that it brings."""
 
 
 class Role(Enum):
@@ -46,48 +67,59 @@ class Partition:
 
     __slots__ = (
         "_commit_waiters",
+        "_end_watchers",
+        "_surroundings",
         "_watchers",
         "high_watermark",
         "image",
         "leader_epoch",
-        "leader_epoch_start_offset",
+        "leadership",
         "log",
         "node_id",
-        "remote_leos",
         "role",
         "topic_id",
         "topic_partition",
     )
 
     def __init__(
-        self, topic_partition: TopicPartition, topic_id: bytes, log: Log, node_id: int, *, high_watermark: int = 0
+        self,
+        topic_partition: TopicPartition,
+        topic_id: bytes,
+        log: Log,
+        node_id: int,
+        surroundings: Surroundings,
+        *,
+        high_watermark: int = 0,
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
         self.log = log
         self.node_id = node_id
+        self._surroundings = surroundings
         self.role = Role.NONE
         self.image: PartitionImage | None = None
         self.leader_epoch = -1
-        self.leader_epoch_start_offset = 0
+        #: Of the present leader epoch, while this replica leads.
+        self.leadership: Leadership | None = None
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
-        #: LEO of each other replica, as its last fetch said; -1 until it fetched in this epoch.
-        self.remote_leos: dict[int, int] = {}
         self._watchers: dict[Watcher, None] = {}
+        #: Followers: they wait for the LEO, not for the HW.
+        self._end_watchers: dict[Watcher, None] = {}
         self._commit_waiters: list[tuple[int, Callable[[ErrorCode], None]]] = []
 
     # -- roles
 
     def become_leader(self, image: PartitionImage) -> None:
         """Lead in `image.leader_epoch`. The same epoch again only takes over the new ISR."""
-        new_epoch = image.leader_epoch != self.leader_epoch or self.role is not Role.LEADER
         self.image = image
-        if new_epoch:
+        leadership, now_ms = self.leadership, self._surroundings.now_ms()
+        if leadership is None or image.leader_epoch != self.leader_epoch:
             self.role = Role.LEADER
             self.leader_epoch = image.leader_epoch
-            self.leader_epoch_start_offset = self.log.log_end_offset
-            self.remote_leos = {replica: -1 for replica in image.replicas if replica != self.node_id}
             self.log.assign_epoch(image.leader_epoch, self.log.log_end_offset)
+            self.leadership = Leadership(self.node_id, image, self.log.log_end_offset, now_ms)
+        else:
+            leadership.on_image(image, now_ms)
         self._advance_high_watermark()
 
     def become_follower(self, image: PartitionImage) -> None:
@@ -95,7 +127,6 @@ class Partition:
         self.image = image
         self.role = Role.FOLLOWER
         self.leader_epoch = image.leader_epoch
-        self.remote_leos = {}
         self._leave_leadership(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def go_offline(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
@@ -104,6 +135,7 @@ class Partition:
         self._leave_leadership(code)
 
     def _leave_leadership(self, code: ErrorCode) -> None:
+        self.leadership = None
         waiters, self._commit_waiters = self._commit_waiters, []
         for _, done in waiters:
             done(code)
@@ -112,55 +144,134 @@ class Partition:
     # -- appending
 
     @property
+    def in_sync(self) -> tuple[int, ...]:
+        """The ISR as the controller has decided it."""
+        if self.leadership is not None:
+            return self.leadership.isr
+        return () if self.image is None else self.image.isr
+
+    @property
     def enough_in_sync(self) -> bool:
         """Whether the ISR may take an acks=all write: min.insync.replicas, at most the replication factor."""
-        image = self.image
-        assert image is not None
-        return len(image.isr) >= min(self.log.config.min_insync_replicas, len(image.replicas))
+        leadership = self.leadership
+        assert leadership is not None, "only a leader takes writes"
+        return len(leadership.isr) >= min(self.log.config.min_insync_replicas, leadership.replication_factor)
 
     @property
     def is_replicated(self) -> bool:
         """Whether the HW waits for other replicas."""
-        return self.image is None or len(self.image.isr) != 1
+        return self.leadership is None or not self.leadership.is_alone
 
     def append(self, batches: Buffer, wall_ms: int, origin: Origin) -> AppendInfo:
         """Append as leader. Raises RecordsRejected or StorageFault; the HW follows if this replica is alone in ISR."""
         info = self.log.append_as_leader(batches, self.leader_epoch, wall_ms=wall_ms, origin=origin)
         if not info.duplicate:
             self._advance_high_watermark(len(batches))
+            if self._end_watchers:
+                self._surroundings.wake_followers_soon(self, len(batches))
         return info
 
     def await_commit(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
-        """Call `done` once the HW is at `offset` or above (at once if it is), or leadership is lost."""
+        """Call `done` once the HW is at `offset` or above (at once if it is), or leadership is lost. With
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR is too small by then."""
         if self.high_watermark >= offset:
-            done(ErrorCode.NONE)
+            done(self._verdict())
         else:
             self._commit_waiters.append((offset, done))
 
+    def _verdict(self) -> ErrorCode:
+        return ErrorCode.NONE if self.enough_in_sync else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
     def _advance_high_watermark(self, appended_bytes: int = 0) -> None:
-        image = self.image
-        if image is None or self.role is not Role.LEADER:
+        leadership = self.leadership
+        if leadership is None:
             return
         target = self.log.log_end_offset
-        if len(image.isr) > 1 or image.isr[:1] != (self.node_id,):
+        if not leadership.is_alone:
             if not self.enough_in_sync:
                 return
-            remote = self.remote_leos
-            target = min((remote.get(replica, target) for replica in image.isr if replica != self.node_id), default=-1)
+            around = self._surroundings
+            target = leadership.high_watermark(target, around.now_ms(), around.lag_ms_max, around.may_join)
         if target <= self.high_watermark:
             return
         self.high_watermark = target
         if self._commit_waiters:
             self._commit_up_to(target)
         if self._watchers:
-            self.wake(appended_bytes)
+            self.wake_consumers(appended_bytes)
 
     def _commit_up_to(self, high_watermark: int) -> None:
         waiting = self._commit_waiters
         self._commit_waiters = [entry for entry in waiting if entry[0] > high_watermark]
+        verdict = self._verdict()
         for offset, done in waiting:
             if offset <= high_watermark:
-                done(ErrorCode.NONE)
+                done(verdict)
+
+    # -- followers, as the leader sees them
+
+    def on_follower_fetch(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> bool:
+        """A follower has everything before `offset`. False if it is none of this partition's."""
+        leadership, around = self.leadership, self._surroundings
+        if leadership is None:
+            return False
+        now_ms = around.now_ms()
+        end_offset = self.log.log_end_offset
+        if not leadership.on_fetch(replica_id, offset, log_start_offset, broker_epoch, end_offset, now_ms):
+            return False
+        if replica_id not in leadership.isr:
+            enlarged = leadership.enlarged(replica_id, self.high_watermark, around.may_join)
+            if enlarged is not None:
+                leadership.propose(enlarged)
+                around.propose(self)
+        self._advance_high_watermark()
+        return True
+
+    def shrink_isr(self) -> None:
+        """Propose an ISR without the members that lag, if there are any."""
+        leadership, around = self.leadership, self._surroundings
+        if leadership is None or leadership.is_alone:
+            return
+        reduced = leadership.reduced(self.log.log_end_offset, around.now_ms(), around.lag_ms_max)
+        if reduced is not None:
+            leadership.propose(reduced)
+            around.propose(self)
+
+    def on_isr_committed(self) -> None:
+        """The controller accepted what was proposed."""
+        self._advance_high_watermark()
+
+    # -- following
+
+    def append_as_follower(self, records: Buffer, high_watermark: int, log_start_offset: int) -> None:
+        """Take what the leader sent: records as they are, its HW as far as they go, its log start offset. Raises
+        RecordsRejected or StorageFault."""
+        log = self.log
+        if len(records):
+            log.append_as_follower(records)
+        known = min(high_watermark, log.log_end_offset)
+        if known > self.high_watermark:
+            self.high_watermark = known
+            if self._watchers:
+                self.wake_consumers(len(records))
+        start = min(log_start_offset, self.high_watermark)
+        if start > log.log_start_offset:
+            log.delete_records_before(start)
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off what the leader does not have. Raises StorageFault."""
+        log = self.log
+        if offset < log.log_end_offset:
+            log.truncate_to(offset)
+        else:
+            # An epoch that began here without a record is no part of the leader's history either.
+            log.epochs.truncate_from_end(log.log_end_offset)
+        self.high_watermark = min(self.high_watermark, log.log_end_offset)
+
+    def start_anew_at(self, offset: int) -> None:
+        """What is here is behind the leader's log start offset. Raises StorageFault."""
+        self.log.truncate_fully_and_start_at(offset)
+        self.high_watermark = offset
 
     # -- reading
 
@@ -204,14 +315,25 @@ class Partition:
 
     # -- who waits
 
-    def watch(self, watcher: Watcher) -> None:
-        self._watchers[watcher] = None
+    def watch(self, watcher: Watcher, isolation: Isolation) -> None:
+        """Tell it when a reader of that kind can see more, or when something else changed."""
+        watchers = self._end_watchers if isolation is Isolation.LOG_END else self._watchers
+        watchers[watcher] = None
 
     def unwatch(self, watcher: Watcher) -> None:
         self._watchers.pop(watcher, None)
+        self._end_watchers.pop(watcher, None)
 
     def wake(self, size_bytes: int) -> None:
+        self.wake_consumers(size_bytes)
+        self.wake_followers(size_bytes)
+
+    def wake_consumers(self, size_bytes: int) -> None:
         for watcher in tuple(self._watchers):
+            watcher.on_progress(size_bytes)
+
+    def wake_followers(self, size_bytes: int) -> None:
+        for watcher in tuple(self._end_watchers):
             watcher.on_progress(size_bytes)
 
     # -- log start

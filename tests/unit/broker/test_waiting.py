@@ -222,7 +222,9 @@ def test_a_reader_ahead_of_the_leader_is_told_where_its_history_parted(wired: Wi
 
 @pytest.mark.parametrize("replica_id, seen", [(-1, []), (-2, []), (3, [b"x"])])
 def test_only_a_follower_sees_beyond_the_high_watermark(wired: WiredBroker, replica_id: int, seen: list[bytes]) -> None:
-    partition(wired).remote_leos = {3: -1}
+    leader = partition(wired)
+    assert leader.image is not None
+    leader.become_leader(leader.image._replace(replicas=(1, 3), directories=(bytes(16),) * 2))
     partition(wired).log.append_as_leader(batch_of(b"x"), 0, wall_ms=wired.host.clock.wall_ms())
     request = fetch_request(wired, 0, 12)
     request.replica_id = replica_id

@@ -4,7 +4,7 @@ Records go from the log to the socket without being looked at. A reader waits up
 sessions (7+, KIP-227), leader epochs (9+, KIP-320), topic ids (13+, KIP-516), divergence (12+, KIP-595), the leader
 for who asked the wrong broker or epoch (16+, KIP-951).
 What memory has not got is loaded beside the loop (`replication.fetching`).
-Not yet: followers' LEOs, reading from the closest replica, snapshots.
+Not yet: reading from the closest replica.
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
         return _encode(request, services, opened, 0, ())
     session, items = opened
     max_bytes = min(message.max_bytes, services.config.int_of("fetch.max.bytes"))
-    replica_id = _replica_id(message, request.api_version)
-    plan = FetchPlan(_isolation(message, replica_id), min(message.min_bytes, max_bytes), max_bytes, replica_id)
+    replica_id, replica_epoch = _replica(message, request.api_version)
+    isolation = _isolation(message, replica_id)
+    plan = FetchPlan(isolation, min(message.min_bytes, max_bytes), max_bytes, replica_id, replica_epoch)
     outcome = read_all(services.replicas, items, plan)
     if not outcome.cold and not _waits(outcome, plan, message):
         return _answer(request, message, services, session, items, outcome)
@@ -157,7 +158,10 @@ class _PendingFetch:
         request, replicas = self._request, self._services.replicas
         missing_bytes = self._plan.min_bytes - outcome.size_bytes
         delayed = DelayedFetch(
-            _watched(replicas, self._items), missing_bytes, lambda: request.reply_with(self._read_again)
+            _watched(replicas, self._items),
+            self._plan.isolation,
+            missing_bytes,
+            lambda: request.reply_with(self._read_again),
         )
         request.on_abandoned = delayed.cancel
         replicas.purgatory.expire_at(deadline_ms, delayed)
@@ -177,10 +181,12 @@ def _isolation(message: FetchRequest, replica_id: int) -> Isolation:
     return Isolation.READ_COMMITTED if message.isolation_level == 1 else Isolation.READ_UNCOMMITTED
 
 
-def _replica_id(message: FetchRequest, version: int) -> int:
-    """Of the follower that asks; -1 is a consumer, and so is -2, which debugs."""
+def _replica(message: FetchRequest, version: int) -> tuple[int, int]:
+    """(id, broker epoch) of the follower that asks; -1 is a consumer, and so is -2, which debugs."""
     state = message.replica_state
-    return message.replica_id if version < _REPLICA_STATE_SINCE or state is None else state.replica_id
+    if version < _REPLICA_STATE_SINCE or state is None:
+        return message.replica_id, -1
+    return state.replica_id, state.replica_epoch
 
 
 # -- sessions
@@ -258,7 +264,7 @@ def _answer(
         session_id = services.fetch_sessions.begin(
             told,
             uses_topic_ids=version >= _BY_TOPIC_ID,
-            is_follower=_replica_id(message, version) >= 0,
+            is_follower=_replica(message, version)[0] >= 0,
             now_ms=services.host.clock.now_ms(),
         )
     return _encode(request, services, ErrorCode.NONE, session_id, told)

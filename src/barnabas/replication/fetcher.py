@@ -1,0 +1,288 @@
+"""Following one leader: its broker is asked for all partitions that follow it, with one request under way at a time.
+
+    full fetch -> session -> incremental fetches, which name only what changed (KIP-227)
+
+Per partition, what an answer means:
+
+    records              appended as they are; the HW and the log start offset follow the leader's
+    diverging epoch      cut back to where the histories part, then fetched on from there (KIP-595)
+    OFFSET_OUT_OF_RANGE  the leader is asked where its log begins and ends (`replication.repositioning`)
+    FENCED_LEADER_EPOCH  nothing more until the metadata tells of a newer epoch
+    anything else        left out for a while, longer from time to time
+
+Invariants
+- What is appended was fetched in the epoch that the replica follows now, from the offset where its log ends now.
+- A replica is truncated only by leader epochs, never to its HW (G1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from barnabas.common.errors import ErrorCode, RecordsRejected, StorageFault
+from barnabas.common.host import Host
+from barnabas.common.types import TopicPartition
+from barnabas.protocol.channel import Channel
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.replication.divergence import common_end
+from barnabas.replication.partition import Partition, Role
+from barnabas.replication.repositioning import Repositioning
+
+_Asked = FetchRequest.FetchPartition
+_Answer = FetchResponse.PartitionData
+
+_PAUSE_MS: Final = 20
+_SESSION_LOST: Final = frozenset(
+    {
+        ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
+        ErrorCode.INVALID_FETCH_SESSION_EPOCH,
+        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
+    }
+)
+
+
+class FetchLimits(Protocol):
+    """How much and how long, from the broker's configuration (`replica.fetch.*`)."""
+
+    @property
+    def wait_ms_max(self) -> int: ...
+    @property
+    def bytes_min(self) -> int: ...
+    @property
+    def response_bytes_max(self) -> int: ...
+    @property
+    def partition_bytes_max(self) -> int: ...
+    @property
+    def backoff_ms(self) -> int: ...
+
+
+class Followed:
+    """One partition that follows the leader."""
+
+    __slots__ = ("backoff_ms", "epoch", "is_fenced", "partition", "resume_ms", "told")
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self.epoch = partition.leader_epoch
+        #: The leader says that a newer epoch has begun.
+        self.is_fenced = False
+        #: Not asked for before this time.
+        self.resume_ms = 0
+        self.backoff_ms = _PAUSE_MS
+        #: What the session knows of it: (offset, last epoch, log start offset); None if it is not in the session.
+        self.told: tuple[int, int, int] | None = None
+
+    @property
+    def is_current(self) -> bool:
+        partition = self.partition
+        return partition.role is Role.FOLLOWER and partition.leader_epoch == self.epoch
+
+
+class Fetcher:
+    """All that this broker follows from one leader."""
+
+    def __init__(
+        self,
+        host: Host,
+        channel: Channel,
+        limits: FetchLimits,
+        replica: tuple[int, Callable[[], int]],
+        on_fault: Callable[[StorageFault], None],
+    ) -> None:
+        """`replica`: this broker's id and its epoch."""
+        self._host = host
+        self._channel = channel
+        self._limits = limits
+        self._node_id, self._broker_epoch = replica
+        self._on_fault = on_fault
+        self._followed: dict[tuple[bytes, int], Followed] = {}
+        self._forgotten: dict[tuple[bytes, int], None] = {}
+        self._session_id = 0
+        self._session_epoch = 0
+        self._asking = False
+        self._scheduled = False
+        self._closed = False
+        self.repositioning = Repositioning(channel, node_id=self._node_id, on_fault=on_fault)
+
+    # -- what is followed
+
+    def add(self, partition: Partition) -> None:
+        """Follow, or follow on in another epoch."""
+        key = (partition.topic_id, partition.topic_partition.partition)
+        self._forgotten.pop(key, None)
+        known = self._followed.get(key)
+        followed = self._followed[key] = Followed(partition)
+        if known is not None:
+            followed.told = known.told
+            if known.told is not None:
+                followed.told = (-1, -1, -1)  # named again, with the new epoch
+        self._fetch_soon()
+
+    def remove(self, topic_id: bytes, index: int) -> None:
+        followed = self._followed.pop((topic_id, index), None)
+        if followed is not None and followed.told is not None:
+            self._forgotten[topic_id, index] = None
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._followed
+
+    def partitions(self) -> list[TopicPartition]:
+        return [followed.partition.topic_partition for followed in self._followed.values()]
+
+    def close(self) -> None:
+        self._closed = True
+        self._followed.clear()
+        self._channel.close()
+
+    # -- asking
+
+    def _fetch_soon(self) -> None:
+        """After the event at hand, so that all that it brings goes with one request."""
+        if not self._scheduled and not self._asking and not self._closed:
+            self._scheduled = True
+            self._host.timers.call_soon(self._fetch)
+
+    def _fetch(self) -> None:
+        self._scheduled = False
+        if self._asking or self._closed:
+            return
+        now_ms = self._host.clock.now_ms()
+        topics = self._changes(now_ms)
+        if not any(followed.told is not None for followed in self._followed.values()):
+            self._session_id = self._session_epoch = 0
+            self._wait_for_pauses(now_ms)
+            return
+        limits = self._limits
+        forgotten: dict[bytes, list[int]] = {}
+        if self._session_id:
+            for topic_id, index in self._forgotten:
+                forgotten.setdefault(topic_id, []).append(index)
+        self._forgotten.clear()
+        request = FetchRequest(
+            replica_state=FetchRequest.ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
+            max_wait_ms=limits.wait_ms_max,
+            min_bytes=limits.bytes_min,
+            max_bytes=limits.response_bytes_max,
+            session_id=self._session_id,
+            session_epoch=self._session_epoch,
+            topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()],
+            forgotten_topics_data=[
+                FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=indexes)
+                for topic_id, indexes in forgotten.items()
+            ],
+        )
+        self._asking = True
+        self._channel.send(request, self._on_answer)
+
+    def _changes(self, now_ms: int) -> dict[bytes, list[_Asked]]:
+        """The partitions to name: all of them to begin a session, later those whose position changed."""
+        topics: dict[bytes, list[_Asked]] = {}
+        is_full = self._session_id == 0
+        max_bytes = self._limits.partition_bytes_max
+        for key, followed in self._followed.items():
+            if followed.is_fenced or followed.resume_ms > now_ms or not followed.is_current:
+                if followed.told is not None and not is_full:
+                    self._forgotten[key] = None
+                followed.told = None
+                continue
+            log = followed.partition.log
+            position = (log.log_end_offset, log.epochs.latest_epoch, log.log_start_offset)
+            if followed.told == position and not is_full:
+                continue
+            followed.told = position
+            self._forgotten.pop(key, None)
+            topics.setdefault(key[0], []).append(
+                _Asked(
+                    partition=key[1],
+                    current_leader_epoch=followed.epoch,
+                    fetch_offset=position[0],
+                    last_fetched_epoch=position[1],
+                    log_start_offset=position[2],
+                    partition_max_bytes=max_bytes,
+                )
+            )
+        return topics
+
+    def _wait_for_pauses(self, now_ms: int) -> None:
+        """Nothing can be asked for: come back when the first pause is over."""
+        pauses = [f.resume_ms for f in self._followed.values() if not f.is_fenced and f.resume_ms > now_ms]
+        if pauses:
+            self._host.timers.call_later(min(pauses) - now_ms, self._fetch_soon)
+
+    # -- answers
+
+    def _on_answer(self, response: Message | None) -> None:
+        self._asking = False
+        if self._closed:
+            return
+        if not isinstance(response, FetchResponse):
+            self._forget_session()
+        else:
+            code = ErrorCode(response.error_code)
+            if code in _SESSION_LOST:
+                self._forget_session()
+            elif code is not ErrorCode.NONE:
+                self._forget_session()
+                self._pause_all()
+            else:
+                self._session_id = response.session_id
+                self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
+                if not response.session_id:
+                    self._forget_session()
+                self._take(response)
+        self._fetch_soon()
+
+    def _forget_session(self) -> None:
+        self._session_id = self._session_epoch = 0
+        self._forgotten.clear()
+        for followed in self._followed.values():
+            followed.told = None
+
+    def _pause_all(self) -> None:
+        for followed in self._followed.values():
+            self._pause(followed)
+
+    def _take(self, response: FetchResponse) -> None:
+        for topic in response.responses:
+            for answer in topic.partitions:
+                followed = self._followed.get((topic.topic_id, answer.partition_index))
+                if followed is None or followed.told is None or not followed.is_current:
+                    continue
+                if followed.told[0] != followed.partition.log.log_end_offset:
+                    continue  # asked from another position, before it was named anew
+                try:
+                    self._take_one(followed, answer)
+                except StorageFault as fault:
+                    self._on_fault(fault)
+                except RecordsRejected as rejected:
+                    self._host.faults.report(f"{followed.partition.topic_partition} cannot be followed", rejected)
+                    self._pause(followed)
+
+    def _take_one(self, followed: Followed, answer: _Answer) -> None:
+        code = ErrorCode(answer.error_code)
+        partition = followed.partition
+        if code is ErrorCode.NONE:
+            followed.backoff_ms = _PAUSE_MS
+            if answer.diverging_epoch is not None:
+                diverging = answer.diverging_epoch
+                partition.truncate_to(common_end(partition.log, diverging.epoch, diverging.end_offset))
+                return
+            partition.append_as_follower(answer.records or b"", answer.high_watermark, answer.log_start_offset)
+        elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._pause(followed)
+            self.repositioning.start(partition, followed.epoch, lambda: self._resume(followed))
+        elif code is ErrorCode.FENCED_LEADER_EPOCH:
+            followed.is_fenced = True
+        else:
+            self._pause(followed)
+
+    def _pause(self, followed: Followed) -> None:
+        followed.resume_ms = self._host.clock.now_ms() + followed.backoff_ms
+        followed.backoff_ms = min(2 * followed.backoff_ms, max(_PAUSE_MS, self._limits.backoff_ms))
+
+    def _resume(self, followed: Followed) -> None:
+        followed.resume_ms = 0
+        self._fetch_soon()

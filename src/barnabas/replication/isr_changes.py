@@ -1,0 +1,152 @@
+"""What leaders here ask of the controller for their ISRs (AlterPartition, KIP-497).
+
+Proposals of one moment go together; one request is under way at a time, and what comes meanwhile goes with the next.
+
+    NONE                       the partition takes the answer over, unless the metadata told it something newer
+    INELIGIBLE_REPLICA, ...    withdrawn: the partition proposes again when it has a reason to
+    FENCED_LEADER_EPOCH, ...   the partition is not led here any more, or differently: the metadata will tell
+    anything else              asked again after a while
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Timers
+from barnabas.common.types import TopicPartition
+from barnabas.metadata.topics import RECOVERED
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
+from barnabas.replication.leadership import Leadership
+
+Ask = Callable[[Message, Callable[[Message | None], None]], None]
+_State = AlterPartitionRequest.BrokerState
+
+_RETRY_MS: Final = 50
+#: The proposal is void; what was committed before stands.
+_WITHDRAWN: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
+#: The metadata knows better, and will tell.
+_OVERTAKEN: Final = frozenset(
+    {
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.NEW_LEADER_ELECTED,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INVALID_REQUEST,
+    }
+)
+
+
+class Proposer(Protocol):
+    """A partition that is led here."""
+
+    topic_partition: TopicPartition
+    topic_id: bytes
+    leadership: Leadership | None
+
+    def on_isr_committed(self) -> None:
+        """Its leadership has another ISR."""
+
+
+class IsrChanges:
+    def __init__(self, timers: Timers, node_id: int, broker_epoch: Callable[[], int], ask: Ask) -> None:
+        self._timers = timers
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._ask = ask
+        self._waiting: dict[Proposer, Leadership] = {}
+        self._in_flight: dict[tuple[bytes, int], tuple[Proposer, Leadership]] = {}
+        self._scheduled = False
+
+    def submit(self, partition: Proposer) -> None:
+        """Its leadership has a proposal."""
+        assert partition.leadership is not None, "only a leader proposes"
+        self._waiting[partition] = partition.leadership
+        if not self._in_flight:
+            self._schedule(0)
+
+    def _schedule(self, delay_ms: int) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._timers.call_later(delay_ms, self._send)
+
+    def _send(self) -> None:
+        self._scheduled = False
+        if self._in_flight:
+            return
+        topics: dict[bytes, AlterPartitionRequest.TopicData] = {}
+        for partition, leadership in self._waiting.items():
+            isr = leadership.proposed
+            if partition.leadership is not leadership or isr is None:
+                continue  # overtaken by the metadata
+            topic = topics.setdefault(partition.topic_id, AlterPartitionRequest.TopicData(topic_id=partition.topic_id))
+            index = partition.topic_partition.partition
+            topic.partitions.append(
+                AlterPartitionRequest.PartitionData(
+                    partition_index=index,
+                    leader_epoch=leadership.epoch,
+                    new_isr_with_epochs=[
+                        _State(broker_id=replica, broker_epoch=self._epoch_of(leadership, replica)) for replica in isr
+                    ],
+                    leader_recovery_state=RECOVERED,
+                    partition_epoch=leadership.partition_epoch,
+                )
+            )
+            self._in_flight[partition.topic_id, index] = (partition, leadership)
+        self._waiting.clear()
+        if topics:
+            request = AlterPartitionRequest(
+                broker_id=self._node_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
+            )
+            self._ask(request, self._on_answer)
+
+    def _epoch_of(self, leadership: Leadership, replica: int) -> int:
+        if replica == self._node_id:
+            return self._broker_epoch()
+        follower = leadership.followers.get(replica)
+        return -1 if follower is None else follower.broker_epoch
+
+    def _on_answer(self, response: Message | None) -> None:
+        asked, self._in_flight = self._in_flight, {}
+        answers: dict[tuple[bytes, int], AlterPartitionResponse.PartitionData] = {}
+        failed = ErrorCode.REQUEST_TIMED_OUT
+        if isinstance(response, AlterPartitionResponse):
+            failed = ErrorCode(response.error_code)
+            for topic in response.topics:
+                for answer in topic.partitions:
+                    answers[topic.topic_id, answer.partition_index] = answer
+        again = False
+        for key, (partition, leadership) in asked.items():
+            if partition.leadership is not leadership or leadership.proposed is None:
+                continue
+            found = answers.get(key)
+            again |= self._settle(partition, leadership, found, failed)
+        if self._waiting:
+            self._schedule(_RETRY_MS if again else 0)
+
+    def _settle(
+        self,
+        partition: Proposer,
+        leadership: Leadership,
+        answer: AlterPartitionResponse.PartitionData | None,
+        failed: ErrorCode,
+    ) -> bool:
+        """True if it is to be asked again."""
+        code = failed if answer is None else ErrorCode(answer.error_code)
+        if answer is not None and code is ErrorCode.NONE:
+            if leadership.commit_answer(answer.isr, answer.partition_epoch):
+                partition.on_isr_committed()
+            elif answer.partition_epoch == leadership.partition_epoch:
+                # Nothing had to change: what was proposed is what there is.
+                leadership.withdraw()
+            return False
+        if code in _WITHDRAWN:
+            leadership.withdraw()
+            return False
+        if code in _OVERTAKEN:
+            return False
+        self._waiting[partition] = leadership
+        return True

@@ -1,0 +1,33 @@
+"""Followers that fall behind, looked for now and then over all partitions led here (`replica.lag.time.max.ms`)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from barnabas.common.host import Timer, Timers
+from barnabas.replication.partition import Partition, Surroundings
+
+
+class LaggardWatch:
+    """Looks twice in that time, so that a follower leaves the ISR at most half of it too late, as in Kafka."""
+
+    def __init__(
+        self, timers: Timers, surroundings: Surroundings, partitions: Callable[[], Iterator[Partition]]
+    ) -> None:
+        self._timers = timers
+        self._surroundings = surroundings
+        self._partitions = partitions
+        self._timer: Timer | None = None
+
+    def start(self) -> None:
+        self._timer = self._timers.call_later(max(self._surroundings.lag_ms_max // 2, 1), self._look)
+
+    def _look(self) -> None:
+        for partition in self._partitions():
+            partition.shrink_isr()
+        self.start()
+
+    def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

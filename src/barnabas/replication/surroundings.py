@@ -1,0 +1,64 @@
+"""What the replicas of one broker share: time, who may be in an ISR, the way to the controller, and who is woken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.host import Host
+from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
+from barnabas.protocol.message import Message
+from barnabas.replication.isr_changes import Ask, IsrChanges
+from barnabas.replication.partition import Partition
+
+_UNKNOWN_EPOCH = -1
+
+
+class ReplicaSurroundings:
+    """`replication.partition.Surroundings` of a broker."""
+
+    def __init__(self, host: Host, config: BrokerConfig, node_id: int) -> None:
+        self._clock = host.clock
+        self._timers = host.timers
+        self._config = config
+        self._woken: dict[Partition, int] = {}
+        self.image: MetadataImage = EMPTY_IMAGE
+        self._ask: Ask = _nobody
+        #: Of this broker, since it registered.
+        self.broker_epoch: Callable[[], int] = lambda: _UNKNOWN_EPOCH
+        self.isr_changes = IsrChanges(
+            host.timers, node_id, lambda: self.broker_epoch(), lambda request, reply: self._ask(request, reply)
+        )
+
+    def join(self, ask: Ask, broker_epoch: Callable[[], int]) -> None:
+        """The way to the active controller, and this broker's epoch as that gave it."""
+        self._ask = ask
+        self.broker_epoch = broker_epoch
+
+    @property
+    def lag_ms_max(self) -> int:
+        return self._config.int_of("replica.lag.time.max.ms")
+
+    def now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def may_join(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and broker.is_active and broker_epoch in (_UNKNOWN_EPOCH, broker.epoch)
+
+    def propose(self, partition: Partition) -> None:
+        self.isr_changes.submit(partition)
+
+    def wake_followers_soon(self, partition: Partition, size_bytes: int) -> None:
+        if not self._woken:
+            self._timers.call_soon(self._wake)
+        self._woken[partition] = self._woken.get(partition, 0) + size_bytes
+
+    def _wake(self) -> None:
+        woken, self._woken = self._woken, {}
+        for partition, size_bytes in woken.items():
+            partition.wake_followers(size_bytes)
+
+
+def _nobody(request: Message, reply: Callable[[Message | None], None]) -> None:
+    reply(None)
