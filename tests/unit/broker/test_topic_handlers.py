@@ -279,6 +279,15 @@ def test_an_endpoint_type_that_a_broker_is_not(world: World, endpoint_type: int,
     assert (answer.error_code, answer.brokers, answer.cluster_id) == (code, [], "")
 
 
+def test_a_controllers_listener_describes_controllers(world: World) -> None:
+    answer = world.ask(describe_cluster, DescribeClusterRequest(endpoint_type=2), 1, listener="CONTROLLER")
+    assert [(node.broker_id, node.host, node.port) for node in answer.brokers] == [(1, "localhost", 9093)]
+    assert (answer.controller_id, answer.endpoint_type) == (1, 2)
+    answer = world.ask(describe_cluster, DescribeClusterRequest(), 1, listener="CONTROLLER")
+    assert answer.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
+    assert "of type CONTROLLER, but we wanted an endpoint of type BROKER" in answer.error_message
+
+
 # What goes to the controller
 
 

@@ -1,6 +1,7 @@
 """DescribeCluster (60), versions 0-2: cluster id, brokers and a controller (KIP-700, KIP-919, KIP-1073).
 
-Asked on a broker's listener it describes brokers; the controllers' own endpoint type is answered by controllers only.
+Asked on a broker's listener it describes brokers, on a controller's listener controllers: who asks says which of the
+two it thinks to have reached.
 """
 
 from __future__ import annotations
@@ -14,12 +15,16 @@ from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, 
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+_NAMES: Final = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 _NO_CONTROLLER: Final = -1
 
 
 def handle(context: RequestContext, request: DescribeClusterRequest, services: Services) -> DescribeClusterResponse:
-    if request.endpoint_type != _BROKERS:
-        return _refuse(request.endpoint_type, context.api_version)
+    own_type = _CONTROLLERS if context.listener in services.config.controller_listener_names else _BROKERS
+    if request.endpoint_type != own_type:
+        return _refuse(request.endpoint_type, own_type, context.api_version)
+    if own_type == _CONTROLLERS:
+        return _controllers(context.listener, services)
     response = DescribeClusterResponse(cluster_id=services.cluster_id, endpoint_type=_BROKERS)
     alive: list[int] = []
     for broker_id, broker in sorted(services.metadata.image.brokers.items()):
@@ -45,11 +50,28 @@ def handle(context: RequestContext, request: DescribeClusterRequest, services: S
     return response
 
 
-def _refuse(endpoint_type: int, version: int) -> DescribeClusterResponse:
-    if endpoint_type == _CONTROLLERS:
+def _controllers(listener: str, services: Services) -> DescribeClusterResponse:
+    response = DescribeClusterResponse(cluster_id=services.cluster_id, endpoint_type=_CONTROLLERS)
+    for controller_id, controller in sorted(services.metadata.image.controllers.items()):
+        for endpoint in controller.endpoints:
+            if endpoint.name == listener:
+                response.brokers.append(
+                    DescribeClusterResponse.DescribeClusterBroker(
+                        broker_id=controller_id, host=endpoint.host, port=endpoint.port
+                    )
+                )
+    response.controller_id = services.controller.leader_id
+    return response
+
+
+def _refuse(wanted_type: int, own_type: int, version: int) -> DescribeClusterResponse:
+    if wanted_type in _NAMES:
         code = ErrorCode.MISMATCHED_ENDPOINT_TYPE if version >= 1 else ErrorCode.INVALID_REQUEST
-        text = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+        text = (
+            f"The request was sent to an endpoint of type {_NAMES[own_type]}, but we wanted an endpoint of type "
+            f"{_NAMES[wanted_type]}"
+        )
     else:
         code = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE if version >= 1 else ErrorCode.INVALID_REQUEST
-        text = f"Unsupported endpoint type {endpoint_type}"
+        text = f"Unsupported endpoint type {wanted_type}"
     return DescribeClusterResponse(error_code=code, error_message=text)

@@ -77,6 +77,11 @@ class Controller:
         return self._raft.kraft_version
 
     @property
+    def leader_id(self) -> int:
+        """Of the quorum, as this node knows it; -1 where none is known."""
+        return self._raft.leader_id
+
+    @property
     def incarnation_id(self) -> bytes:
         """Of this process as a controller."""
         return self._incarnation_id

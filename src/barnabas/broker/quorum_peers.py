@@ -1,0 +1,47 @@
+"""The other nodes of the metadata quorum, asked over channels (`raft.peers.Peers`)."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.common.host import Host
+from barnabas.protocol.channel import Channel, ChannelTimes, Reply
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+
+Address = tuple[str, int]
+
+#: A quorum that lost its leader cannot wait long for a peer that comes back.
+_TIMES: Final = ChannelTimes(setup_timeout_ms=2_000, backoff_ms=20, backoff_ms_max=200)
+
+
+class QuorumPeers:
+    """Two channels to each address: a fetch may wait there for records, and nothing else may wait behind it."""
+
+    def __init__(self, host: Host, area: ReceiveArea, client_id: str) -> None:
+        self._host = host
+        self._area = area
+        self._client_id = client_id
+        self._channels: dict[tuple[Address, bool], Channel] = {}
+
+    def send(self, address: Address, request: Message, reply: Reply, *, timeout_ms: int) -> None:
+        key = (address, isinstance(request, FetchRequest | FetchSnapshotRequest))
+        channel = self._channels.get(key)
+        if channel is None:
+            channel = self._channels[key] = Channel(self._host, self._area, address, self._client_id, _TIMES)
+        channel.send(request, reply, timeout_ms=timeout_ms)
+
+    def is_refused(self, address: Address) -> bool:
+        """Whether the last attempt to reach it found that nobody listens there."""
+        return any(
+            isinstance(channel.last_error, ConnectionRefusedError)
+            for (known, _), channel in self._channels.items()
+            if known == address
+        )
+
+    def close(self) -> None:
+        channels, self._channels = list(self._channels.values()), {}
+        for channel in channels:
+            channel.close()
