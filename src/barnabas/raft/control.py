@@ -1,7 +1,7 @@
 """Control records of the metadata log and its snapshots (KIP-595, KIP-630, KIP-853).
 
     key    version int16 | type int16
-    value  the message of that type, version 0
+    value  the message of that type, which begins with its version
 
 They come in batches of their own, marked as control batches, and hold what the quorum says of itself.
 """
@@ -24,6 +24,7 @@ from barnabas.protocol.messages.records_raft import (
 )
 
 _KEY: Final = struct.Struct(">hh")
+_VERSION: Final = struct.Struct(">h")
 _TYPES: Final[dict[int, type[Message]]] = {
     2: LeaderChangeMessage,
     3: SnapshotHeaderRecord,
@@ -47,5 +48,9 @@ def decode_control(key: Buffer | None, value: Buffer | None) -> Message | None:
     cls = _TYPES.get(number)
     if cls is None:
         return None
-    message, _ = decode(cls, 0, value)
+    # Each of them begins with the version that it is in.
+    if len(value) < _VERSION.size:
+        raise DecodeError(f"a control record of {len(value)} bytes")
+    version = min(_VERSION.unpack_from(value)[0], cls.VERSIONS[1])
+    message, _ = decode(cls, max(version, 0), value)
     return message

@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.common.config import BrokerConfig
@@ -55,9 +55,13 @@ def ensure_formatted(
     *,
     cluster_id: str | None = None,
     bootstrap: Sequence[tuple[Message, int]] | None = None,
+    initial_voters: VoterSet | None = None,
 ) -> Formatted:
     """Format what is empty, check what is not. ConfigError, naming the directory, if it is not this node's. One of
-    several that fails is left out (and fails again when it is locked); the metadata log's must not."""
+    several that fails is left out (and fails again when it is locked); the metadata log's must not.
+
+    `initial_voters`: those of a new dynamic quorum, the same on each of them; an empty set for a node that joins one.
+    By default a controller that can be a cluster without others begins a quorum of its own."""
     wanted = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
     found: dict[str, MetaProperties | None] = {}
     for directory in wanted:
@@ -66,22 +70,7 @@ def ensure_formatted(
         except OSError as error:
             _leave_out(host, config, directory, error)
     directories = list(found)
-    known = {meta.cluster_id for meta in found.values() if meta is not None and meta.cluster_id is not None}
-    if cluster_id is not None:
-        known.add(cluster_id)
-    if len(known) > 1:
-        raise ConfigError(f"log.dirs={','.join(directories)} belong to different clusters: {', '.join(sorted(known))}")
-    if known and found[config.metadata_log_dir] is None and any(found.values()):
-        raise ConfigError(
-            f"{config.metadata_log_dir} holds no metadata log although other directories of node {config.node_id} are "
-            "formatted: put the lost directory back, or empty them all to begin a new cluster"
-        )
-    if not known and not _is_alone(config):
-        raise ConfigError(
-            f"log.dirs={','.join(directories)} are empty, and node {config.node_id} is one of several: give all nodes "
-            "one cluster id (barnabas broker FILE --cluster-id ID, or kafka-storage format)"
-        )
-    cluster = known.pop() if known else uuid_to_text(host.random.uuid())
+    cluster = _cluster_of(host, config, found, cluster_id)
     records = list(bootstrap) if bootstrap is not None else default_bootstrap()
     ids: dict[str, bytes] = {}
     for directory in directories:
@@ -89,11 +78,45 @@ def ensure_formatted(
         if meta is not None and meta.directory_id is not None:
             ids[directory] = meta.directory_id
             continue
+        own_voter = None if initial_voters is None else initial_voters.by_id(config.node_id)
+        given = own_voter.key.directory_id if own_voter is not None and directory == config.metadata_log_dir else None
+        directory_id = Uuid(host.random.uuid() if given is None else given)
         try:
-            ids[directory] = _format(host, config, directory, cluster, records, is_new=meta is None)
+            if meta is None:
+                voters = initial_voters
+                if voters is None:
+                    voters = _standalone(config, directory_id) if _is_alone(config) else VoterSet()
+                _format(host, config, directory, directory_id, records, voters)
+            properties = encode_meta_properties(
+                MetaProperties(1, config.node_id, cluster, directory_id), host.clock.wall_ms()
+            )
+            write_atomically(host.disk, f"{directory}/{META_PROPERTIES}", properties)
+            ids[directory] = directory_id
         except OSError as error:
             _leave_out(host, config, directory, error)
     return Formatted(cluster, tuple(ids[d] for d in config.log_dirs if d in ids), ids[config.metadata_log_dir])
+
+
+def _cluster_of(
+    host: Host, config: BrokerConfig, found: Mapping[str, MetaProperties | None], cluster_id: str | None
+) -> str:
+    """The id that all directories say, or the one that is given, or a new one for a cluster of this node alone."""
+    known = {meta.cluster_id for meta in found.values() if meta is not None and meta.cluster_id is not None}
+    if cluster_id is not None:
+        known.add(cluster_id)
+    if len(known) > 1:
+        raise ConfigError(f"log.dirs={','.join(found)} belong to different clusters: {', '.join(sorted(known))}")
+    if known and found[config.metadata_log_dir] is None and any(found.values()):
+        raise ConfigError(
+            f"{config.metadata_log_dir} holds no metadata log although other directories of node {config.node_id} are "
+            "formatted: put the lost directory back, or empty them all to begin a new cluster"
+        )
+    if not known and not _is_alone(config):
+        raise ConfigError(
+            f"log.dirs={','.join(found)} are empty, and node {config.node_id} is one of several: give all nodes "
+            "one cluster id (barnabas broker FILE --cluster-id ID, or kafka-storage format)"
+        )
+    return known.pop() if known else uuid_to_text(host.random.uuid())
 
 
 def _leave_out(host: Host, config: BrokerConfig, directory: str, error: OSError) -> None:
@@ -141,31 +164,29 @@ def _format(
     host: Host,
     config: BrokerConfig,
     directory: str,
-    cluster_id: str,
+    directory_id: Uuid,
     bootstrap: Sequence[tuple[Message, int]],
-    *,
-    is_new: bool,
-) -> Uuid:
-    """Make `directory` this node's. One that is formatted but has no id yet (an older release) only gets that."""
+    voters: VoterSet,
+) -> None:
+    """All but `meta.properties`, which makes it this node's."""
     disk, wall_ms = host.disk, host.clock.wall_ms()
-    directory_id = Uuid(host.random.uuid())
     disk.make_dirs(directory)
-    if is_new:
-        content = encode_snapshot(
-            bootstrap, epoch=0, wall_ms=wall_ms, last_contained_log_timestamp_ms=0, kraft_version=0, voters=None
-        )
-        disk.write(f"{directory}/{BOOTSTRAP_CHECKPOINT}", content, sync=True)
-        if directory == config.metadata_log_dir and config.is_controller and not config.voters:
-            _write_first_voters(host, config, directory_id, wall_ms)
-    meta = MetaProperties(1, config.node_id, cluster_id, directory_id)
-    write_atomically(disk, f"{directory}/{META_PROPERTIES}", encode_meta_properties(meta, wall_ms))
-    return directory_id
+    content = encode_snapshot(
+        bootstrap, epoch=0, wall_ms=wall_ms, last_contained_log_timestamp_ms=0, kraft_version=0, voters=None
+    )
+    disk.write(f"{directory}/{BOOTSTRAP_CHECKPOINT}", content, sync=True)
+    is_metadata = directory == config.metadata_log_dir
+    if is_metadata and config.is_controller and not config.voters and len(voters):
+        _write_first_voters(host, config, voters, wall_ms)
 
 
-def _write_first_voters(host: Host, config: BrokerConfig, directory_id: bytes, wall_ms: int) -> None:
+def _standalone(config: BrokerConfig, directory_id: bytes) -> VoterSet:
     endpoints: Sequence[Endpoint] = endpoints_of(config.controller_listeners, config.advertised_listeners)
     key = VoterKey(config.node_id, directory_id)
-    voters = VoterSet((Voter(key, tuple(VoterEndpoint(e.name, e.host, e.port) for e in endpoints)),))
+    return VoterSet((Voter(key, tuple(VoterEndpoint(e.name, e.host, e.port) for e in endpoints)),))
+
+
+def _write_first_voters(host: Host, config: BrokerConfig, voters: VoterSet, wall_ms: int) -> None:
     content = encode_snapshot(
         (),
         epoch=0,

@@ -2,21 +2,22 @@
 
 Invariants
 - The log starts at or before the end of the latest snapshot, and ends at or after it: snapshot and log leave no gap.
+- Only what is before `flushed_offset` survives a crash for sure; a voter speaks of nothing else as its own.
 - Old segments go only when a snapshot covers them, by `metadata.max.retention.bytes` and `.ms` (KIP-630), and never the
   latest snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.host import Host
+from barnabas.common.host import Buffer, Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId
-from barnabas.records.batch import BatchHeader
+from barnabas.records.batch import BatchHeader, iter_headers
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import PARTITION_METADATA, dir_name, encode_partition_metadata, write_atomically
 from barnabas.storage.log import Log, Origin
@@ -56,6 +57,8 @@ class MetadataLog:
                 log_start_offset=0 if oldest is None else oldest.end_offset,
             ),
         )
+        self._truncations = 0
+        self.flushed_offset = self.start_offset
 
     @property
     def start_offset(self) -> int:
@@ -67,8 +70,21 @@ class MetadataLog:
 
     @property
     def latest_epoch(self) -> int:
-        """Of the last batch; 0 in an empty log."""
+        """Of the last batch, or of the snapshot that an empty log begins with; 0 if there is neither."""
         return max(self._log.epochs.latest_epoch, 0)
+
+    @property
+    def first_epoch(self) -> int:
+        """The oldest one of which it is known where it ended; 0 in an empty log."""
+        entries = self._log.epochs.entries
+        return entries[0].epoch if entries else 0
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of the newest epoch in the log that is not above `epoch`. The log's end for an epoch
+        above all, its start for one below all."""
+        if epoch >= self.latest_epoch:
+            return self.latest_epoch, self.end_offset
+        return self._log.epochs.end_offset_for(epoch, self.end_offset)
 
     def append(self, batch: bytearray, epoch: int) -> None:
         """A batch that has its offsets already. Not durable before `flush`."""
@@ -76,22 +92,64 @@ class MetadataLog:
         info = self._log.append_as_leader(batch, epoch, wall_ms=self._host.clock.wall_ms(), origin=Origin.RAFT)
         assert info.first_offset == end_offset, "nobody else appends to the metadata log"
 
-    def truncate_to(self, end_offset: int) -> None:
-        """Take back what was appended and not flushed."""
+    def append_as_follower(self, batches: Buffer) -> None:
+        """Whole batches as the leader made them. RecordsRejected for a broken one; those before it are kept."""
+        self._log.append_as_follower(batches)
+
+    def read(self, offset: int, max_bytes: int) -> Buffer:
+        """Whole batches from the one with `offset` on, at least one if there is one."""
+        data = self._log.read(offset, max_bytes, up_to=self.end_offset).data
+        end = 0
+        for position, header in iter_headers(data):
+            end = position + header.size_bytes
+        return memoryview(data)[:end]
+
+    def truncate(self, end_offset: int) -> None:
+        """Cut off what another leader has replaced; the batch with `end_offset` goes as a whole."""
         self._log.truncate_to(end_offset)
+        if not self._log.epochs.entries:
+            files = SnapshotFiles(self._host.disk, self.directory)
+            first = next((known for known in files.list() if known.end_offset == self.end_offset), None)
+            if first is not None and first.epoch > 0:
+                # Nothing is left but the snapshot that the log begins with.
+                self._log.assign_epoch(first.epoch, self.end_offset)
+        self._truncated()
+
+    def _truncated(self) -> None:
+        self._truncations += 1
+        self.flushed_offset = min(self.flushed_offset, self.end_offset)
 
     def flush(self) -> None:
+        """fsync everything, on the spot."""
         self._log.flush()
+        self.flushed_offset = self.end_offset
+
+    def flush_beside(self, done: Callable[[BaseException | None], None]) -> None:
+        """fsync what is there now, off the loop; then `done`, on it."""
+        end_offset, truncations = self.end_offset, self._truncations
+        work, succeeded = self._log.sync_job(end_offset)
+
+        def finished(_: object, error: BaseException | None) -> None:
+            if error is None:
+                succeeded()
+                if truncations == self._truncations:
+                    self.flushed_offset = max(self.flushed_offset, end_offset)
+            done(error)
+
+        self._host.blocking.run(work, finished)
 
     def batches(self, offset: int, slice_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         """From the batch with `offset` to the end."""
         return self._log.batches(max(offset, self.start_offset), slice_bytes)
 
     def start_after_snapshot(self, snapshot_id: SnapshotId) -> None:
-        """What the snapshot covers may be missing from the log, because it was never there or was lost: begin there."""
-        if self.end_offset < snapshot_id.end_offset:
+        """What the snapshot covers may be missing from the log, because it was never there or was lost, or may be of
+        leaders that were replaced: begin there."""
+        if (self.latest_epoch, self.end_offset) < (snapshot_id.epoch, snapshot_id.end_offset):
             self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
             self._log.assign_epoch(snapshot_id.epoch, snapshot_id.end_offset)
+            self._truncated()
+            self.flushed_offset = self.end_offset
 
     def clean(self, files: SnapshotFiles, wall_ms: int) -> None:
         """Remove the oldest snapshots, and the log before what is left, until the retention settings are met."""

@@ -1,15 +1,18 @@
-"""This node's role in the metadata quorum (KIP-595): one class per role, one gatekeeper that changes it.
+"""This node's role in the metadata quorum (KIP-595, KIP-996): one class per role, one gatekeeper that changes it.
 
-    UNATTACHED --> CANDIDATE --> LEADER --> RESIGNED --> UNATTACHED (next epoch)
+                      .--> FOLLOWER <-----------------------.      (a leader is known)
+    UNATTACHED <------+       | fetch timeout               |
+        '--------> PROSPECTIVE --> CANDIDATE --> LEADER --> RESIGNED --> UNATTACHED (next epoch)
+         election timeout    majority of    majority
+                             pre-votes      of votes
+
+Every role gives way to UNATTACHED or FOLLOWER of a higher epoch. Nodes that do not vote are UNATTACHED or FOLLOWER.
 
 Invariants
-- The epoch never goes back. At most one vote is given in an epoch, and it is on disk before anybody hears of it; so is
-  leadership.
-- Only `become_*` changes the role. A new role starts from its own data, never from what the last one left behind.
-- The leader's high watermark is the offset that a majority has on disk, and only once that includes a record of its own
-  epoch: an older record that a majority has may still be replaced (Raft, section 5.4.2).
-
-A quorum of one elects itself: candidate and leader in one step, with one write. Voters that ask each other come on top.
+- The epoch never goes back. At most one vote is given in an epoch; the vote, the epoch and its leader are on disk
+  before anybody hears of them: `persist` has returned when a `become_*` or `vote_for` does.
+- Only `become_*` and `vote_for` change the role. A new role starts from its own data, not from what the last one left.
+- A pre-vote is no vote: it is granted to many, promises nothing, and changes nothing on disk.
 """
 
 from __future__ import annotations
@@ -17,45 +20,81 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from barnabas.common.types import ZERO_UUID
+from barnabas.raft.progress import Progress
 from barnabas.raft.quorum_state import NONE, ElectionState
-from barnabas.raft.voters import VoterKey, VoterSet
+from barnabas.raft.voter_history import VoterHistory
+from barnabas.raft.voters import VoterEndpoint, VoterKey, VoterSet
+
+Endpoints = tuple[VoterEndpoint, ...]
+
+
+@dataclass(slots=True)
+class Votes:
+    """Answers of the voters in one election, by node id."""
+
+    granted: set[int]
+    rejected: set[int] = field(default_factory=set)
+
+    def note(self, node_id: int, *, granted: bool) -> None:
+        """The first answer of a node counts."""
+        if node_id not in self.granted and node_id not in self.rejected:
+            (self.granted if granted else self.rejected).add(node_id)
+
+    def is_won(self, voters: VoterSet) -> bool:
+        return sum(node_id in self.granted for node_id in voters.ids) >= voters.majority
+
+    def is_lost(self, voters: VoterSet) -> bool:
+        return sum(node_id in self.rejected for node_id in voters.ids) > len(voters) - voters.majority
 
 
 @dataclass(slots=True)
 class Unattached:
-    """No leader is known in this epoch."""
+    """No leader is known in this epoch, or (`leader_id`) none that answers."""
 
     epoch: int
     voted: VoterKey | None = None
+    leader_id: int = NONE
+    leader_endpoints: Endpoints = ()
+
+
+@dataclass(slots=True)
+class Prospective:
+    """Asks whether it would be elected, before it disturbs anybody with a new epoch."""
+
+    epoch: int
+    votes: Votes
+    voted: VoterKey | None = None
+    leader_id: int = NONE
+    leader_endpoints: Endpoints = ()
 
 
 @dataclass(slots=True)
 class Candidate:
     epoch: int
-    #: Who granted this node its vote, itself included.
-    granting: tuple[VoterKey, ...]
+    votes: Votes
+
+
+@dataclass(slots=True)
+class Follower:
+    epoch: int
+    leader_id: int
+    leader_endpoints: Endpoints
+    voted: VoterKey | None = None
+    #: The leader has answered a fetch lately: it is not the time for another one.
+    has_fetched: bool = False
 
 
 @dataclass(slots=True)
 class Leader:
     epoch: int
-    #: Offset of this epoch's first record (its LeaderChange).
-    epoch_start_offset: int
     granting: tuple[VoterKey, ...]
-    #: Voter's node id -> end of what it has on disk. (No two voters have one node id.)
-    end_offsets: dict[int, int] = field(default_factory=dict)
-    high_watermark: int = 0
+    progress: Progress
 
-    def update(self, voter_id: int, end_offset: int, voters: VoterSet) -> bool:
-        """This voter has everything before `end_offset` on disk. Whether the high watermark moved."""
-        assert end_offset >= self.end_offsets.get(voter_id, 0), "what is on a voter's disk stays there"
-        self.end_offsets[voter_id] = end_offset
-        known = sorted((self.end_offsets.get(voter.key.node_id, 0) for voter in voters), reverse=True)
-        candidate = known[voters.majority - 1]
-        if candidate <= self.epoch_start_offset or candidate <= self.high_watermark:
-            return False
-        self.high_watermark = candidate
-        return True
+    @property
+    def epoch_start_offset(self) -> int:
+        """Of this epoch's first record (its LeaderChange)."""
+        return self.progress.epoch_start_offset
 
 
 @dataclass(slots=True)
@@ -63,27 +102,44 @@ class Resigned:
     """Was the leader of this epoch, and will not be again in it."""
 
     epoch: int
+    #: Those who should stand for election next, the best first.
+    successors: tuple[VoterKey, ...] = ()
 
 
-Role = Unattached | Candidate | Leader | Resigned
+Role = Unattached | Prospective | Candidate | Leader | Follower | Resigned
 
 
 class QuorumState:
-    """The gatekeeper. `persist` puts an election state on disk and returns when it is there."""
+    """The gatekeeper. `persist` puts an election state on disk and returns when it is there; `on_role` is called with
+    the role before and the new one, when everything is in place."""
 
     def __init__(
-        self, own: VoterKey, voters: VoterSet, stored: ElectionState | None, persist: Callable[[ElectionState], None]
+        self,
+        own: VoterKey,
+        history: VoterHistory,
+        stored: ElectionState | None,
+        persist: Callable[[ElectionState], None],
     ) -> None:
         self.own = own
-        self.voters = voters
+        self.history = history
         self._persist = persist
+        self.on_role: Callable[[Role, Role], None] = lambda before, role: None
+        epoch = stored.epoch if stored is not None else 0
         voted = None
         if stored is not None and stored.voted_id != NONE:
             voted = VoterKey(stored.voted_id, stored.voted_directory_id)
-        epoch = stored.epoch if stored is not None else 0
-        # Who led this epoch as this very node has lost that with its memory.
-        was_leader = stored is not None and stored.leader_id == own.node_id
-        self.role: Role = Resigned(epoch) if was_leader else Unattached(epoch, voted)
+        self.role: Role
+        if stored is not None and stored.leader_id == own.node_id:
+            # Who led this epoch as this very node has lost that with its memory.
+            self.role = Resigned(epoch)
+        elif stored is not None and stored.leader_id != NONE:
+            self.role = Unattached(epoch, voted, stored.leader_id)
+        else:
+            self.role = Unattached(epoch, voted)
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.history.voters
 
     @property
     def epoch(self) -> int:
@@ -91,28 +147,128 @@ class QuorumState:
 
     @property
     def leader_id(self) -> int:
-        return self.own.node_id if isinstance(self.role, Leader) else NONE
+        """Of this epoch; -1 if it is not known. One that resigned is still known as the epoch's leader."""
+        role = self.role
+        if isinstance(role, Leader | Resigned):
+            return self.own.node_id
+        return NONE if isinstance(role, Candidate) else role.leader_id
+
+    @property
+    def leader_endpoints(self) -> Endpoints:
+        role = self.role
+        return role.leader_endpoints if isinstance(role, Follower | Unattached | Prospective) else ()
 
     @property
     def is_voter(self) -> bool:
         return self.voters.find(self.own) is not None
 
-    def become_candidate(self) -> Candidate:
-        """In the next epoch, with this node's own vote. Nobody else has been told yet, so nothing need be on disk."""
+    @property
+    def is_alone(self) -> bool:
+        """The only voter: it needs nobody to elect it."""
+        return self.voters.is_only(self.own)
+
+    # Votes.
+
+    def would_grant(self, candidate: VoterKey, *, up_to_date: bool, pre_vote: bool) -> bool:
+        """Whether this node votes for `candidate` in the epoch at hand. `up_to_date`: its log ends where ours does or
+        beyond."""
+        role = self.role
+        if isinstance(role, Leader):
+            return False
+        if pre_vote:
+            return up_to_date and not (isinstance(role, Follower) and role.has_fetched)
+        if isinstance(role, Candidate | Resigned):
+            return False
+        if role.voted is not None:
+            same = role.voted.node_id == candidate.node_id
+            return same and role.voted.directory_id in (ZERO_UUID, candidate.directory_id)
+        return role.leader_id == NONE and up_to_date
+
+    def vote_for(self, candidate: VoterKey) -> None:
+        """Once in an epoch; a vote that was given already stays as it is."""
+        role = self.role
+        assert isinstance(role, Unattached | Prospective | Follower), "the others have voted for themselves"
+        if role.voted is None:
+            assert not isinstance(role, Follower), "an epoch that has its leader needs no vote"
+            self._save(role.epoch, role.leader_id, candidate)
+            role.voted = candidate
+        assert role.voted.node_id == candidate.node_id, "one vote in an epoch"
+
+    # Roles.
+
+    def become_unattached(self, epoch: int) -> None:
+        """In a new epoch, of which nothing else is known; or in the same one, when nobody could be won over."""
+        role = self.role
+        if epoch == role.epoch:
+            assert isinstance(role, Prospective), "only a new epoch makes one forget"
+            self._take(Unattached(epoch, role.voted, role.leader_id, role.leader_endpoints))
+            return
+        assert epoch > role.epoch, "epochs go forward"
+        self._save(epoch, NONE, None)
+        self._take(Unattached(epoch))
+
+    def become_prospective(self) -> None:
+        role = self.role
         assert self.is_voter, "only a voter stands for election"
-        assert not isinstance(self.role, Leader), "a leader resigns before it stands again"
-        self.role = Candidate(self.role.epoch + 1, (self.own,))
-        return self.role
+        assert isinstance(role, Unattached | Follower | Candidate), f"not from {role}"
+        votes = Votes({self.own.node_id})
+        if isinstance(role, Candidate):
+            self._take(Prospective(role.epoch, votes, self.own))
+        else:
+            self._take(Prospective(role.epoch, votes, role.voted, role.leader_id, role.leader_endpoints))
+
+    def become_candidate(self) -> None:
+        """In the next epoch, with this node's own vote. A voter that is alone asks nobody, and saves it when it
+        leads."""
+        role = self.role
+        assert self.is_voter, "only a voter stands for election"
+        if not self.is_alone:
+            assert isinstance(role, Prospective), "first one asks whether it would do"
+            assert role.votes.is_won(self.voters), "a majority would elect it"
+            self._save(role.epoch + 1, NONE, self.own)
+        assert not isinstance(role, Leader), "a leader resigns before it stands again"
+        self._take(Candidate(role.epoch + 1, Votes({self.own.node_id})))
 
     def become_leader(self, epoch_start_offset: int) -> Leader:
         candidate = self.role
         assert isinstance(candidate, Candidate), "only a candidate wins"
-        assert len(candidate.granting) >= self.voters.majority, "a majority elects"
-        self._persist(ElectionState(candidate.epoch, self.own.node_id))
-        self.role = Leader(candidate.epoch, epoch_start_offset, candidate.granting)
-        return self.role
+        assert candidate.votes.is_won(self.voters), "a majority elects"
+        self._save(candidate.epoch, self.own.node_id, None)
+        granting = tuple(voter.key for voter in self.voters if voter.key.node_id in candidate.votes.granted)
+        leader = Leader(candidate.epoch, granting, Progress(self.own, self.voters, epoch_start_offset))
+        self._take(leader)
+        return leader
 
-    def become_resigned(self) -> Resigned:
-        assert isinstance(self.role, Leader), "only a leader resigns"
-        self.role = Resigned(self.role.epoch)
-        return self.role
+    def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
+        """Of the leader of a new epoch, or of this one's where none is followed; or the same with more endpoints."""
+        role = self.role
+        assert leader_id not in (NONE, self.own.node_id), f"{leader_id} cannot be followed"
+        if epoch > role.epoch:
+            self._save(epoch, leader_id, None)
+            self._take(Follower(epoch, leader_id, endpoints))
+            return
+        assert epoch == role.epoch, "epochs go forward"
+        assert not isinstance(role, Leader | Resigned), f"epoch {epoch} has two leaders"
+        assert self.leader_id in (NONE, leader_id), f"epoch {epoch} has two leaders"
+        voted = self.own if isinstance(role, Candidate) else role.voted
+        if self.leader_id == NONE:
+            self._save(epoch, leader_id, voted)
+        if isinstance(role, Follower):
+            role.leader_endpoints = endpoints or role.leader_endpoints
+        else:
+            self._take(Follower(epoch, leader_id, endpoints, voted))
+
+    def become_resigned(self) -> None:
+        leader = self.role
+        assert isinstance(leader, Leader), "only a leader resigns"
+        self._take(Resigned(leader.epoch, tuple(leader.progress.successors())))
+
+    def _save(self, epoch: int, leader_id: int, voted: VoterKey | None) -> None:
+        if voted is None:
+            self._persist(ElectionState(epoch, leader_id))
+        else:
+            self._persist(ElectionState(epoch, leader_id, voted.node_id, voted.directory_id))
+
+    def _take(self, role: Role) -> None:
+        before, self.role = self.role, role
+        self.on_role(before, role)

@@ -13,7 +13,7 @@ is acted upon (guard G16).
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.common.errors import FatalFault
@@ -33,6 +33,8 @@ class ElectionState:
     leader_id: int = NONE
     voted_id: int = NONE
     voted_directory_id: bytes = ZERO_UUID
+    #: The static voters at the time (data_version 0); empty where the log names them.
+    voter_ids: tuple[int, ...] = field(default=(), compare=False)
 
 
 class QuorumStateFile:
@@ -81,6 +83,9 @@ def decode_state(data: bytes, path: str) -> ElectionState:
         if version not in (0, 1):
             raise ValueError(f"data_version {version}")
         directory = uuid_from_text(fields["votedDirectoryId"]) if version == 1 else ZERO_UUID
-        return ElectionState(int(fields["leaderEpoch"]), int(fields["leaderId"]), int(fields["votedId"]), directory)
+        voters = tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ()) if version == 0 else ()
+        return ElectionState(
+            int(fields["leaderEpoch"]), int(fields["leaderId"]), int(fields["votedId"]), directory, voters
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise FatalFault(f"{path} cannot be read ({error}); without it this node might vote twice") from error

@@ -31,6 +31,7 @@ from barnabas.records.batch import Record, decode_batch, encode_batch, has_valid
 from barnabas.storage.checkpoints import write_atomically
 
 _SUFFIX: Final = ".checkpoint"
+_PART_SUFFIX: Final = ".part"
 _NAME: Final = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
 #: Records are written in batches of about this size, so that a reader needs no more memory than this.
 _BATCH_BYTES: Final = 1 << 20
@@ -177,6 +178,55 @@ class SnapshotFiles:
 
     def modified_ms(self, snapshot_id: SnapshotId) -> int:
         return self._disk.modified_ms(self.path(snapshot_id))
+
+    def exists(self, snapshot_id: SnapshotId) -> bool:
+        return self._disk.exists(self.path(snapshot_id))
+
+    def read_slice(self, snapshot_id: SnapshotId, position: int, max_bytes: int) -> bytes:
+        file = self._disk.open(self.path(snapshot_id), read_only=True)
+        try:
+            return file.read_at(position, max_bytes)
+        finally:
+            file.close()
+
+    # A snapshot that comes from the leader, piece by piece.
+
+    def part_path(self, snapshot_id: SnapshotId) -> str:
+        return f"{self.path(snapshot_id)}{_PART_SUFFIX}"
+
+    def begin_part(self, snapshot_id: SnapshotId) -> None:
+        self._disk.write(self.part_path(snapshot_id), b"")
+
+    def append_part(self, snapshot_id: SnapshotId, data: Buffer) -> None:
+        file = self._disk.open(self.part_path(snapshot_id))
+        try:
+            file.append(data)
+        finally:
+            file.close()
+
+    def finish_part(self, snapshot_id: SnapshotId) -> Snapshot:
+        """It is whole: durable and under its name when this returns. DecodeError, with the part removed, if it is
+        not."""
+        path = self.part_path(snapshot_id)
+        try:
+            snapshot = decode_snapshot(self._disk.read(path))
+        except DecodeError:
+            self._disk.remove(path)
+            raise
+        file = self._disk.open(path)
+        try:
+            file.sync()
+        finally:
+            file.close()
+        self._disk.rename(path, self.path(snapshot_id))
+        self._disk.sync_dir(self._directory)
+        return snapshot
+
+    def remove_unfinished(self) -> None:
+        """What a download left behind that did not end."""
+        for name in self._disk.list_dir(self._directory):
+            if name.endswith(_SUFFIX + _PART_SUFFIX):
+                self._disk.remove(f"{self._directory}/{name}")
 
     def delete(self, snapshot_id: SnapshotId) -> None:
         self._disk.remove(self.path(snapshot_id))

@@ -6,7 +6,7 @@ A voter is a node id *and* a directory id: a node that lost its disk is another 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -32,6 +32,14 @@ class Voter(NamedTuple):
     max_kraft_version: int = 1
 
 
+def address_on(endpoints: Sequence[VoterEndpoint], listener: str) -> tuple[str, int] | None:
+    """(host, port) of the endpoint of this name; the first one where the name is not among them."""
+    for endpoint in endpoints:
+        if endpoint.name == listener:
+            return endpoint.host, endpoint.port
+    return (endpoints[0].host, endpoints[0].port) if endpoints else None
+
+
 @dataclass(frozen=True, slots=True)
 class VoterSet:
     """By node id, ascending."""
@@ -46,10 +54,32 @@ class VoterSet:
 
     def find(self, key: VoterKey) -> Voter | None:
         """A voter that is known without its directory stands for any directory of that node."""
-        for voter in self.voters:
-            if voter.key.node_id == key.node_id and voter.key.directory_id in (ZERO_UUID, key.directory_id):
-                return voter
-        return None
+        return next((voter for voter in self.voters if self.is_same(voter.key, key)), None)
+
+    @staticmethod
+    def is_same(voter: VoterKey, key: VoterKey) -> bool:
+        return voter.node_id == key.node_id and voter.directory_id in (ZERO_UUID, key.directory_id)
+
+    def by_id(self, node_id: int) -> Voter | None:
+        """No two voters have one node id."""
+        return next((voter for voter in self.voters if voter.key.node_id == node_id), None)
+
+    def address_of(self, node_id: int, listener: str) -> tuple[str, int] | None:
+        """(host, port) of a voter on the listener of this name, or on the only one that is known."""
+        voter = self.by_id(node_id)
+        return None if voter is None else address_on(voter.endpoints, listener)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        return tuple(voter.key.node_id for voter in self.voters)
+
+    def with_voter(self, voter: Voter) -> VoterSet:
+        """In place of the one with its node id, if there is one."""
+        others = [other for other in self.voters if other.key.node_id != voter.key.node_id]
+        return VoterSet(tuple(sorted([*others, voter])))
+
+    def without(self, key: VoterKey) -> VoterSet:
+        return VoterSet(tuple(voter for voter in self.voters if voter.key != key))
 
     def is_only(self, key: VoterKey) -> bool:
         return len(self.voters) == 1 and self.find(key) is not None

@@ -1,0 +1,252 @@
+"""What all parts of a node of the quorum share: ports, identity, log, role, and how news of an epoch are taken in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, NoReturn
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ErrorCode, FatalFault, StorageFault, is_exhausted
+from barnabas.common.host import Host
+from barnabas.raft.delivery import Delivery
+from barnabas.raft.log import MetadataLog
+from barnabas.raft.messages import endpoints_in
+from barnabas.raft.peers import Address, Peers
+from barnabas.raft.quorum import Endpoints, Leader, QuorumState
+from barnabas.raft.quorum_state import NONE
+from barnabas.raft.snapshots import SnapshotFiles
+from barnabas.raft.voter_history import VoterHistory
+from barnabas.raft.voters import VoterKey, address_on
+
+_FLUSH_AGAIN_MS = 1000
+
+
+class QuorumTimes(NamedTuple):
+    """`controller.quorum.*`, in ms."""
+
+    election_timeout_ms: int
+    election_backoff_max_ms: int
+    fetch_timeout_ms: int
+    request_timeout_ms: int
+    retry_backoff_ms: int
+
+    @staticmethod
+    def of(config: BrokerConfig) -> QuorumTimes:
+        return QuorumTimes(
+            config.int_of("controller.quorum.election.timeout.ms"),
+            config.int_of("controller.quorum.election.backoff.max.ms"),
+            config.int_of("controller.quorum.fetch.timeout.ms"),
+            config.int_of("controller.quorum.request.timeout.ms"),
+            max(config.int_of("controller.quorum.retry.backoff.ms"), 1),
+        )
+
+
+class Identity(NamedTuple):
+    cluster_id: str
+    key: VoterKey
+    #: Where this node is found by the others; empty if it is no controller.
+    endpoints: Endpoints
+    #: With the metadata log in it.
+    log_dir: str
+    #: The listener by which voters reach each other: the first of `controller.listener.names`.
+    listener: str
+
+
+class Core:
+    def __init__(self, host: Host, peers: Peers, times: QuorumTimes, identity: Identity, delivery: Delivery) -> None:
+        self.host = host
+        self.peers = peers
+        self.times = times
+        self.cluster_id = identity.cluster_id
+        self.own = identity.key
+        self.own_endpoints = identity.endpoints
+        self._log_dir = identity.log_dir
+        self.listener = identity.listener
+        self.delivery = delivery
+        self.is_stopped = False
+        #: Addresses to ask when no leader is known, beside the voters'.
+        self.bootstrap: tuple[Address, ...] = ()
+        #: Called after the flushed end of the log has moved.
+        self.on_flushed: Callable[[], None] = _nothing
+        self._log: MetadataLog | None = None
+        self._quorum: QuorumState | None = None
+        self._flushing = False
+        #: Whether a leader was met since the start.
+        self.has_joined = False
+        self._refusals: set[tuple[str, ErrorCode]] = set()
+
+    def open(self, log: MetadataLog, quorum: QuorumState) -> None:
+        self._log = log
+        self._quorum = quorum
+        self.files = SnapshotFiles(self.host.disk, log.directory)
+
+    @property
+    def is_open(self) -> bool:
+        return self._quorum is not None
+
+    @property
+    def log(self) -> MetadataLog:
+        assert self._log is not None, "the raft node is not started"
+        return self._log
+
+    @property
+    def quorum(self) -> QuorumState:
+        assert self._quorum is not None, "the raft node is not started"
+        return self._quorum
+
+    @property
+    def history(self) -> VoterHistory:
+        return self.quorum.history
+
+    @property
+    def last(self) -> tuple[int, int]:
+        """(epoch, end offset) of the log: what an election compares."""
+        return self.log.latest_epoch, self.log.end_offset
+
+    @property
+    def now_ms(self) -> int:
+        return self.host.clock.now_ms()
+
+    def election_timeout_ms(self) -> int:
+        """Another one each time, so that voters do not stand for election all at once."""
+        base_ms = self.times.election_timeout_ms
+        return base_ms + self.host.random.below(max(base_ms, 1))
+
+    # Where the others are.
+
+    def address_of(self, node_id: int) -> Address | None:
+        return self.quorum.voters.address_of(node_id, self.listener)
+
+    def leader_address(self, listener: str | None = None) -> Address | None:
+        """On the listener of this name, by default that of the voters."""
+        listener = self.listener if listener is None else listener
+        leader_id = self.quorum.leader_id
+        if leader_id == self.own.node_id:
+            return address_on(self.own_endpoints, listener)
+        known = address_on(self.quorum.leader_endpoints, listener)
+        return known if known is not None else self.quorum.voters.address_of(leader_id, listener)
+
+    # News.
+
+    def learn(self, epoch: int, leader_id: int, endpoints: Endpoints, *, from_leader: bool = False) -> None:
+        """A request or an answer tells of an epoch, and maybe of its leader. `from_leader`: he says so himself."""
+        quorum = self.quorum
+        known = leader_id not in (NONE, self.own.node_id)
+        if epoch > quorum.epoch:
+            if known:
+                quorum.become_follower(epoch, leader_id, self._endpoints_of(leader_id, endpoints))
+            else:
+                quorum.become_unattached(epoch)
+        elif epoch == quorum.epoch and known and not isinstance(quorum.role, Leader):
+            if quorum.leader_id == NONE or (from_leader and quorum.leader_id == leader_id):
+                quorum.become_follower(epoch, leader_id, self._endpoints_of(leader_id, endpoints))
+            elif quorum.leader_id != leader_id:
+                self.host.faults.report(
+                    f"node {leader_id} is said to lead epoch {epoch} of the metadata quorum, "
+                    f"but {quorum.leader_id} does"
+                )
+
+    def _endpoints_of(self, leader_id: int, endpoints: Endpoints) -> Endpoints:
+        if endpoints:
+            return endpoints
+        voter = self.quorum.voters.by_id(leader_id)
+        return () if voter is None else voter.endpoints
+
+    def take_in(self, code: int, epoch: int, leader_id: int, endpoints: Endpoints) -> bool:
+        """What an answer says beside its matter. False if there is nothing more to it: it is of an epoch that is over,
+        or this node has just learnt of a newer one."""
+        if epoch < self.quorum.epoch or code == ErrorCode.UNKNOWN_LEADER_EPOCH:
+            return False
+        is_news = epoch > self.quorum.epoch
+        self.learn(epoch, leader_id, endpoints)
+        return not is_news and code not in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+    def endpoints_told(self, response: object, leader_id: int) -> Endpoints:
+        return endpoints_in(response, leader_id, self.listener)
+
+    def report_refusal(self, node: int | Address, response: Any) -> None:
+        """A peer that will not talk to this node at all; once for each."""
+        code = ErrorCode(response.error_code)
+        who = f"node {node}" if isinstance(node, int) else f"{node[0]}:{node[1]}"
+        if (who, code) in self._refusals:
+            return
+        self._refusals.add((who, code))
+        if code is not ErrorCode.INCONSISTENT_CLUSTER_ID:
+            self.host.faults.report(f"{who} of the metadata quorum answers {code.name}")
+            return
+        message = (
+            f"{who} of the metadata quorum is of another cluster than this node's {self.cluster_id}: correct "
+            "controller.quorum.bootstrap.servers or controller.quorum.voters, or format this node for that cluster"
+        )
+        if self.has_joined:
+            self.host.faults.report(message)
+        else:
+            self.host.faults.fatal(message)
+
+    def is_other_cluster(self, cluster_id: str | None) -> bool:
+        """An older peer does not say which it is of."""
+        return cluster_id is not None and cluster_id != self.cluster_id
+
+    def leader_only(self, epoch: int) -> ErrorCode:
+        """Why a request for the leader of `epoch` cannot be served here; NONE if it can."""
+        if epoch < self.quorum.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        if epoch > self.quorum.epoch:
+            return ErrorCode.UNKNOWN_LEADER_EPOCH
+        return ErrorCode.NONE if isinstance(self.quorum.role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    # Durability.
+
+    def flush(self) -> None:
+        """Make all that is appended durable, then call `on_flushed`. One flush at a time, beside the loop: what is
+        appended while it runs shares the next one. A voter that is alone waits for it on the spot."""
+        if self._flushing or self.log.flushed_offset >= self.log.end_offset or self.is_stopped:
+            return
+        self._flushing = True
+        try:
+            if not self.quorum.is_alone:
+                self.log.flush_beside(self._flush_done)
+                return
+            self.log.flush()
+        except (StorageFault, OSError) as error:
+            self._flush_failed(error)
+            return
+        self._flushing = False
+        self.on_flushed()
+
+    def _flush_done(self, error: BaseException | None) -> None:
+        if self.is_stopped:
+            return
+        if error is not None:
+            self._flush_failed(error)
+            return
+        self._flushing = False
+        self.on_flushed()
+        self.flush()
+
+    def _flush_failed(self, error: BaseException) -> None:
+        """For want of room: not durable, not counted, nothing lost; whoever waits goes on waiting."""
+        if not is_exhausted(error):
+            self.fail(error)
+        self.host.faults.report(f"the metadata log cannot be flushed yet: {error}", error)
+        self.host.timers.call_later(_FLUSH_AGAIN_MS, self._flush_again)
+
+    def _flush_again(self) -> None:
+        self._flushing = False
+        self.flush()
+
+    def guard(self, action: Callable[[], None]) -> None:
+        """Without its metadata log a node's word is worth nothing."""
+        try:
+            action()
+        except (StorageFault, OSError) as error:
+            self.fail(error)
+
+    def fail(self, error: BaseException) -> NoReturn:
+        message = f"the metadata log in {self._log_dir} failed: {error}"
+        self.host.faults.fatal(message, error)
+        raise FatalFault(message) from error
+
+
+def _nothing() -> None:
+    return None

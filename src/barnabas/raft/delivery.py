@@ -1,0 +1,95 @@
+"""From the log to those who follow it: committed batches, each once and in order, and who waits for them.
+
+Invariant: what was delivered is never taken back. A truncation below it would be the loss of a committed record, and
+the node stops (Raft's state machine safety).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import NamedTuple
+
+from barnabas.raft.commits import CommittedBatch, Listener
+from barnabas.raft.snapshots import Snapshot, SnapshotId
+
+
+class _Waiting(NamedTuple):
+    end_offset: int
+    base_offset: int
+    done: Callable[[int], None]
+    failed: Callable[[], None] | None
+
+
+class Delivery:
+    def __init__(self, listeners: list[Listener]) -> None:
+        self.listeners = listeners
+        #: In the log and not delivered.
+        self._appended: deque[CommittedBatch] = deque()
+        self._waiting: deque[_Waiting] = deque()
+        #: Everything before it was delivered.
+        self.offset = 0
+        #: Everything before it is committed, as far as this node knows; -1: it does not know.
+        self.high_watermark = -1
+        self._delivering = False
+
+    def appended(self, batch: CommittedBatch) -> None:
+        self._appended.append(batch)
+
+    def truncated(self, end_offset: int) -> None:
+        assert end_offset >= self.offset, f"a leader wants committed records at {end_offset} gone"
+        while self._appended and self._appended[-1].last_offset >= end_offset:
+            self._appended.pop()
+
+    def reset(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
+        """Go on from a snapshot, which holds everything that was delivered and more."""
+        assert snapshot_id.end_offset >= self.offset, "a snapshot older than what was delivered"
+        self._appended.clear()
+        self.offset = snapshot_id.end_offset
+        self.high_watermark = max(self.high_watermark, snapshot_id.end_offset)
+        for listener in self.listeners:
+            listener.on_snapshot(snapshot_id, snapshot)
+
+    def commit(self, high_watermark: int, *, is_all: bool) -> None:
+        """Deliver what is before `high_watermark`. `is_all`: nothing beyond that is known to be committed."""
+        self.high_watermark = max(self.high_watermark, high_watermark)
+        if self._delivering:
+            return
+        self._delivering = True
+        try:
+            while self._appended and self._appended[0].last_offset < self.high_watermark:
+                batch = self._appended.popleft()
+                for listener in self.listeners:
+                    listener.on_commit(batch)
+                self.offset = batch.last_offset + 1
+            if is_all:
+                for listener in self.listeners:
+                    listener.on_caught_up()
+        finally:
+            self._delivering = False
+
+    # Who waits.
+
+    @property
+    def is_waited_for(self) -> bool:
+        return bool(self._waiting)
+
+    def wait(
+        self, end_offset: int, base_offset: int, done: Callable[[int], None], failed: Callable[[], None] | None
+    ) -> None:
+        self._waiting.append(_Waiting(end_offset, base_offset, done, failed))
+
+    def complete_one(self) -> bool:
+        """One by one: what a `done` proposes may have been delivered meanwhile."""
+        if not self._waiting or self._waiting[0].end_offset > self.offset:
+            return False
+        waiting = self._waiting.popleft()
+        waiting.done(waiting.base_offset)
+        return True
+
+    def give_up(self) -> None:
+        """This node leads no more: nobody will tell it what becomes of its proposals."""
+        waiting, self._waiting = self._waiting, deque()
+        for one in waiting:
+            if one.failed is not None:
+                one.failed()

@@ -1,0 +1,272 @@
+"""How a leader is found: timeouts, pre-votes, votes, and the answers to those of others (KIP-595, KIP-996).
+
+    a voter hears nothing of a leader for its timeout       -> asks for pre-votes, in the epoch at hand
+    its dial to the leader is refused, twice                -> the same at once: nobody listens there
+    a majority would vote for it                            -> next epoch, its own vote on disk, asks for votes
+    a majority votes for it                                 -> leads
+    it cannot win any more, or the time is up               -> backs off for a random while
+
+Invariants
+- A vote is given only to a candidate whose log ends where this one does or beyond, and is on disk before it is told.
+- An answer counts only for the very election that it was asked in.
+"""
+
+from __future__ import annotations
+
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+from barnabas.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+from barnabas.protocol.messages.vote import VoteRequest, VoteResponse
+from barnabas.raft.core import Core
+from barnabas.raft.messages import epoch_answer, only_partition, vote_request
+from barnabas.raft.peers import Alarm
+from barnabas.raft.quorum import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
+from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey
+
+#: The first backoff of a candidate is below this; each that fails doubles it.
+_BACKOFF_BASE_MS = 50
+
+
+class Elections:
+    def __init__(self, core: Core) -> None:
+        self._core = core
+        self._alarm = Alarm(core.host.clock, core.host.timers, self._on_time)
+        #: Elections that were lost since somebody led.
+        self._lost = 0
+        self._is_backing_off = False
+        self._suspected_ms: int | None = None
+
+    # Timeouts.
+
+    def on_role(self, role: Role) -> None:
+        core = self._core
+        self._is_backing_off = False
+        if isinstance(role, Leader | Follower):
+            self._lost = 0
+        if isinstance(role, Leader):
+            self._alarm.cancel()
+        elif isinstance(role, Follower):
+            self._alarm.set(core.times.fetch_timeout_ms)
+        elif isinstance(role, Unattached) and not core.quorum.is_voter:
+            self._alarm.cancel()
+        else:
+            self._alarm.set(core.election_timeout_ms())
+        if isinstance(role, Prospective | Candidate):
+            self._count()
+            if core.quorum.role is role:
+                for voter in core.quorum.voters:
+                    self._ask(role, voter)
+
+    def begin_soon(self) -> None:
+        """At the start, when there may be nobody to wait for. It is only a question, so it disturbs no leader."""
+        self._alarm.set(1 + self._core.host.random.below(max(self._core.times.election_timeout_ms // 10, 1)))
+
+    def heard_of_leader(self) -> None:
+        """A fetch was answered."""
+        assert isinstance(self._core.quorum.role, Follower)
+        self._alarm.set(self._core.times.fetch_timeout_ms)
+
+    def leader_is_gone(self) -> None:
+        """Nobody listens at the leader's address: there is no need to wait, and no reason to refuse others."""
+        core = self._core
+        role = core.quorum.role
+        if not isinstance(role, Follower) or not core.quorum.is_voter:
+            return
+        role.has_fetched = False
+        now_ms = core.now_ms
+        if self._suspected_ms is not None and now_ms - self._suspected_ms < core.times.election_timeout_ms:
+            return
+        self._suspected_ms = now_ms
+        self._alarm.set(core.host.random.below(20))
+
+    def stop(self) -> None:
+        self._alarm.cancel()
+
+    def _on_time(self) -> None:
+        core = self._core
+        quorum = core.quorum
+        role = quorum.role
+        if core.is_stopped:
+            return
+        if isinstance(role, Resigned):
+            # The next epoch, for in this one everybody is told that this node leads.
+            quorum.become_unattached(role.epoch + 1)
+        elif not quorum.is_voter:
+            return
+        elif quorum.is_alone:
+            quorum.become_candidate()
+        elif isinstance(role, Unattached | Follower):
+            quorum.become_prospective()
+        elif isinstance(role, Prospective):
+            self._give_up(role)
+        elif self._is_backing_off:
+            quorum.become_prospective()
+        else:
+            self._back_off()
+
+    def _give_up(self, role: Prospective) -> None:
+        """Others follow a leader, or cannot be reached: go back to what was before."""
+        quorum = self._core.quorum
+        if role.leader_id >= 0 and role.leader_endpoints:
+            quorum.become_follower(role.epoch, role.leader_id, role.leader_endpoints)
+        else:
+            quorum.become_unattached(role.epoch)
+
+    def _back_off(self) -> None:
+        times = self._core.times
+        self._lost += 1
+        bound_ms = min(_BACKOFF_BASE_MS << min(self._lost, 16), times.election_backoff_max_ms)
+        self._is_backing_off = True
+        self._alarm.set(1 + self._core.host.random.below(max(bound_ms, 1)))
+
+    # Asking.
+
+    def _ask(self, role: Prospective | Candidate, voter: Voter) -> None:
+        core = self._core
+        node_id = voter.key.node_id
+        if core.is_stopped or core.quorum.role is not role or node_id in role.votes.granted | role.votes.rejected:
+            return
+        address = core.address_of(node_id)
+        if address is None:
+            return
+        request = vote_request(
+            core.cluster_id,
+            core.own,
+            voter.key,
+            epoch=role.epoch,
+            last=core.last,
+            pre_vote=isinstance(role, Prospective),
+        )
+        timeout_ms = min(core.times.request_timeout_ms, max(core.times.election_timeout_ms, 1))
+        core.peers.send(address, request, lambda response: self._on_vote(role, voter, response), timeout_ms=timeout_ms)
+
+    def _on_vote(self, role: Prospective | Candidate, voter: Voter, response: Message | None) -> None:
+        core = self._core
+        if core.is_stopped:
+            return
+        if not isinstance(response, VoteResponse) or response.error_code:
+            if response is not None:
+                core.report_refusal(voter.key.node_id, response)
+            core.host.timers.call_later(core.times.retry_backoff_ms, lambda: self._ask(role, voter))
+            return
+        answer = only_partition(response)
+        if answer is None:
+            return
+        endpoints = core.endpoints_told(response, answer.leader_id)
+        goes_on = core.take_in(answer.error_code, answer.leader_epoch, answer.leader_id, endpoints)
+        if not goes_on or core.quorum.role is not role or self._is_backing_off:
+            return
+        if answer.error_code:
+            core.host.timers.call_later(core.times.retry_backoff_ms, lambda: self._ask(role, voter))
+            return
+        role.votes.note(voter.key.node_id, granted=answer.vote_granted)
+        self._count()
+
+    def _count(self) -> None:
+        quorum = self._core.quorum
+        role = quorum.role
+        assert isinstance(role, Prospective | Candidate)
+        if role.votes.is_won(quorum.voters):
+            if isinstance(role, Prospective):
+                quorum.become_candidate()
+            else:
+                quorum.become_leader(self._core.log.end_offset)
+        elif role.votes.is_lost(quorum.voters):
+            if isinstance(role, Prospective):
+                self._give_up(role)
+            else:
+                self._back_off()
+
+    # Answering.
+
+    def _answer(self, cls: type[Message], code: ErrorCode, listener: str, **fields: object) -> Message:
+        core = self._core
+        leader_id = core.quorum.leader_id
+        address = core.leader_address(listener)
+        answer: Message = epoch_answer(
+            cls, code, leader_id=leader_id, epoch=core.quorum.epoch, address=address, **fields
+        )
+        return answer
+
+    def _check(self, node_id: int, epoch: int) -> ErrorCode:
+        if epoch < self._core.quorum.epoch:
+            return ErrorCode.FENCED_LEADER_EPOCH
+        return ErrorCode.INVALID_REQUEST if node_id < 0 else ErrorCode.NONE
+
+    def _is_meant(self, node_id: int, directory_id: bytes) -> bool:
+        """Whether a request is for this replica. Older peers do not say, nor who knows no directory."""
+        own = self._core.own
+        return node_id < 0 or (node_id == own.node_id and directory_id in (bytes(16), own.directory_id))
+
+    def on_vote(self, request: VoteRequest, listener: str) -> Message:
+        core = self._core
+        if core.is_other_cluster(request.cluster_id):
+            return VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        asked = only_partition(request)
+        if asked is None:
+            return VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
+        above = asked.last_offset_epoch > asked.replica_epoch
+        if asked.last_offset < 0 or asked.last_offset_epoch < 0 or above:
+            return self._answer(VoteResponse, ErrorCode.INVALID_REQUEST, listener)
+        if not asked.pre_vote and asked.last_offset_epoch == asked.replica_epoch:
+            return self._answer(VoteResponse, ErrorCode.INVALID_REQUEST, listener)
+        code = self._check(asked.replica_id, asked.replica_epoch)
+        if code:
+            return self._answer(VoteResponse, code, listener)
+        quorum = core.quorum
+        if asked.replica_epoch > quorum.epoch:
+            quorum.become_unattached(asked.replica_epoch)
+        if not self._is_meant(request.voter_id, asked.voter_directory_id):
+            return self._answer(VoteResponse, ErrorCode.INVALID_VOTER_KEY, listener)
+        candidate = VoterKey(asked.replica_id, asked.replica_directory_id)
+        up_to_date = (asked.last_offset_epoch, asked.last_offset) >= core.last
+        granted = quorum.would_grant(candidate, up_to_date=up_to_date, pre_vote=asked.pre_vote)
+        if granted and not asked.pre_vote:
+            quorum.vote_for(candidate)
+            if not isinstance(quorum.role, Follower):
+                # Who was just voted for gets the time to win.
+                self._alarm.set(core.election_timeout_ms())
+        return self._answer(VoteResponse, ErrorCode.NONE, listener, vote_granted=granted)
+
+    def on_begin(self, request: BeginQuorumEpochRequest, listener: str) -> Message:
+        core = self._core
+        if core.is_other_cluster(request.cluster_id):
+            return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        asked = only_partition(request)
+        if asked is None:
+            return BeginQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        code = self._check(asked.leader_id, asked.leader_epoch)
+        if not code:
+            endpoints = tuple(VoterEndpoint(e.name, e.host, e.port) for e in request.leader_endpoints)
+            core.learn(asked.leader_epoch, asked.leader_id, endpoints, from_leader=True)
+            if not self._is_meant(request.voter_id, asked.voter_directory_id):
+                code = ErrorCode.INVALID_VOTER_KEY
+        return self._answer(BeginQuorumEpochResponse, code, listener)
+
+    def on_end(self, request: EndQuorumEpochRequest, listener: str) -> Message:
+        core = self._core
+        if core.is_other_cluster(request.cluster_id):
+            return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
+        asked = only_partition(request)
+        if asked is None:
+            return EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
+        code = self._check(asked.leader_id, asked.leader_epoch)
+        if not code:
+            endpoints = tuple(VoterEndpoint(e.name, e.host, e.port) for e in request.leader_endpoints)
+            core.learn(asked.leader_epoch, asked.leader_id, endpoints)
+            role = core.quorum.role
+            if isinstance(role, Follower) and role.leader_id == asked.leader_id:
+                role.has_fetched = False
+                named = [VoterKey(c.candidate_id, c.candidate_directory_id) for c in asked.preferred_candidates]
+                named = named or [VoterKey(node_id) for node_id in asked.preferred_successors]
+                self._alarm.set(self._succession_ms(named))
+        return self._answer(EndQuorumEpochResponse, code, listener)
+
+    def _succession_ms(self, successors: list[VoterKey]) -> int:
+        """The first one at once, the others later and later, so that the one with the most records is likely to win."""
+        own, max_ms = self._core.own, self._core.times.election_backoff_max_ms
+        for place, key in enumerate(successors):
+            if key.node_id == own.node_id and key.directory_id in (bytes(16), own.directory_id):
+                return 0 if place == 0 else min((max_ms >> (len(successors) - 1)) << (place - 1), max_ms)
+        return max_ms

@@ -1,0 +1,333 @@
+"""A follower's or observer's side of replication: fetch, append, flush, ask for more (KIP-595); and where the leader
+has no such records any more, its snapshot, piece by piece (KIP-630).
+
+    fetch (offset = flushed end) --records--> append, flush --> fetch
+                                 --diverging epoch--> truncate --> fetch
+                                 --snapshot id--> FetchSnapshot ... --whole--> log and listeners begin there --> fetch
+
+Invariants
+- The offset of a fetch tells the leader what is on this disk, so nothing is fetched before all that was appended is
+  flushed. There is one request at a time.
+- Records are appended only where the log ends; what does not fit is dropped and asked for again.
+- A snapshot takes its name, and the log is emptied for it, only when it is whole.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from barnabas.common.errors import DecodeError, ErrorCode, FatalFault, RecordsRejected, StorageExhausted, StorageFault
+from barnabas.common.host import Buffer
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.fetch import FetchResponse
+from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotResponse
+from barnabas.raft.batches import check_metadata_version, read_batch
+from barnabas.raft.core import Core
+from barnabas.raft.elections import Elections
+from barnabas.raft.messages import endpoints_in, fetch_request, fetch_snapshot_request, only_partition
+from barnabas.raft.peers import Address
+from barnabas.raft.quorum import Follower, Role, Unattached
+from barnabas.raft.snapshots import Snapshot, SnapshotId
+from barnabas.raft.voter_history import check_kraft_version
+from barnabas.records.batch import has_valid_crc, iter_headers
+
+#: A node that looks for the leader asks so often at most.
+_DISCOVERY_MS_MIN = 50
+
+
+class _Download:
+    __slots__ = ("position", "snapshot_id")
+
+    def __init__(self, snapshot_id: SnapshotId) -> None:
+        self.snapshot_id = snapshot_id
+        self.position = 0
+
+
+class Following:
+    def __init__(self, core: Core, elections: Elections) -> None:
+        self._core = core
+        self._elections = elections
+        self._download: _Download | None = None
+        #: Answered by the leader that is followed: there is something new to ask.
+        self._is_waiting = False
+        #: As the leader told it last; unknown with every new leader, who has not compared his log to this one's yet.
+        self._leader_high_watermark = -1
+        self._bootstrap_place = 0
+
+    def on_role(self, role: Role) -> None:
+        self._download = None
+        self._is_waiting = False
+        self._leader_high_watermark = -1
+        if isinstance(role, Follower):
+            self._core.has_joined = True
+            self._next(role)
+        elif isinstance(role, Unattached) and not self._core.quorum.is_voter:
+            self._discover(role)
+
+    # Asking.
+
+    def on_flushed(self) -> None:
+        role = self._core.quorum.role
+        if isinstance(role, Follower) and not self._is_waiting:
+            self._commit()
+            self._next(role)
+
+    def _next(self, role: Follower) -> None:
+        """Ask the leader for what comes next, as soon as all before it is on disk."""
+        core = self._core
+        if core.is_stopped or core.quorum.role is not role or self._is_waiting:
+            return
+        if core.log.flushed_offset < core.log.end_offset:
+            core.flush()
+            return
+        address = core.leader_address()
+        if address is None:
+            return
+        self._is_waiting = True
+        self._send(role, address)
+
+    def _send(self, role: Follower | Unattached, address: Address) -> None:
+        core = self._core
+        timeout_ms = core.times.request_timeout_ms
+        download = self._download
+        if download is not None:
+            request: Message = fetch_snapshot_request(
+                core.cluster_id,
+                core.own,
+                epoch=role.epoch,
+                snapshot_id=download.snapshot_id,
+                position=download.position,
+            )
+            core.peers.send(
+                address, request, lambda response: self._on_piece(role, download, response), timeout_ms=timeout_ms
+            )
+            return
+        last_epoch, offset = core.last
+        assert offset == core.log.flushed_offset, "only what is on disk is claimed"
+        request = fetch_request(
+            core.cluster_id,
+            core.own,
+            epoch=role.epoch,
+            offset=offset,
+            last_epoch=min(last_epoch, role.epoch),
+            high_watermark=core.delivery.high_watermark,
+        )
+        core.peers.send(address, request, lambda answer: self._on_fetch(role, address, answer), timeout_ms=timeout_ms)
+
+    def _later(self, role: Follower) -> None:
+        self._core.host.timers.call_later(self._core.times.retry_backoff_ms, lambda: self._next(role))
+
+    # Looking for a leader, without a vote.
+
+    def _discover(self, role: Follower | Unattached) -> None:
+        """Ask a bootstrap server or voter; whoever is asked tells who leads."""
+        core = self._core
+        if core.is_stopped or core.quorum.role is not role or self._is_waiting:
+            return
+        if core.log.flushed_offset < core.log.end_offset:
+            core.guard(core.log.flush)
+        voters = [core.address_of(node_id) for node_id in core.quorum.voters.ids if node_id != core.own.node_id]
+        known = [address for address in voters if address is not None]
+        known += [address for address in core.bootstrap if address not in known]
+        if not known:
+            return
+        self._bootstrap_place += 1 + core.host.random.below(len(known))
+        self._is_waiting = True
+        self._send(role, known[self._bootstrap_place % len(known)])
+
+    def _discover_later(self, role: Follower | Unattached) -> None:
+        delay_ms = max(self._core.times.retry_backoff_ms, _DISCOVERY_MS_MIN)
+        self._core.host.timers.call_later(delay_ms, lambda: self._discover(role))
+
+    # Answers.
+
+    def _on_fetch(self, role: Follower | Unattached, address: Address, response: Message | None) -> None:
+        core = self._core
+        if core.is_stopped or core.quorum.role is not role:
+            return
+        self._is_waiting = False
+        if not isinstance(response, FetchResponse) or response.error_code:
+            if response is not None:
+                core.report_refusal(address, response)
+            self._on_silence(role)
+            return
+        answer = only_partition(response)
+        leader = answer.current_leader if answer is not None else None
+        if leader is None:
+            self._on_silence(role)
+            return
+        endpoints = endpoints_in(response, leader.leader_id, core.listener)
+        goes_on = core.take_in(answer.error_code, leader.leader_epoch, leader.leader_id, endpoints)
+        now = core.quorum.role
+        if now is not role:
+            # A role that has just been taken up has asked already.
+            return
+        if not isinstance(role, Follower):
+            self._discover_later(role)
+        elif not goes_on or answer.error_code:
+            self._later(role)
+        else:
+            self._on_partition(role, answer)
+
+    def _on_silence(self, role: Follower | Unattached) -> None:
+        """The leader does not answer, or refuses to. A voter waits for its fetch timeout, an observer looks around."""
+        core = self._core
+        if not core.quorum.is_voter:
+            self._discover_later(role)
+            return
+        if isinstance(role, Follower):
+            address = core.leader_address()
+            if address is not None and core.peers.is_refused(address):
+                self._elections.leader_is_gone()
+            self._later(role)
+
+    def _on_partition(self, role: Follower, answer: Any) -> None:
+        core = self._core
+        role.has_fetched = True
+        if core.quorum.is_voter:
+            self._elections.heard_of_leader()
+        goes_on = True
+        diverging, snapshot_id = answer.diverging_epoch, answer.snapshot_id
+        if diverging is not None and diverging.epoch >= 0:
+            self._truncate(diverging.epoch, diverging.end_offset)
+        elif snapshot_id is not None and snapshot_id.epoch >= 0 and snapshot_id.end_offset >= 0:
+            self._begin_download(SnapshotId(snapshot_id.end_offset, snapshot_id.epoch))
+        else:
+            if answer.records is not None and len(answer.records):
+                goes_on = self._append(memoryview(answer.records))
+            self._leader_high_watermark = max(answer.high_watermark, -1)
+            if core.log.flushed_offset >= core.log.end_offset:
+                self._commit()
+        if goes_on:
+            self._next(role)
+        else:
+            self._later(role)
+
+    def _commit(self) -> None:
+        core = self._core
+        high_watermark = self._leader_high_watermark
+        if high_watermark < 0 or high_watermark < core.delivery.high_watermark:
+            return
+        is_all = high_watermark <= core.log.end_offset
+        core.delivery.commit(min(high_watermark, core.log.end_offset), is_all=is_all)
+
+    def _truncate(self, epoch: int, end_offset: int) -> None:
+        """The leader has other records after the end of `epoch`: cut off ours, as far as the logs may differ."""
+        core = self._core
+        own_epoch, own_end = core.log.end_of_epoch(epoch)
+        target = min(own_end, end_offset) if own_epoch == epoch else own_end
+        core.delivery.truncated(target)
+        core.guard(lambda: core.log.truncate(target))
+        core.delivery.truncated(core.log.end_offset)
+        core.history.truncate(core.log.end_offset)
+
+    def _append(self, records: memoryview) -> bool:
+        """As many whole batches as fit to the log's end. False if it should not be tried again at once."""
+        core = self._core
+        try:
+            for position, header in iter_headers(records):
+                view = records[position : position + header.size_bytes]
+                if header.base_offset != core.log.end_offset or header.partition_leader_epoch < core.log.latest_epoch:
+                    core.host.faults.report(
+                        f"the leader sent a batch at {header.base_offset}, epoch {header.partition_leader_epoch} where "
+                        f"the metadata log ends at {core.log.end_offset}, epoch {core.log.latest_epoch}"
+                    )
+                    return False
+                if not has_valid_crc(records, position, header):
+                    raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "a batch does not fit its checksum")
+                self._append_one(view, header)
+        except (DecodeError, RecordsRejected) as error:
+            core.host.faults.report(f"records from the leader of the metadata quorum cannot be read: {error}")
+            return False
+        except StorageExhausted as error:
+            # It stays as it is, and asks for the same again.
+            core.host.faults.report(f"the metadata log takes no records: {error}", error)
+            return False
+        except FatalFault as error:
+            core.host.faults.fatal(str(error))
+            raise
+        return True
+
+    def _append_one(self, view: memoryview, header: Any) -> None:
+        core = self._core
+        batch = read_batch(header, view, core.history)
+        try:
+            core.log.append_as_follower(view)
+        except StorageExhausted:
+            core.history.truncate(header.base_offset)
+            raise
+        except (StorageFault, OSError) as error:
+            core.fail(error)
+        core.delivery.appended(batch)
+
+    # Snapshots.
+
+    def _begin_download(self, snapshot_id: SnapshotId) -> None:
+        core = self._core
+        if core.files.exists(snapshot_id):
+            self._install(snapshot_id, core.files.read(snapshot_id))
+            return
+        core.guard(lambda: core.files.begin_part(snapshot_id))
+        self._download = _Download(snapshot_id)
+
+    def _on_piece(self, role: Follower | Unattached, download: _Download, response: Message | None) -> None:
+        core = self._core
+        if core.is_stopped or core.quorum.role is not role or self._download is not download:
+            return
+        self._is_waiting = False
+        assert isinstance(role, Follower)
+        if not isinstance(response, FetchSnapshotResponse) or response.error_code:
+            self._on_silence(role)
+            return
+        answer = only_partition(response)
+        leader = answer.current_leader if answer is not None else None
+        if leader is None:
+            self._on_silence(role)
+            return
+        endpoints = endpoints_in(response, leader.leader_id, core.listener)
+        goes_on = core.take_in(answer.error_code, leader.leader_epoch, leader.leader_id, endpoints)
+        if core.quorum.role is not role:
+            return
+        if not goes_on or answer.error_code:
+            # It may be gone by now: what is there instead, a fetch will tell.
+            self._download = None
+            self._later(role)
+            return
+        role.has_fetched = True
+        if core.quorum.is_voter:
+            self._elections.heard_of_leader()
+        self._take_piece(download, answer.size, answer.position, answer.unaligned_records)
+        self._next(role)
+
+    def _take_piece(self, download: _Download, size_bytes: int, position: int, data: Buffer | None) -> None:
+        core = self._core
+        if data is None or not len(data) or position != download.position:
+            return
+        core.guard(lambda: core.files.append_part(download.snapshot_id, data))
+        download.position += len(data)
+        if download.position < size_bytes:
+            return
+        self._download = None
+        try:
+            snapshot = core.files.finish_part(download.snapshot_id)
+        except DecodeError as error:
+            core.host.faults.report(f"the snapshot {download.snapshot_id.file_name} came broken: {error}")
+            return
+        self._install(download.snapshot_id, snapshot)
+
+    def _install(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
+        """Log and listeners go on from the snapshot."""
+        core = self._core
+        try:
+            for record, _ in snapshot.records:
+                check_metadata_version(record)
+            check_kraft_version(snapshot.kraft_version)
+        except FatalFault as error:
+            core.host.faults.fatal(str(error))
+            raise
+        if (snapshot_id.epoch, snapshot_id.end_offset) <= core.last:
+            core.host.faults.report(f"the leader sent the snapshot {snapshot_id.file_name}, which this log has passed")
+            return
+        core.guard(lambda: core.log.start_after_snapshot(snapshot_id))
+        core.history.start_at_snapshot(snapshot_id.end_offset, snapshot.voters, snapshot.kraft_version)
+        core.delivery.reset(snapshot_id, snapshot)

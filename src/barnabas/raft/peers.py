@@ -1,0 +1,90 @@
+"""The port through which a node asks the others of its quorum, and a timer that can be set anew.
+
+Answers come in an event of their own, never from within `send`. Nothing is known of a request that was not answered:
+the peer may or may not have acted on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from barnabas.common.host import Clock, Timer, Timers
+from barnabas.protocol.message import Message
+
+#: (host, port)
+Address = tuple[str, int]
+#: None: no answer in time, no connection, or a peer too old for what was asked.
+Reply = Callable[[Message | None], None]
+
+
+class Peers(Protocol):
+    """Requests to other nodes, in the newest version that both sides know. Records in an answer are valid only until
+    `reply` returns."""
+
+    def send(self, address: Address, request: Message, reply: Reply, *, timeout_ms: int) -> None:
+        """Ask; `reply` is called once, later."""
+
+    def is_refused(self, address: Address) -> bool:
+        """Whether the last attempt to reach this address found that nobody listens there."""
+
+
+class NoPeers:
+    """For a node that is alone."""
+
+    def __init__(self, timers: Timers) -> None:
+        self._timers = timers
+
+    def send(self, address: Address, request: Message, reply: Reply, *, timeout_ms: int) -> None:
+        self._timers.call_soon(lambda: reply(None))
+
+    def is_refused(self, address: Address) -> bool:
+        return False
+
+
+class Alarm:
+    """Calls back once its time has come. It is cheap to put off: the timer behind it runs on and is set again then."""
+
+    __slots__ = ("_armed_ms", "_callback", "_clock", "_due_ms", "_timer", "_timers")
+
+    def __init__(self, clock: Clock, timers: Timers, callback: Callable[[], None]) -> None:
+        self._clock = clock
+        self._timers = timers
+        self._callback = callback
+        self._due_ms: int | None = None
+        self._armed_ms = 0
+        self._timer: Timer | None = None
+
+    @property
+    def is_set(self) -> bool:
+        return self._due_ms is not None
+
+    def set(self, delay_ms: int) -> None:
+        """In `delay_ms` from now, in place of what was set before."""
+        self._due_ms = self._clock.now_ms() + delay_ms
+        if self._timer is not None:
+            if self._armed_ms <= self._due_ms:
+                return
+            self._timer.cancel()
+        self._arm(delay_ms)
+
+    def cancel(self) -> None:
+        self._due_ms = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _arm(self, delay_ms: int) -> None:
+        self._armed_ms = self._clock.now_ms() + delay_ms
+        self._timer = self._timers.call_later(delay_ms, self._fired)
+
+    def _fired(self) -> None:
+        self._timer = None
+        if self._due_ms is None:
+            return
+        left_ms = self._due_ms - self._clock.now_ms()
+        if left_ms > 0:
+            self._arm(left_ms)
+            return
+        self._due_ms = None
+        self._callback()

@@ -1,0 +1,156 @@
+"""What a leader knows of its replicas: how far each has come, who was heard of lately, and what that makes committed.
+
+Invariants
+- The high watermark is the offset that a majority of the latest voters has on disk, and only once that includes a
+  record of the leader's own epoch: an older record that a majority has may still be replaced (Raft, section 5.4.2).
+- It never goes back, even when voters change or a replica's offset does.
+- A replica is a node id and a directory id. A voter's fetches under another directory id count for an observer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from barnabas.raft.voters import VoterKey, VoterSet
+
+#: An observer that has not fetched for so long is forgotten (Kafka's value).
+_OBSERVER_SESSION_MS = 300_000
+_CATCH_UP_MS_MAX = 3_600_000
+UNKNOWN = -1
+
+
+@dataclass(slots=True)
+class ReplicaState:
+    """Times are monotonic ms, UNKNOWN before the first fetch."""
+
+    key: VoterKey
+    end_offset: int = UNKNOWN
+    last_fetch_ms: int = UNKNOWN
+    last_caught_up_ms: int = UNKNOWN
+    #: The leader's end offset at the last fetch.
+    leader_end_offset: int = UNKNOWN
+
+
+class Progress:
+    def __init__(self, own: VoterKey, voters: VoterSet, epoch_start_offset: int) -> None:
+        self.own = own
+        self.epoch_start_offset = epoch_start_offset
+        self.high_watermark = UNKNOWN
+        self._voters: dict[int, ReplicaState] = {}
+        self._observers: dict[VoterKey, ReplicaState] = {}
+        self._heard_of: set[int] = set()
+        self.set_voters(voters)
+
+    @property
+    def voters(self) -> list[ReplicaState]:
+        """By node id."""
+        return [self._voters[node_id] for node_id in sorted(self._voters)]
+
+    @property
+    def counts_itself(self) -> bool:
+        """Whether the leader is a voter: not while it waits for its own removal to be committed."""
+        return any(state.key.node_id == self.own.node_id for state in self._voters.values())
+
+    def set_voters(self, voters: VoterSet) -> None:
+        """What is known of a replica stays known when it becomes a voter or ceases to be."""
+        before = list(self._voters.values())
+        self._voters = {}
+        for voter in voters:
+            known = next((state for state in before if _is(voter.key, state.key)), None)
+            known = known or next((state for key, state in self._observers.items() if _is(voter.key, key)), None)
+            state = ReplicaState(voter.key) if known is None else known
+            self._observers.pop(state.key, None)
+            state.key = voter.key
+            self._voters[voter.key.node_id] = state
+        for state in before:
+            if self._voters.get(state.key.node_id) is not state and state.key.node_id != self.own.node_id:
+                self._observers[state.key] = state
+        self._heard_of.intersection_update(self._voters)
+
+    def state_of(self, key: VoterKey) -> ReplicaState | None:
+        voter = self._voters.get(key.node_id)
+        return voter if voter is not None and _is(voter.key, key) else self._observers.get(key)
+
+    def observers(self, now_ms: int) -> list[ReplicaState]:
+        for key in [k for k, s in self._observers.items() if now_ms - s.last_fetch_ms > _OBSERVER_SESSION_MS]:
+            del self._observers[key]
+        return [self._observers[key] for key in sorted(self._observers)]
+
+    # What comes in.
+
+    def on_own_flush(self, end_offset: int, now_ms: int) -> bool:
+        """Everything before `end_offset` is on this node's disk. Whether the high watermark moved."""
+        state = self._voters.get(self.own.node_id)
+        if state is None:
+            return False
+        assert end_offset >= state.end_offset, "what is on the leader's disk stays there"
+        state.end_offset = end_offset
+        state.last_fetch_ms = state.last_caught_up_ms = now_ms
+        return self.advance()
+
+    def on_fetch(self, key: VoterKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> bool:
+        """A replica asks for what comes at `fetch_offset`: all before is on its disk. Whether the high watermark
+        moved."""
+        assert key.node_id != self.own.node_id, "a leader does not follow itself"
+        state = self.state_of(key)
+        if state is None:
+            state = self._observers[key] = ReplicaState(key)
+        if fetch_offset >= leader_end_offset:
+            state.last_caught_up_ms = now_ms
+        elif state.leader_end_offset > 0 and fetch_offset >= state.leader_end_offset:
+            state.last_caught_up_ms = state.last_fetch_ms
+        state.end_offset = fetch_offset
+        state.last_fetch_ms = now_ms
+        state.leader_end_offset = leader_end_offset
+        return self.advance()
+
+    def advance(self) -> bool:
+        """Commit what a majority has."""
+        ends = sorted((state.end_offset for state in self._voters.values()), reverse=True)
+        if not ends:
+            return False
+        candidate = ends[len(ends) // 2]
+        if candidate <= self.epoch_start_offset or candidate <= self.high_watermark:
+            return False
+        self.high_watermark = candidate
+        return True
+
+    def hear_of(self, key: VoterKey) -> bool:
+        """For the check of the quorum: True when a majority was heard of since it was True last."""
+        state = self._voters.get(key.node_id)
+        if state is not None and _is(state.key, key):
+            self._heard_of.add(key.node_id)
+        if len(self._heard_of) < self._others_needed:
+            return False
+        self._heard_of.clear()
+        return True
+
+    @property
+    def _others_needed(self) -> int:
+        majority = len(self._voters) // 2 + 1
+        return majority - 1 if self.counts_itself else majority
+
+    @property
+    def needs_others(self) -> bool:
+        return self._others_needed > 0
+
+    # What can be told.
+
+    def is_caught_up(self, key: VoterKey, now_ms: int) -> bool:
+        """Whether this replica may become a voter: it was caught up once, and fetched within the last hour."""
+        state = self.state_of(key)
+        return (
+            state is not None
+            and state.last_caught_up_ms != UNKNOWN
+            and state.last_fetch_ms != UNKNOWN
+            and now_ms - state.last_fetch_ms < _CATCH_UP_MS_MAX
+        )
+
+    def successors(self) -> list[VoterKey]:
+        """The other voters, the one that has most first."""
+        others = [state for state in self.voters if state.key.node_id != self.own.node_id]
+        return [state.key for state in sorted(others, key=lambda state: -state.end_offset)]
+
+
+def _is(voter: VoterKey, key: VoterKey) -> bool:
+    return VoterSet.is_same(voter, key)

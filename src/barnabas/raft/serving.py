@@ -1,0 +1,66 @@
+"""The door for requests about the quorum, from other nodes and from tools. `listener` is the name of the one asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
+from barnabas.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from barnabas.protocol.messages.index import response_class
+from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from barnabas.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from barnabas.protocol.messages.vote import VoteRequest
+from barnabas.raft.core import Core
+from barnabas.raft.describing import describe_quorum
+from barnabas.raft.elections import Elections
+from barnabas.raft.fetch_answers import FetchAnswers
+from barnabas.raft.voter_changes import VoterChanges
+
+AnswerReply = Callable[[Message], None]
+
+
+class QuorumServer:
+    def __init__(self, core: Core, elections: Elections, answers: FetchAnswers, changes: VoterChanges) -> None:
+        self._core = core
+        self._elections = elections
+        self._answers = answers
+        self._changes = changes
+
+    def serve(self, request: Message, listener: str, reply: AnswerReply) -> None:
+        """Answer one request, at once or later. `reply` is called exactly once."""
+        if not self._core.is_open or self._core.is_stopped:
+            reply(unavailable(request))
+        elif isinstance(request, FetchRequest):
+            self._answers.fetch(request, listener, reply)
+        elif isinstance(request, AddRaftVoterRequest):
+            self._changes.add(request, reply)
+        elif isinstance(request, RemoveRaftVoterRequest):
+            self._changes.remove(request, reply)
+        else:
+            reply(self._answer(request, listener))
+
+    def _answer(self, request: Message, listener: str) -> Message:
+        if isinstance(request, VoteRequest):
+            return self._elections.on_vote(request, listener)
+        if isinstance(request, BeginQuorumEpochRequest):
+            return self._elections.on_begin(request, listener)
+        if isinstance(request, EndQuorumEpochRequest):
+            return self._elections.on_end(request, listener)
+        if isinstance(request, FetchSnapshotRequest):
+            return self._answers.fetch_snapshot(request, listener)
+        if isinstance(request, UpdateRaftVoterRequest):
+            return self._changes.update(request, listener)
+        assert isinstance(request, DescribeQuorumRequest), f"{request.NAME} is not about the quorum"
+        return describe_quorum(self._core, request)
+
+
+def unavailable(request: Message) -> Message:
+    """This node has not begun yet, or is about to end."""
+    assert request.API_KEY is not None
+    return response_class(request.API_KEY)(error_code=ErrorCode.BROKER_NOT_AVAILABLE)  # type: ignore[call-arg]

@@ -1,0 +1,63 @@
+"""What a node finds of its own past when it starts, and whether it may go on from there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import FatalFault
+from barnabas.common.host import Disk
+from barnabas.metadata.cluster import Endpoint, endpoints_of
+from barnabas.raft.loading import Loaded
+from barnabas.raft.log import MetadataLog
+from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile
+from barnabas.raft.voter_history import VoterHistory
+from barnabas.raft.voters import VoterEndpoint, VoterKey
+
+
+def controller_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
+    """Where the other voters find this node; none if it is no controller."""
+    if not config.is_controller:
+        return ()
+    shown: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
+    return tuple(VoterEndpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in shown)
+
+
+def read_state(disk: Disk, log: MetadataLog) -> tuple[ElectionState | None, QuorumStateFile]:
+    file = QuorumStateFile(disk, log.directory)
+    return file.read(), file
+
+
+def state_at_least(stored: ElectionState | None, epoch: int) -> ElectionState:
+    """A log that is ahead of the state tells of an epoch that this node has seen."""
+    return ElectionState(epoch) if stored is None or stored.epoch < epoch else stored
+
+
+def check_stored(config: BrokerConfig, own: VoterKey, stored: ElectionState | None, loaded: Loaded) -> None:
+    """FatalFault if this directory is another quorum's, or another voter's."""
+    voters = loaded.history.voters
+    directory = config.metadata_log_dir
+    if stored is not None and stored.voter_ids and config.voters and loaded.history.kraft_version == 0:
+        configured = tuple(sorted(voter.node_id for voter in config.voters))
+        if tuple(sorted(stored.voter_ids)) != configured:
+            raise FatalFault(
+                f"{directory}/__cluster_metadata-0/{FILE_NAME} is of a quorum of the voters {_show(stored.voter_ids)}, "
+                f"but controller.quorum.voters names {_show(configured)}: set it to the voters of this directory, or "
+                "use the directory of this quorum"
+            )
+    if not config.is_controller and voters.by_id(own.node_id) is not None:
+        raise FatalFault(
+            f"node {own.node_id} votes in the metadata quorum by the log in {directory}, but process.roles does not "
+            "name the controller: give it that role, or remove the voter first"
+        )
+
+
+def persister(file: QuorumStateFile, history: VoterHistory) -> Callable[[ElectionState], None]:
+    def persist(state: ElectionState) -> None:
+        file.write(state, kraft_version=min(history.kraft_version, 1), voter_ids=list(history.voters.ids))
+
+    return persist
+
+
+def _show(ids: tuple[int, ...]) -> str:
+    return ", ".join(str(node_id) for node_id in ids)

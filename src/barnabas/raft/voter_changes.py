@@ -1,0 +1,271 @@
+"""Voters added, removed and updated while the quorum runs (KIP-853).
+
+    add      the leader asks the new one for its range of kraft.version; it must have caught up; then a VotersRecord
+    remove   a VotersRecord without it; a leader that removes itself resigns when that is committed
+    update   a voter tells its endpoints and range; a VotersRecord, and the answer at once
+
+Invariants
+- One change at a time, and none before this leader has committed a record of its own epoch and the voters at hand are
+  committed: two majorities of neighbouring sets always share a voter (guard G18).
+- A voter is a node id and a directory id. A node that lost its directory is removed and added anew.
+
+Error codes and texts are Apache Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import ZERO_UUID, uuid_to_text
+from barnabas.metadata.features import KRAFT_VERSION
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+from barnabas.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+from barnabas.raft.core import Core
+from barnabas.raft.leading import Leading
+from barnabas.raft.messages import update_voter_request
+from barnabas.raft.peers import Alarm
+from barnabas.raft.quorum import Follower, Leader, Role
+from barnabas.raft.voter_history import KRAFT_VERSION_MAX
+from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet
+
+AnswerReply = Callable[[Message], None]
+_TIMED_OUT = "The request timed out."
+
+
+class _Pending:
+    """A change that is not committed yet. `last_offset` None: its record is not in the log yet."""
+
+    __slots__ = ("last_offset", "reply", "response", "voter")
+
+    def __init__(self, voter: Voter | None, response: type[Any], reply: AnswerReply) -> None:
+        self.voter = voter
+        self.response = response
+        self.reply = reply
+        self.last_offset: int | None = None
+
+
+class VoterChanges:
+    def __init__(self, core: Core, leading: Leading) -> None:
+        self._core = core
+        self._leading = leading
+        self._pending: _Pending | None = None
+        self._expiry = Alarm(core.host.clock, core.host.timers, self._expire)
+        self._own_update = Alarm(core.host.clock, core.host.timers, self._send_own)
+
+    def on_role(self, role: Role) -> None:
+        self._finish(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        if isinstance(role, Follower):
+            self._own_update.set(self._core.times.fetch_timeout_ms)
+        else:
+            self._own_update.cancel()
+
+    def stop(self) -> None:
+        self._expiry.cancel()
+        self._own_update.cancel()
+
+    def on_committed(self) -> None:
+        """The high watermark has moved."""
+        core = self._core
+        leader = core.quorum.role
+        assert isinstance(leader, Leader)
+        pending, high_watermark = self._pending, leader.progress.high_watermark
+        if pending is not None and pending.last_offset is not None and high_watermark > pending.last_offset:
+            self._finish(ErrorCode.NONE, None)
+        if not core.quorum.is_voter and core.history.voters_offset < high_watermark:
+            core.quorum.become_resigned()
+
+    # Requests.
+
+    def add(self, request: AddRaftVoterRequest, reply: AnswerReply) -> None:
+        core = self._core
+        key = VoterKey(request.voter_id, request.voter_directory_id)
+        endpoints = tuple(VoterEndpoint(e.name, e.host, e.port) for e in request.listeners)
+        refusal = self._refusal(request.cluster_id, core.quorum.epoch)
+        if refusal is None and (key.node_id < 0 or key.directory_id == ZERO_UUID):
+            refusal = ErrorCode.INVALID_REQUEST, "Add voter request didn't include a valid voter"
+        address = next(((e.host, e.port) for e in endpoints if e.name == core.listener), None)
+        if refusal is None and address is None:
+            shown = {e.name: f"{e.host}:{e.port}" for e in endpoints}
+            refusal = (
+                ErrorCode.INVALID_REQUEST,
+                f"Add voter request didn't include the endpoint ({shown}) for the default listener {core.listener}",
+            )
+        refusal = refusal or self._not_now("adding voter")
+        if refusal is None and core.quorum.voters.by_id(key.node_id) is not None:
+            refusal = (
+                ErrorCode.DUPLICATE_VOTER,
+                f"The voter id for {_show(key)} is already part of the set of voters {_show_all(core.quorum.voters)}.",
+            )
+        if refusal is not None:
+            reply(AddRaftVoterResponse(error_code=refusal[0], error_message=refusal[1]))
+            return
+        assert address is not None
+        pending = self._pending = _Pending(Voter(key, endpoints), AddRaftVoterResponse, reply)
+        self._expiry.set(core.times.request_timeout_ms)
+        asked = ApiVersionsRequest(client_software_name="barnabas", client_software_version="raft")
+        core.peers.send(
+            address,
+            asked,
+            lambda response: self._on_versions(pending, response),
+            timeout_ms=core.times.request_timeout_ms,
+        )
+
+    def _on_versions(self, pending: _Pending, response: Message | None) -> None:
+        core = self._core
+        if self._pending is not pending or core.is_stopped or pending.voter is None:
+            return
+        leader = core.quorum.role
+        assert isinstance(leader, Leader)
+        key = pending.voter.key
+        if not isinstance(response, ApiVersionsResponse) or response.error_code:
+            code = "NETWORK_EXCEPTION" if response is None else "an error"
+            self._finish(
+                ErrorCode.REQUEST_TIMED_OUT,
+                f"Aborted add voter operation for since API_VERSIONS returned an error {code}",
+            )
+            return
+        known = next((feature for feature in response.supported_features if feature.name == KRAFT_VERSION), None)
+        low, high = (0, 0) if known is None else (known.min_version, known.max_version)
+        if not low <= core.history.kraft_version <= high:
+            self._finish(
+                ErrorCode.INVALID_REQUEST,
+                f"Aborted add voter operation for {_show(key)} since the {KRAFT_VERSION} range (min: {low}, "
+                f"max: {high}) doesn't support the finalized version {core.history.kraft_version}",
+            )
+        elif not leader.progress.is_caught_up(key, core.now_ms):
+            self._finish(
+                ErrorCode.REQUEST_TIMED_OUT, f"Aborted add voter operation for {_show(key)} since it is lagging behind"
+            )
+        else:
+            voter = pending.voter._replace(min_kraft_version=low, max_kraft_version=high)
+            self._append(pending, core.quorum.voters.with_voter(voter))
+
+    def remove(self, request: RemoveRaftVoterRequest, reply: AnswerReply) -> None:
+        core = self._core
+        key = VoterKey(request.voter_id, request.voter_directory_id)
+        refusal = self._refusal(request.cluster_id, core.quorum.epoch)
+        if refusal is None and (key.node_id < 0 or key.directory_id == ZERO_UUID):
+            refusal = ErrorCode.INVALID_REQUEST, "Remove voter request didn't include a valid voter"
+        refusal = refusal or self._not_now("removing voter")
+        voters = core.quorum.voters
+        if refusal is None and (len(voters) == 1 or key not in [voter.key for voter in voters]):
+            text = f"Cannot remove voter {_show(key)} from the set of voters {_show_all(voters)}"
+            refusal = ErrorCode.VOTER_NOT_FOUND, text
+        if refusal is not None:
+            reply(RemoveRaftVoterResponse(error_code=refusal[0], error_message=refusal[1]))
+            return
+        pending = self._pending = _Pending(None, RemoveRaftVoterResponse, reply)
+        self._expiry.set(core.times.request_timeout_ms)
+        self._append(pending, voters.without(key))
+
+    def update(self, request: UpdateRaftVoterRequest, listener: str) -> UpdateRaftVoterResponse:
+        core = self._core
+        code = self._update(request)
+        address = core.leader_address(listener)
+        leader = UpdateRaftVoterResponse.CurrentLeader(
+            leader_id=core.quorum.leader_id,
+            leader_epoch=core.quorum.epoch,
+            host="" if address is None else address[0],
+            port=0 if address is None else address[1],
+        )
+        return UpdateRaftVoterResponse(error_code=code, current_leader=leader)
+
+    def _update(self, request: UpdateRaftVoterRequest) -> ErrorCode:
+        core = self._core
+        key = VoterKey(request.voter_id, request.voter_directory_id)
+        endpoints = tuple(VoterEndpoint(e.name, e.host, e.port) for e in request.listeners)
+        feature = request.kraft_version_feature
+        low, high = feature.min_supported_version, feature.max_supported_version
+        refusal = self._refusal(request.cluster_id, request.current_leader_epoch)
+        if refusal is not None:
+            return refusal[0]
+        has_listener = any(endpoint.name == core.listener for endpoint in endpoints)
+        if key.node_id < 0 or key.directory_id == ZERO_UUID or not has_listener or low < 0 or high < low:
+            return ErrorCode.INVALID_REQUEST
+        refusal = self._not_now("updating voter")
+        if refusal is not None:
+            return refusal[0]
+        if not low <= core.history.kraft_version <= high:
+            return ErrorCode.INVALID_REQUEST
+        if core.quorum.voters.find(key) is None:
+            return ErrorCode.VOTER_NOT_FOUND
+        self._leading.append_control([core.quorum.voters.with_voter(Voter(key, endpoints, low, high)).to_record()])
+        self._leading.publish()
+        return ErrorCode.NONE
+
+    def _append(self, pending: _Pending, voters: VoterSet) -> None:
+        pending.last_offset = self._leading.append_control([voters.to_record()])
+        self._leading.publish()
+
+    # What speaks against a change.
+
+    def _refusal(self, cluster_id: str | None, epoch: int) -> tuple[ErrorCode, str] | None:
+        core = self._core
+        if core.is_other_cluster(cluster_id):
+            text = f'The given id "{cluster_id}" doesn\'t match the cluster id "{core.cluster_id}"'
+            return ErrorCode.INCONSISTENT_CLUSTER_ID, text
+        code = core.leader_only(epoch)
+        return (code, "") if code else None
+
+    def _not_now(self, what: str) -> tuple[ErrorCode, str] | None:
+        core = self._core
+        leader = core.quorum.role
+        assert isinstance(leader, Leader)
+        high_watermark = leader.progress.high_watermark
+        if self._pending is not None:
+            text = "Request timed out waiting for leader to handle previous voter change request"
+        elif high_watermark < 0:
+            text = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
+        elif core.history.kraft_version < 1:
+            text = f"Cluster doesn't support {what} because the {KRAFT_VERSION} feature is {core.history.kraft_version}"
+            return ErrorCode.UNSUPPORTED_VERSION, text
+        elif core.history.voters_offset >= high_watermark:
+            text = (
+                "Request timed out waiting for voters to commit the latest voter change at "
+                f"{core.history.voters_offset} with HWM {high_watermark}"
+            )
+        else:
+            return None
+        return ErrorCode.REQUEST_TIMED_OUT, text
+
+    def _finish(self, code: ErrorCode, text: str | None) -> None:
+        pending, self._pending = self._pending, None
+        if pending is None:
+            return
+        self._expiry.cancel()
+        if text is None:
+            text = _TIMED_OUT if code is ErrorCode.REQUEST_TIMED_OUT else code.name
+        pending.reply(pending.response(error_code=code, error_message=text))
+
+    def _expire(self) -> None:
+        self._finish(ErrorCode.REQUEST_TIMED_OUT, None)
+
+    # This voter's own entry.
+
+    def _send_own(self) -> None:
+        """Tell the leader if what the voters' record says of this node is not so any more."""
+        core = self._core
+        role = core.quorum.role
+        if core.is_stopped or not isinstance(role, Follower):
+            return
+        self._own_update.set(core.times.fetch_timeout_ms)
+        known = core.quorum.voters.find(core.own)
+        own = Voter(core.own, core.own_endpoints, 0, KRAFT_VERSION_MAX)
+        address = core.leader_address()
+        if core.history.kraft_version < 1 or known is None or known == own or address is None:
+            return
+        request = update_voter_request(core.cluster_id, core.own, role.epoch, core.own_endpoints)
+        core.peers.send(address, request, lambda response: None, timeout_ms=core.times.request_timeout_ms)
+
+
+def _show(key: VoterKey) -> str:
+    return f"ReplicaKey(id={key.node_id}, directoryId={uuid_to_text(key.directory_id)})"
+
+
+def _show_all(voters: VoterSet) -> str:
+    return "[" + ", ".join(_show(voter.key) for voter in voters) + "]"

@@ -1,0 +1,128 @@
+"""A seeded world's time and network: one event heap; messages are delayed, lost, doubled, and overtake each other."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.protocol.codec import decode, encode
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.index import response_class
+
+Address = tuple[str, int]
+
+
+class Heap:
+    """Events by time, then by the order of their making. Times in ms, fractions allowed."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.count = 0
+        self._sequence = 0
+        self._events: list[tuple[float, int, Callable[[], None]]] = []
+        #: Called after every event.
+        self.after: Callable[[], None] = lambda: None
+
+    def at(self, time: float, action: Callable[[], None]) -> None:
+        self._sequence += 1
+        heapq.heappush(self._events, (max(time, self.now), self._sequence, action))
+
+    def later(self, delay: float, action: Callable[[], None]) -> None:
+        self.at(self.now + delay, action)
+
+    def run_until(self, time: float, stop: Callable[[], bool] = lambda: False) -> None:
+        while self._events and self._events[0][0] <= time and not stop():
+            self.now, _, action = heapq.heappop(self._events)
+            action()
+            self.count += 1
+            self.after()
+        if not stop():
+            self.now = max(self.now, time)
+
+
+class Faults:
+    """How bad the network is at the moment."""
+
+    def __init__(self) -> None:
+        self.loss = 0.0
+        self.doubling = 0.0
+        self.delay_ms_max = 2.0
+        #: (from, to): nothing passes in this direction.
+        self.cut: set[tuple[int, int]] = set()
+
+    def heal(self) -> None:
+        self.__init__()  # type: ignore[misc]
+
+
+class Network:
+    """Carries requests to the node at an address, and its answer back. `deliver` is the world's."""
+
+    def __init__(self, heap: Heap, chance: random.Random, *, on_wire: bool) -> None:
+        self.heap = heap
+        self.faults = Faults()
+        self._chance = chance
+        self._on_wire = on_wire
+        self.refused: set[tuple[int, Address]] = set()
+        self.node_at: Callable[[Address], int] = lambda address: -1
+        self.is_up: Callable[[int], bool] = lambda node_id: True
+        self.deliver: Callable[[int, Message, Callable[[Message], None]], None] = lambda *_: None
+        self.on_answer: Callable[[int, int, Message, Message], None] = lambda *_: None
+
+    def send(
+        self, source: int, address: Address, request: Message, reply: Callable[[Message | None], None], timeout_ms: int
+    ) -> None:
+        target = self.node_at(address)
+        answered: list[bool] = []
+
+        def finish(response: Message | None) -> None:
+            if not answered:
+                answered.append(True)
+                if response is not None:
+                    self.refused.discard((source, address))
+                reply(response)
+
+        self.heap.later(timeout_ms, lambda: finish(None))
+        if self._passes(source, target):
+            self.heap.later(self._delay(), lambda: self._arrive(source, target, address, request, finish))
+            if self._chance.random() < self.faults.doubling:
+                self.heap.later(self._delay() * 5, lambda: self._arrive(source, target, address, request, finish))
+
+    def _passes(self, source: int, target: int) -> bool:
+        return (source, target) not in self.faults.cut and self._chance.random() >= self.faults.loss
+
+    def _delay(self) -> float:
+        return 0.1 + self._chance.random() * self.faults.delay_ms_max
+
+    def _arrive(
+        self, source: int, target: int, address: Address, request: Message, finish: Callable[[Message | None], None]
+    ) -> None:
+        if (source, target) in self.faults.cut:
+            return
+        if not self.is_up(target):
+            self.refused.add((source, address))
+            self.heap.later(0.1, lambda: finish(None))
+            return
+        sent = self._through_wire(request)
+
+        def answer(response: Message) -> None:
+            self.on_answer(source, target, sent, response)
+            if self._passes(target, source):
+                passed = self._through_wire(response)
+                self.heap.later(self._delay(), lambda: (target, source) not in self.faults.cut and finish(passed))  # type: ignore[func-returns-value]
+
+        self.deliver(target, sent, answer)
+
+    def _through_wire(self, message: Message) -> Message:
+        """As bytes and back, where this world does so; it costs most of its time."""
+        if not self._on_wire:
+            return message
+        cls: type[Any] = type(message)
+        version = cls.VERSIONS[1]
+        return decode(cls, version, bytes(encode(message, version)))[0]
+
+
+def response_of(request: Message) -> type[Message]:
+    assert request.API_KEY is not None
+    return response_class(request.API_KEY)
