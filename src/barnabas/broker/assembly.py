@@ -19,6 +19,7 @@ from barnabas.broker.inner_requests import OwnController
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.liveness import BrokerLiveness
 from barnabas.broker.producer_ids import ProducerIdPool
+from barnabas.broker.quorum_peers import QuorumPeers
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
@@ -57,7 +58,8 @@ class Broker:
         cluster_id = self.formatted.cluster_id
         self.metadata = MetadataStore()
         self.logs = LogManager(host, config)
-        self.raft = RaftNode(host, config, self.metadata, self.formatted)
+        self._quorum_peers = QuorumPeers(host, self._area, f"raft-client-{config.node_id}")
+        self.raft = RaftNode(host, config, self.metadata, self.formatted, self._quorum_peers)
         self.controller = Controller(host, config, self.raft, self.metadata, cluster_id)
         self.replicas = ReplicaManager(host, config, config.node_id, self.logs)
         partitions = InternalPartitions(self.replicas, host.clock)
@@ -84,6 +86,7 @@ class Broker:
             cluster_id=cluster_id,
             node_id=config.node_id,
             metadata=self.metadata,
+            raft=self.raft,
             controller=self.controller,
             replicas=self.replicas,
             groups=self.groups,
@@ -152,6 +155,7 @@ class Broker:
             self._registrar.stop()
             self.access.close()
             self.raft.stop()
+            self._quorum_peers.close()
             done()
 
         self.lifecycle.stop(close)

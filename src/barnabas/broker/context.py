@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from barnabas.coordinators.groups.coordinator import GroupCoordinator
     from barnabas.metadata.store import MetadataStore
     from barnabas.protocol.message import Message
+    from barnabas.raft.node import RaftNode
     from barnabas.replication.manager import ReplicaManager
 
 
@@ -72,6 +73,7 @@ class Services:
     cluster_id: str
     node_id: int
     metadata: MetadataStore
+    raft: RaftNode
     controller: Controller
     replicas: ReplicaManager
     groups: GroupCoordinator

@@ -1,0 +1,13 @@
+"""AddRaftVoter (80), version 0: a node that has caught up becomes a voter (KIP-853).
+
+The answer comes when the new voters are committed.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
+
+
+def handle(context: RequestContext, request: AddRaftVoterRequest, services: Services) -> None:
+    services.raft.server.serve(request, context.listener, context.reply)

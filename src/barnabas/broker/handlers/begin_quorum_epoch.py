@@ -1,0 +1,12 @@
+"""BeginQuorumEpoch (53), versions 0-1: the leader of a new epoch makes itself known to the voters (KIP-595,
+KIP-853).
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+
+
+def handle(context: RequestContext, request: BeginQuorumEpochRequest, services: Services) -> None:
+    services.raft.server.serve(request, context.listener, context.reply)

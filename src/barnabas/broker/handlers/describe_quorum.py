@@ -1,0 +1,14 @@
+"""DescribeQuorum (55), versions 0-2: voters and observers, and how far they are, as the leader knows it (KIP-595,
+KIP-836).
+
+On a broker's listener it is passed on to the leader.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
+
+
+def handle(context: RequestContext, request: DescribeQuorumRequest, services: Services) -> None:
+    services.raft.server.serve(request, context.listener, context.reply)

@@ -1,0 +1,10 @@
+"""EndQuorumEpoch (54), versions 0-1: a leader that resigns names who should follow it (KIP-595, KIP-853)."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+
+
+def handle(context: RequestContext, request: EndQuorumEpochRequest, services: Services) -> None:
+    services.raft.server.serve(request, context.listener, context.reply)

@@ -1,0 +1,10 @@
+"""UpdateRaftVoter (82), version 0: a voter tells where it is and which kraft.version it can run (KIP-853)."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+
+
+def handle(context: RequestContext, request: UpdateRaftVoterRequest, services: Services) -> None:
+    services.raft.server.serve(request, context.listener, context.reply)

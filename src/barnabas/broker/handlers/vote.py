@@ -1,0 +1,12 @@
+"""Vote (52), versions 0-2: a voter is asked for its vote, or, by version 2, whether it would give it (KIP-595,
+KIP-996).
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.vote import VoteRequest
+
+
+def handle(context: RequestContext, request: VoteRequest, services: Services) -> None:
+    services.raft.server.serve(request, context.listener, context.reply)
