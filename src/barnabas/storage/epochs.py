@@ -118,6 +118,10 @@ class LeaderEpochCache:
         the opening of a log that ends there."""
         return self.is_saved or _below(self._entries, end_offset) == _below(self._on_file, end_offset)
 
+    def tells_beyond(self, end_offset: int) -> bool:
+        """Whether the file speaks of records behind this offset, which were cut off."""
+        return any(entry.start_offset > end_offset for entry in self._on_file)
+
     @property
     def is_owed(self) -> bool:
         """Whether there are records whose epoch the file does not know."""

@@ -421,7 +421,8 @@ class Log(LogReader):
             if clean:
                 active = self.segments.active
                 active.become_inactive()
-                self.epochs.persist(self.log_end_offset)
+                end_offset = self.log_end_offset
+                self.epochs.persist(None if self.epochs.tells_beyond(end_offset) else end_offset)
                 self.flush()
                 # Also where all records are synced already: the mark of a clean stop lets the indexes be trusted.
                 active.index.sync()
