@@ -143,9 +143,10 @@ class EmbeddedCluster:
         self._wait_until_serving(nodes[node_id], time.monotonic() + START_TIMEOUT_S)
         return nodes[node_id]
 
-    def stop(self, *, timeout_s: float = STOP_TIMEOUT_S) -> list[Node]:
-        """Stop what runs, in order (SIGTERM), by force what does not go in time. Returns what was stopped."""
-        running = [node for node in self.nodes if node.running]
+    def stop(self, *node_ids: int, timeout_s: float = STOP_TIMEOUT_S) -> list[Node]:
+        """Stop what runs, in order (SIGTERM), by force what does not go in time; all of it if no node is named.
+        Returns what was stopped."""
+        running = [node for node in self.nodes if node.running and (not node_ids or node.node_id in node_ids)]
         for node in running:
             _signal(node, signal.SIGTERM)
         deadline = time.monotonic() + timeout_s

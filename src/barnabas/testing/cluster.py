@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,57 +13,91 @@ from barnabas.cli.embedded import EmbeddedCluster, Node, log_tail
 
 
 class Cluster:
-    """One broker (several come with replication). Not started until `start` or `with`.
+    """Brokers 1 to `brokers`, each a process that is also a controller. Not started until `start` or `with`.
 
     `directory`: where its files live; a temporary one, removed on `close`, when left out.
     `properties`: broker properties by Kafka's names, such as {"log.segment.bytes": "1048576"}.
     """
 
-    def __init__(self, directory: Path | str | None = None, *, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path | str | None = None,
+        *,
+        brokers: int = 1,
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         self._temporary = directory is None
         self.directory = Path(directory if directory is not None else tempfile.mkdtemp(prefix="barnabas-"))
+        self._brokers = brokers
         self._properties = dict(properties or {})
         self._embedded = EmbeddedCluster(self.directory)
-        self._node: Node | None = None
+        self._nodes: dict[int, Node] = {}
 
     @property
     def bootstrap(self) -> str:
-        """ "127.0.0.1:PORT", for a client's `bootstrap.servers`. The same after a restart."""
-        return self._started.bootstrap
+        """ "127.0.0.1:PORT,...", for a client's `bootstrap.servers`. The same after a restart."""
+        return ",".join(node.bootstrap for node in self._started.values())
 
     @property
     def pid(self) -> int:
-        return self._started.pid
+        """Of the first broker."""
+        return self._started[1].pid
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Broker id -> process id."""
+        return {node_id: node.pid for node_id, node in self._started.items()}
 
     @property
     def data_directory(self) -> Path:
-        """The broker's log directory (`log.dirs`)."""
-        return Path(self._started.directory) / "data"
+        """The first broker's log directory (`log.dirs`)."""
+        return self.data_directory_of(1)
+
+    def data_directory_of(self, broker_id: int) -> Path:
+        return Path(self._started[broker_id].directory) / "data"
 
     @property
     def log(self) -> str:
-        """The last lines the broker wrote to stdout and stderr."""
-        return log_tail(self._started, lines=100)
+        """The last lines that the brokers wrote to stdout and stderr."""
+        return "\n".join(log_tail(node, lines=100) for node in self._started.values())
 
     @property
     def running(self) -> bool:
-        return self._node is not None and self._node.running
+        """Whether all brokers are."""
+        return bool(self._nodes) and all(node.running for node in self._nodes.values())
 
     def start(self) -> Cluster:
         """Return when clients can use it. Raises `barnabas.cli.failures.Failure` with the broker's log otherwise."""
-        self._node = self._embedded.start(properties=self._properties)[0]
+        nodes = self._embedded.start(brokers=self._brokers, properties=self._properties)
+        self._nodes = {node.node_id: node for node in nodes}
         return self
+
+    def start_broker(self, broker_id: int) -> None:
+        """Start one that was stopped or killed again; return when clients can use it."""
+        self._nodes[broker_id] = self._embedded.start_node(broker_id)
 
     def stop(self) -> None:
         """An orderly stop (SIGTERM); data stays."""
         self._embedded.stop()
 
-    def kill(self) -> None:
-        """A crash (SIGKILL); data stays as the broker left it."""
-        self._embedded.kill()
+    def stop_broker(self, broker_id: int) -> None:
+        """An orderly stop of one broker: its leaderships move first."""
+        self._embedded.stop(broker_id)
+
+    def kill(self, *broker_ids: int) -> None:
+        """A crash (SIGKILL) of these brokers, or of all; data stays as they left it."""
+        self._embedded.kill(*broker_ids)
+
+    def pause(self, broker_id: int) -> None:
+        """SIGSTOP: its connections stay open and nothing is answered."""
+        self._embedded.signal(broker_id, signal.SIGSTOP)
+
+    def resume(self, broker_id: int) -> None:
+        """SIGCONT."""
+        self._embedded.signal(broker_id, signal.SIGCONT)
 
     def restart(self) -> Cluster:
-        """Stop in order if it runs, then start on the same data and the same port."""
+        """Stop in order what runs, then start on the same data and the same ports."""
         self.stop()
         return self.start()
 
@@ -81,7 +116,7 @@ class Cluster:
         self.close()
 
     @property
-    def _started(self) -> Node:
-        if self._node is None:
+    def _started(self) -> dict[int, Node]:
+        if not self._nodes:
             raise RuntimeError("the cluster has not been started")
-        return self._node
+        return self._nodes
