@@ -40,9 +40,9 @@ def test_ten_thousand_seeds_do_not_break_the_quorum(first: int) -> None:
 
 @pytest.mark.parametrize("seed", [16, 577, 760, 110])
 def test_seeds_that_once_broke_it(seed: int) -> None:
-    """16: what one leader had committed was taken for committed in a log that the next had not compared yet; and a leader
-    whose log begins with a snapshot pretended to know where an older epoch had ended. 577: a log that was truncated to
-    the snapshot before it forgot that snapshot's epoch. 760, 110: a snapshot that the log had passed was loaded."""
+    """16: a leader whose log begins with a snapshot pretended to know where an older epoch had ended. 577: a log that was
+    truncated to the snapshot before it forgot that snapshot's epoch. 760, 110: a snapshot that the log had passed was
+    loaded."""
     explore(range(seed, seed + 1))
 
 

@@ -1,0 +1,191 @@
+"""Classic mistakes of quorums, made on purpose. Each is patched in for one test; the product has no switch for them.
+
+A mistake is a list of (owner, attribute, what to put there).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from barnabas.common.errors import DecodeError
+from barnabas.protocol.messages.vote import VoteRequest
+from barnabas.raft import node, snapshots
+from barnabas.raft.elections import Elections
+from barnabas.raft.fetch_answers import FetchAnswers
+from barnabas.raft.following import Following
+from barnabas.raft.log import MetadataLog
+from barnabas.raft.node import RaftNode
+from barnabas.raft.progress import Progress
+from barnabas.raft.quorum import Candidate, QuorumState, Votes
+from barnabas.raft.quorum_state import ElectionState, QuorumStateFile, encode_state
+from barnabas.raft.voter_history import VoterHistory
+from barnabas.raft.voters import VoterSet
+
+Mistake = list[tuple[Any, str, Any]]
+
+
+def vote_not_synced() -> Mistake:
+    """The state file is written and renamed, but nobody waits for the disk."""
+
+    def write(self: QuorumStateFile, state: ElectionState, *, kraft_version: int, voter_ids: list[int]) -> None:
+        content = encode_state(state, kraft_version=kraft_version, voter_ids=voter_ids)
+        self._disk.write(self._path, content, sync=not self._disk.exists(self._path))
+
+    return [(QuorumStateFile, "write", write)]
+
+
+def epoch_not_bumped() -> Mistake:
+    """A candidate stands in the epoch at hand."""
+
+    def become_candidate(self: QuorumState) -> None:
+        self._save(self.role.epoch, -1, self.own)
+        self._take(Candidate(self.role.epoch, Votes({self.own.node_id})))
+
+    def on_vote(self: Elections, request: VoteRequest, listener: str) -> Any:
+        # The receivers let it pass as well, or nobody would ever be elected.
+        asked = request.topics[0].partitions[0]
+        asked.last_offset_epoch = min(asked.last_offset_epoch, asked.replica_epoch - 1)
+        return checked(self, request, listener)
+
+    checked = Elections.on_vote
+    return [(QuorumState, "become_candidate", become_candidate), (Elections, "on_vote", on_vote)]
+
+
+def committed_by_counting_older_epochs() -> Mistake:
+    """Raft, figure 8: what a majority has counts, of whichever epoch it is."""
+
+    def advance(self: Progress) -> bool:
+        ends = sorted((state.end_offset for state in self._voters.values()), reverse=True)
+        candidate = ends[len(ends) // 2]
+        if candidate <= self.high_watermark:
+            return False
+        self.high_watermark = candidate
+        return True
+
+    def on_committed(self: RaftNode) -> None:
+        self._announced = True
+        checked(self)
+
+    checked = RaftNode._on_committed
+    return [(Progress, "advance", advance), (RaftNode, "_on_committed", on_committed)]
+
+
+def truncation_skipped() -> Mistake:
+    """A leader does not compare the follower's end with its own log, and sends what comes next."""
+    checked = FetchAnswers._where_else
+
+    def where_else(self: FetchAnswers, offset: int, last_epoch: int) -> Any:
+        answer = checked(self, offset, last_epoch)
+        return None if answer is not None and answer.diverging_epoch is not None else answer
+
+    return [(FetchAnswers, "_where_else", where_else)]
+
+
+def stale_leader_answers() -> Mistake:
+    """A leader takes for committed what is on its own disk, without asking whether anybody still follows it."""
+
+    def advance(self: Progress) -> bool:
+        own = self._voters.get(self.own.node_id)
+        if own is None or own.end_offset <= max(self.epoch_start_offset, self.high_watermark):
+            return False
+        self.high_watermark = own.end_offset
+        return True
+
+    return [(Progress, "advance", advance)]
+
+
+def snapshot_with_missing_tail() -> Mistake:
+    """The last record of the image does not get into the snapshot."""
+    whole = node.image_records
+    return [(node, "image_records", lambda image: list(whole(image))[:-1])]
+
+
+def snapshot_taken_for_whole_too_early() -> Mistake:
+    """The first piece of a download is taken for all of it."""
+
+    def decode(data: Any) -> Any:
+        try:
+            return checked(data)
+        except DecodeError:
+            return snapshots.Snapshot()
+
+    checked = snapshots.decode_snapshot
+    taken = Following._take_piece
+
+    def take_piece(self: Following, download: Any, size_bytes: int, position: int, data: Any) -> None:
+        half = bytes(data)[: len(data) // 2] if data is not None else None
+        taken(self, download, len(half or b""), position, half)
+
+    return [(snapshots, "decode_snapshot", decode), (Following, "_take_piece", take_piece)]
+
+
+def two_votes_in_one_epoch() -> Mistake:
+    """Whoever asks gets a vote, if its log is good enough."""
+
+    def would_grant(self: QuorumState, candidate: Any, *, up_to_date: bool, pre_vote: bool) -> bool:
+        return up_to_date
+
+    def vote_for(self: QuorumState, candidate: Any) -> None:
+        self._save(self.role.epoch, -1, candidate)
+
+    return [(QuorumState, "would_grant", would_grant), (QuorumState, "vote_for", vote_for)]
+
+
+def directory_ids_ignored() -> Mistake:
+    """A voter is a node id: one that lost its disk goes on voting as if it knew what it once knew."""
+
+    def is_same(voter: Any, key: Any) -> bool:
+        return bool(voter.node_id == key.node_id)
+
+    def is_meant(self: Elections, node_id: int, directory_id: bytes) -> bool:
+        return True
+
+    return [(VoterSet, "is_same", staticmethod(is_same)), (Elections, "_is_meant", is_meant)]
+
+
+def follower_acknowledges_before_its_flush() -> Mistake:
+    """It says it has what is only in its page cache."""
+
+    def flush_beside(self: MetadataLog, done: Callable[[BaseException | None], None]) -> None:
+        self.flushed_offset = self.end_offset
+        self._host.timers.call_soon(lambda: done(None))
+
+    return [(MetadataLog, "flush_beside", flush_beside)]
+
+
+def votes_without_comparing_logs() -> Mistake:
+    """A vote for whoever asks first."""
+    checked = QuorumState.would_grant
+
+    def would_grant(self: QuorumState, candidate: Any, *, up_to_date: bool, pre_vote: bool) -> bool:
+        return checked(self, candidate, up_to_date=True, pre_vote=pre_vote)
+
+    return [(QuorumState, "would_grant", would_grant)]
+
+
+def half_is_taken_for_a_majority() -> Mistake:
+    """In a quorum of an even number half of the voters are enough."""
+    return [(VoterSet, "majority", property(lambda self: max(1, len(self.voters) // 2)))]
+
+
+def voters_stay_when_their_record_is_truncated() -> Mistake:
+    """What the log said of voters is remembered when the log does not say it any more."""
+    return [(VoterHistory, "truncate", lambda self, end_offset: None)]
+
+
+MISTAKES: list[Callable[[], Mistake]] = [
+    vote_not_synced,
+    epoch_not_bumped,
+    committed_by_counting_older_epochs,
+    truncation_skipped,
+    stale_leader_answers,
+    snapshot_with_missing_tail,
+    snapshot_taken_for_whole_too_early,
+    two_votes_in_one_epoch,
+    directory_ids_ignored,
+    follower_acknowledges_before_its_flush,
+    votes_without_comparing_logs,
+    half_is_taken_for_a_majority,
+    voters_stay_when_their_record_is_truncated,
+]

@@ -1,0 +1,55 @@
+"""Buggy on purpose: the explorer finds each classic mistake. One that it did not find would be one that it cannot find.
+
+The seed beside each mistake is the first that found it; should a change of the product shift the worlds, the next ones
+are tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.simulation.raft import mistakes
+from tests.simulation.raft.world import Plan, World
+
+_SEEDS_MAX = 120
+
+#: Five voters and four kinds of trouble: what Raft's figure 8 needs.
+_FIGURE_8: Callable[[int], Plan] = lambda seed: Plan(  # noqa: E731
+    seed, voters=5, cuts=True, crashes=True, losses=True, pauses=True
+)
+
+FOUND = [
+    (mistakes.vote_not_synced, 16, Plan.of),
+    (mistakes.epoch_not_bumped, 0, Plan.of),
+    (mistakes.committed_by_counting_older_epochs, 79, _FIGURE_8),
+    (mistakes.truncation_skipped, 0, Plan.of),
+    (mistakes.stale_leader_answers, 0, Plan.of),
+    (mistakes.snapshot_with_missing_tail, 0, Plan.of),
+    (mistakes.snapshot_taken_for_whole_too_early, 0, Plan.of),
+    (mistakes.two_votes_in_one_epoch, 9, Plan.of),
+    (mistakes.directory_ids_ignored, 50, Plan.of),
+    (mistakes.follower_acknowledges_before_its_flush, 11, Plan.of),
+    (mistakes.votes_without_comparing_logs, 0, Plan.of),
+    (mistakes.half_is_taken_for_a_majority, 0, Plan.of),
+    (mistakes.voters_stay_when_their_record_is_truncated, 75, Plan.of),
+]
+
+
+def test_every_mistake_is_tried() -> None:
+    assert [mistake for mistake, _, _ in FOUND] == mistakes.MISTAKES
+
+
+@pytest.mark.parametrize(("mistake", "first", "plan"), FOUND, ids=[mistake.__name__ for mistake, _, _ in FOUND])
+def test_the_explorer_finds_it(
+    mistake: Callable[[], mistakes.Mistake], first: int, plan: Callable[[int], Plan], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    World(plan(first)).run()  # Without the mistake this seed is fine.
+    for owner, attribute, value in mistake():
+        monkeypatch.setattr(owner, attribute, value)
+    for seed in range(first, first + _SEEDS_MAX):
+        try:
+            World(plan(seed)).run()
+        except AssertionError:
+            return
+    raise AssertionError(f"{mistake.__name__} was not found by the seeds {first} to {first + _SEEDS_MAX - 1}")
