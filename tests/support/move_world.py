@@ -108,7 +108,7 @@ class MoveWorld(WiredBroker):
 def world(values: int = 0, *, dirs: str = ",".join(DIRS), **config: str) -> MoveWorld:
     """With that many records, ten a batch."""
     made = MoveWorld(dirs=dirs)
-    made.create_topic("orders", **{"internal_segment_bytes": "4096", **config})
+    made.create_topic("orders", 1, **{"internal_segment_bytes": "4096", **config})
     made.settle()
     assert made.root == "/d1"
     for first in range(0, values, 10):
