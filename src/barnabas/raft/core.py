@@ -107,6 +107,14 @@ class Core:
     def now_ms(self) -> int:
         return self.host.clock.now_ms()
 
+    @property
+    def may_stand(self) -> bool:
+        """Whether this node stands for election: a voter, or one whose removal may never be committed without it (Raft,
+        dissertation, 4.2.2): nobody else may have the record of it, and no log may be as long."""
+        quorum = self.quorum
+        is_open = self.delivery.high_watermark <= quorum.history.voters_offset
+        return quorum.is_voter or (is_open and quorum.was_voter)
+
     def election_timeout_ms(self) -> int:
         """Another one each time, so that voters do not stand for election all at once."""
         base_ms = self.times.election_timeout_ms

@@ -48,7 +48,7 @@ class Elections:
             self._alarm.cancel()
         elif isinstance(role, Follower):
             self._alarm.set(core.times.fetch_timeout_ms)
-        elif isinstance(role, Unattached) and not core.quorum.is_voter:
+        elif isinstance(role, Unattached) and not core.may_stand:
             self._alarm.cancel()
         else:
             self._alarm.set(core.election_timeout_ms())
@@ -71,7 +71,7 @@ class Elections:
         """Nobody listens at the leader's address: there is no need to wait, and no reason to refuse others."""
         core = self._core
         role = core.quorum.role
-        if not isinstance(role, Follower) or not core.quorum.is_voter:
+        if not isinstance(role, Follower) or not core.may_stand:
             return
         role.has_fetched = False
         now_ms = core.now_ms
@@ -92,7 +92,7 @@ class Elections:
         if isinstance(role, Resigned):
             # The next epoch, for in this one everybody is told that this node leads.
             quorum.become_unattached(role.epoch + 1)
-        elif not quorum.is_voter:
+        elif not core.may_stand:
             return
         elif quorum.is_alone:
             quorum.become_candidate()

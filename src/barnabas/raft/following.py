@@ -184,8 +184,7 @@ class Following:
     def _on_partition(self, role: Follower, answer: Any) -> None:
         core = self._core
         role.has_fetched = True
-        if core.quorum.is_voter:
-            self._elections.heard_of_leader()
+        self._elections.heard_of_leader()
         goes_on = True
         diverging, snapshot_id = answer.diverging_epoch, answer.snapshot_id
         if diverging is not None and diverging.epoch >= 0:
@@ -294,8 +293,7 @@ class Following:
             self._later(role)
             return
         role.has_fetched = True
-        if core.quorum.is_voter:
-            self._elections.heard_of_leader()
+        self._elections.heard_of_leader()
         self._take_piece(download, answer.size, answer.position, answer.unaligned_records)
         self._next(role)
 

@@ -69,7 +69,7 @@ class Leading:
         messages: list[Message] = [voters.leader_change(core.own.node_id, leader.granting)]
         if history.kraft_version > 0:
             own = Voter(core.own, core.own_endpoints, 0, KRAFT_VERSION_MAX)
-            moved = core.own_endpoints and voters.find(core.own) != own
+            moved = core.own_endpoints and voters.find(core.own) not in (None, own)
             if history.voters_offset == NOT_IN_LOG or moved:
                 messages.append(KRaftVersionRecord(version=0, kraft_version=history.kraft_version))
                 messages.append((voters.with_voter(own) if moved else voters).to_record())

@@ -169,7 +169,7 @@ class RaftNode:
             core.learn(role.epoch, role.leader_id, (), from_leader=True)
         else:
             self._on_role(role, role)
-            if quorum.is_voter:
+            if core.may_stand:
                 self._elections.begin_soon()
 
     def _address_is_known(self, node_id: int) -> bool:

@@ -163,6 +163,11 @@ class QuorumState:
         return self.voters.find(self.own) is not None
 
     @property
+    def was_voter(self) -> bool:
+        """By the voters before the latest. Until those are committed its log may be needed, though not its vote."""
+        return self.history.voters_before.find(self.own) is not None
+
+    @property
     def is_alone(self) -> bool:
         """The only voter: it needs nobody to elect it."""
         return self.voters.is_only(self.own)
@@ -209,7 +214,7 @@ class QuorumState:
 
     def become_prospective(self) -> None:
         role = self.role
-        assert self.is_voter, "only a voter stands for election"
+        assert self.is_voter or self.was_voter, "only a voter stands for election"
         assert isinstance(role, Unattached | Follower | Candidate), f"not from {role}"
         votes = Votes({self.own.node_id})
         if isinstance(role, Candidate):
@@ -221,7 +226,7 @@ class QuorumState:
         """In the next epoch, with this node's own vote. A voter that is alone asks nobody, and saves it when it
         leads."""
         role = self.role
-        assert self.is_voter, "only a voter stands for election"
+        assert self.is_voter or self.was_voter, "only a voter stands for election"
         if not self.is_alone:
             assert isinstance(role, Prospective), "first one asks whether it would do"
             assert role.votes.is_won(self.voters), "a majority would elect it"

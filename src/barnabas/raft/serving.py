@@ -10,7 +10,7 @@ from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
-from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
@@ -22,6 +22,8 @@ from barnabas.raft.elections import Elections
 from barnabas.raft.fetch_answers import FetchAnswers
 from barnabas.raft.voter_changes import VoterChanges
 
+#: KIP-595
+_FETCH_TELLS_OF_LEADERS = 12
 AnswerReply = Callable[[Message], None]
 
 
@@ -32,8 +34,12 @@ class QuorumServer:
         self._answers = answers
         self._changes = changes
 
-    def serve(self, request: Message, listener: str, reply: AnswerReply) -> None:
-        """Answer one request, at once or later. `reply` is called exactly once."""
+    def serve(self, request: Message, version: int, listener: str, reply: AnswerReply) -> None:
+        """Answer one request of this version, at once or later. `reply` is called exactly once, with what that version
+        can carry."""
+        self._serve(request, listener, lambda response: reply(fit(response, version)))
+
+    def _serve(self, request: Message, listener: str, reply: AnswerReply) -> None:
         if not self._core.is_open or self._core.is_stopped:
             reply(unavailable(request))
         elif isinstance(request, FetchRequest):
@@ -58,6 +64,18 @@ class QuorumServer:
             return self._changes.update(request, listener)
         assert isinstance(request, DescribeQuorumRequest), f"{request.NAME} is not about the quorum"
         return describe_quorum(self._core, request)
+
+
+def fit(response: Message, version: int) -> Message:
+    """Leave out what an older version has no place for: it gets along without."""
+    for field in response.FIELDS:
+        if field.attribute == "node_endpoints" and not field.is_in(version):
+            response.node_endpoints = []  # type: ignore[attr-defined]
+    if isinstance(response, FetchResponse) and version < _FETCH_TELLS_OF_LEADERS:
+        for topic in response.responses:
+            for partition in topic.partitions:
+                partition.diverging_epoch = partition.current_leader = partition.snapshot_id = None
+    return response
 
 
 def unavailable(request: Message) -> Message:

@@ -27,6 +27,11 @@ class VoterHistory:
         return self._voters[-1][1]
 
     @property
+    def voters_before(self) -> VoterSet:
+        """Those that count again if the latest are truncated."""
+        return self._voters[-2][1] if len(self._voters) > 1 else self.voters
+
+    @property
     def voters_offset(self) -> int:
         """Of the record that names the latest voters, or NOT_IN_LOG."""
         return self._voters[-1][0]

@@ -58,6 +58,8 @@ class Checker:
         #: Base offset -> batch, ascending.
         self.committed: dict[int, Batch] = {}
         self.committed_end = 0
+        #: (epoch, base offset) of each, as they were committed.
+        self.committed_in: list[tuple[int, int]] = []
         self.shadows: dict[VoterKey, Shadow] = {}
         self.promised: dict[int, str] = {}
 
@@ -96,7 +98,8 @@ class Checker:
 
     # What it is handed.
 
-    def on_commit(self, key: VoterKey, batch: CommittedBatch) -> None:
+    def on_commit(self, key: VoterKey, batch: CommittedBatch, epoch: int) -> None:
+        """`epoch`: the node's; it was committed in that one or before."""
         shadow, content = self.shadow(key), _content(batch)
         if batch.base_offset != shadow.delivered:
             raise Violation(f"node {key.node_id} is handed {batch.base_offset} after {shadow.delivered}")
@@ -107,6 +110,7 @@ class Checker:
                 raise Violation(f"state machine safety: {content} at {batch.base_offset} lies across what is committed")
             self.committed[batch.base_offset] = content
             self.committed_end = batch.last_offset + 1
+            self.committed_in.append((epoch, batch.base_offset))
         elif known != content:
             raise Violation(
                 f"state machine safety: node {key.node_id} is handed {content} at {batch.base_offset}, "
@@ -169,15 +173,16 @@ class Checker:
                 raise Violation(f"election safety: {self.leaders[epoch]} and {key.node_id} lead epoch {epoch}")
             self.leaders[epoch] = key.node_id
             self._note_vote(key, epoch, key)
-            self._check_complete(key, shadow)
+            self._check_complete(key, shadow, epoch)
 
-    def _check_complete(self, key: VoterKey, shadow: Shadow) -> None:
-        """By log matching the last committed batch stands for all of them."""
-        if not self.committed:
-            return
-        base, batch = next(reversed(self.committed.items()))
-        if shadow.log.get(base) != batch and shadow.delivered < self.committed_end:
-            raise Violation(f"leader completeness: node {key.node_id} leads without {batch} at {base}")
+    def _check_complete(self, key: VoterKey, shadow: Shadow, epoch: int) -> None:
+        """What was committed in earlier epochs; by log matching the last of it stands for all. (One that was paused
+        when it had won may begin to lead when later epochs have come and gone.)"""
+        base = next((base for then, base in reversed(self.committed_in) if then < epoch), None)
+        if base is not None and shadow.log.get(base) != self.committed[base] and shadow.delivered <= base:
+            raise Violation(
+                f"leader completeness: node {key.node_id} leads epoch {epoch} without {self.committed[base]} at {base}"
+            )
 
     def check_promises(self) -> None:
         for base_offset, value in self.promised.items():

@@ -203,14 +203,14 @@ class WorldPeers:
 class Ear:
     """Hears what a node is handed, and tells the checker."""
 
-    def __init__(self, checker: Checker, key: VoterKey) -> None:
-        self._checker, self._key = checker, key
+    def __init__(self, checker: Checker, key: VoterKey, node: RaftNode) -> None:
+        self._checker, self._key, self._node = checker, key, node
 
     def on_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
         self._checker.on_snapshot(self._key, snapshot_id, snapshot)
 
     def on_commit(self, batch: CommittedBatch) -> None:
-        self._checker.on_commit(self._key, batch)
+        self._checker.on_commit(self._key, batch, self._node.epoch)
 
     def on_caught_up(self) -> None:
         pass
@@ -295,7 +295,7 @@ class World:
         node = RaftNode(host, config, MetadataStore(), formatted, WorldPeers(self, place, host))  # type: ignore[arg-type]
         key, checker = place.key, self.checker
         checker.restarted(key)
-        node.add_listener(Ear(checker, key))
+        node.add_listener(Ear(checker, key, node))
         delivery: Any = node._delivery
         appended, truncated = delivery.appended, delivery.truncated
         delivery.appended = lambda batch: (checker.on_appended(key, batch), appended(batch))
@@ -330,7 +330,8 @@ class World:
             feature = ApiVersionsResponse.SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
             answer(ApiVersionsResponse(supported_features=[feature]))
             return
-        node.server.serve(request, "CONTROLLER", lambda response: None if host.is_over else answer(response))
+        version = request.VERSIONS[1]
+        node.server.serve(request, version, "CONTROLLER", lambda response: None if host.is_over else answer(response))
 
     def _on_answer(self, source: int, target: int, request: Message, response: Message) -> None:
         self.checker.on_answer(self.places[target].key, request, response)
@@ -502,6 +503,7 @@ class World:
         self.note(f"node {place.node_id} is asked: {request.NAME} {request.voter_id}")
         place.node.server.serve(
             request,
+            request.VERSIONS[1],
             "CONTROLLER",
             lambda r: self.note(f"node {place.node_id} answers {r.error_code} {r.error_message}"),  # type: ignore[attr-defined]
         )

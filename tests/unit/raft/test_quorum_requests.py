@@ -1,0 +1,536 @@
+"""Requests to the nodes of a calm quorum: codes, texts, who waits for what, and what the leader tells of all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from tests.simulation.raft.world import CLUSTER_ID, Place, Plan, World
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import METADATA_TOPIC
+from barnabas.protocol.codec import encode
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from barnabas.protocol.messages.update_raft_voter import UpdateRaftVoterRequest
+from barnabas.protocol.messages.vote import VoteRequest
+from barnabas.raft.messages import (
+    begin_request,
+    end_request,
+    fetch_request,
+    fetch_snapshot_request,
+    update_voter_request,
+    vote_request,
+)
+from barnabas.raft.quorum import Follower
+from barnabas.raft.snapshots import SnapshotId
+from barnabas.raft.voters import VoterKey
+
+DIRECTORY = b"x" * 16
+STRANGER = VoterKey(9, DIRECTORY)
+
+
+class Calm:
+    """A world without trouble, some time after its first election."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.world = World(Plan(3, **{"dynamic": True, **settings}))
+        self.pass_time(1500)
+        (self.leader,) = self.world._leaders()
+
+    def pass_time(self, duration_ms: float) -> None:
+        self.world.heap.run_until(self.world.heap.now + duration_ms)
+
+    def followers(self) -> list[Place]:
+        return [place for place in self.world._up() if place is not self.leader and place.is_controller]
+
+    def ask(self, place: Place, request: Message, *, wait_ms: int = 0) -> list[Any]:
+        answers: list[Any] = []
+        assert place.node is not None
+        place.node.server.serve(request, request.VERSIONS[1], "CONTROLLER", answers.append)
+        if wait_ms:
+            self.pass_time(wait_ms)
+        return answers
+
+    def asked(self, place: Place, request: Message, *, wait_ms: int = 0) -> Any:
+        (answer,) = self.ask(place, request, wait_ms=wait_ms)
+        return answer
+
+    @property
+    def epoch(self) -> int:
+        assert self.leader.node is not None
+        return self.leader.node.epoch
+
+    @property
+    def end_offset(self) -> int:
+        assert self.leader.node is not None
+        return self.leader.node.log_end_offset
+
+    def propose(self) -> None:
+        self.world.propose_to(self.leader)
+
+    def fetch(
+        self, *, offset: int, last_epoch: int | None = None, epoch: int | None = None, **more: Any
+    ) -> FetchRequest:
+        return fetch_request(
+            CLUSTER_ID,
+            STRANGER,
+            epoch=self.epoch if epoch is None else epoch,
+            offset=offset,
+            last_epoch=self.epoch if last_epoch is None else last_epoch,
+            **{"high_watermark": 1 << 62, **more},
+        )
+
+
+def partition_of(response: Any) -> Any:
+    topics = response.responses if hasattr(response, "responses") else response.topics
+    (topic,) = topics
+    (partition,) = topic.partitions
+    return partition
+
+
+@pytest.fixture
+def calm() -> Calm:
+    return Calm()
+
+
+# Elections.
+
+
+def vote(
+    calm: Calm, voter: Place, *, epoch: int, pre_vote: bool = False, last: tuple[int, int] = (0, 0)
+) -> VoteRequest:
+    return vote_request(CLUSTER_ID, STRANGER, voter.key, epoch=epoch, last=last, pre_vote=pre_vote)
+
+
+def test_votes_that_are_refused(calm: Calm) -> None:
+    voter = calm.followers()[0]
+    old = partition_of(calm.asked(voter, vote(calm, voter, epoch=0, pre_vote=True)))
+    assert (old.error_code, old.leader_id, old.leader_epoch) == (74, calm.leader.node_id, calm.epoch)
+    assert partition_of(calm.asked(voter, vote(calm, voter, epoch=5, last=(5, 1)))).error_code == 42
+    assert partition_of(calm.asked(voter, vote(calm, voter, epoch=5, last=(0, -1)))).error_code == 42
+    other = vote(calm, voter, epoch=1)
+    other.cluster_id = "another"
+    assert calm.asked(voter, other).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    wrong_topic = vote(calm, voter, epoch=1)
+    wrong_topic.topics[0].topic_name = "orders"
+    assert calm.asked(voter, wrong_topic).error_code == ErrorCode.INVALID_REQUEST
+    not_meant = vote(calm, calm.leader, epoch=calm.epoch + 1)
+    answer = partition_of(calm.asked(voter, not_meant))
+    assert (answer.error_code, answer.vote_granted) == (ErrorCode.INVALID_VOTER_KEY, False)
+
+
+def test_a_pre_vote_does_not_disturb_a_quorum_that_works(calm: Calm) -> None:
+    epoch = calm.epoch
+    for place in calm.world._up():
+        answer = partition_of(calm.asked(place, vote(calm, place, epoch=epoch, pre_vote=True, last=(epoch, 1 << 40))))
+        assert (answer.error_code, answer.vote_granted, answer.leader_id) == (0, False, calm.leader.node_id)
+    calm.pass_time(1000)
+    assert calm.epoch == epoch
+
+
+def test_a_vote_for_a_short_log_is_refused_but_its_epoch_counts(calm: Calm) -> None:
+    voter = calm.followers()[0]
+    epoch = calm.epoch
+    answer = partition_of(calm.asked(voter, vote(calm, voter, epoch=epoch + 1)))
+    assert (answer.error_code, answer.vote_granted, answer.leader_epoch, answer.leader_id) == (0, False, epoch + 1, -1)
+    calm.pass_time(2000)
+    assert len(calm.world._leaders()) == 1
+
+
+def test_begin_and_end_of_an_epoch(calm: Calm) -> None:
+    follower, other = calm.followers()
+    assert follower.node is not None
+    answer = calm.asked(follower, begin_request(CLUSTER_ID, 9, calm.epoch - 1, follower.key, ()))
+    assert partition_of(answer).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    (endpoint,) = answer.node_endpoints
+    assert (endpoint.node_id, endpoint.host, endpoint.port) == (calm.leader.node_id, *calm.leader.address)
+    answer = calm.asked(follower, begin_request(CLUSTER_ID, calm.leader.node_id, calm.epoch, other.key, ()))
+    assert partition_of(answer).error_code == ErrorCode.INVALID_VOTER_KEY
+    epoch, leader_id = calm.epoch, calm.leader.node_id
+    answer = calm.asked(follower, end_request(CLUSTER_ID, leader_id, epoch, [other.key, follower.key], ()))
+    assert (partition_of(answer).error_code, partition_of(answer).leader_id) == (0, leader_id)
+    calm.asked(other, end_request(CLUSTER_ID, leader_id, epoch, [other.key, follower.key], ()))
+    calm.pass_time(60)
+    assert other.node is not None
+    assert other.node.is_leader, "the first successor stands at once"
+
+
+def test_a_leader_that_stops_hands_over(calm: Calm) -> None:
+    assert calm.leader.node is not None
+    epoch = calm.epoch
+    calm.leader.node.stop()
+    calm.leader.host.is_over = True  # type: ignore[union-attr]
+    calm.leader.node = None
+    calm.pass_time(150)
+    (leader,) = calm.world._leaders()
+    assert leader.node is not None
+    assert leader.node.epoch == epoch + 1
+
+
+def test_a_leader_whose_process_dies_is_replaced_long_before_the_fetch_timeout() -> None:
+    calm = Calm()
+    host = calm.leader.host
+    assert host is not None
+    host.is_over, calm.leader.node = True, None
+    for place in calm.followers():
+        # What the links of both followers tell them: nobody listens there.
+        calm.world.network.refused.add((place.node_id, calm.leader.address))
+        assert place.node is not None
+        place.node._elections.leader_is_gone()
+    calm.pass_time(200)
+    assert len(calm.world._leaders()) == 1
+
+
+# Fetch.
+
+
+def test_fetches_that_are_refused(calm: Calm) -> None:
+    follower = calm.followers()[0]
+    answer = calm.asked(follower, calm.fetch(offset=0))
+    partition = partition_of(answer)
+    assert partition.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (partition.current_leader.leader_id, partition.current_leader.leader_epoch) == (
+        calm.leader.node_id,
+        calm.epoch,
+    )
+    assert [e.port for e in answer.node_endpoints] == [calm.leader.address[1]]
+    leader = calm.leader
+    for request, code in (
+        (calm.fetch(offset=0, epoch=calm.epoch - 1, last_epoch=0), ErrorCode.FENCED_LEADER_EPOCH),
+        (calm.fetch(offset=0, epoch=calm.epoch + 1, last_epoch=0), ErrorCode.UNKNOWN_LEADER_EPOCH),
+        (calm.fetch(offset=-1), ErrorCode.INVALID_REQUEST),
+        (calm.fetch(offset=0, last_epoch=calm.epoch + 1), ErrorCode.INVALID_REQUEST),
+    ):
+        assert partition_of(calm.asked(leader, request)).error_code == code
+    other = calm.fetch(offset=0)
+    other.cluster_id = "another"
+    assert calm.asked(leader, other).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    unknown = calm.fetch(offset=0)
+    unknown.topics[0].topic, unknown.topics[0].topic_id = "orders", b"o" * 16
+    assert calm.asked(leader, unknown).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_fetch_at_the_end_waits_for_records(calm: Calm) -> None:
+    answers = calm.ask(calm.leader, calm.fetch(offset=calm.end_offset))
+    calm.pass_time(50)
+    assert answers == []
+    end_offset = calm.end_offset
+    calm.propose()
+    (answer,) = answers
+    assert partition_of(answer).error_code == 0
+    assert int.from_bytes(partition_of(answer).records[:8], "big") == end_offset
+
+
+def test_a_fetch_waits_no_longer_than_it_asked_for(calm: Calm) -> None:
+    request = calm.fetch(offset=calm.end_offset)
+    request.max_wait_ms = 80
+    answers = calm.ask(calm.leader, request)
+    calm.pass_time(79)
+    assert answers == []
+    calm.pass_time(2)
+    (answer,) = answers
+    assert len(partition_of(answer).records) == 0
+    request.max_wait_ms = 0
+    assert len(calm.ask(calm.leader, request)) == 1
+
+
+def test_a_fetch_is_answered_when_the_replica_knows_an_older_high_watermark(calm: Calm) -> None:
+    end_offset = calm.end_offset
+    partition = partition_of(calm.asked(calm.leader, calm.fetch(offset=end_offset, high_watermark=end_offset - 1)))
+    assert partition.high_watermark == end_offset
+    assert calm.ask(calm.leader, calm.fetch(offset=end_offset, high_watermark=end_offset)) == []
+
+
+def test_a_waiting_fetch_hears_that_its_leader_leads_no_more(calm: Calm) -> None:
+    answers = calm.ask(calm.leader, calm.fetch(offset=calm.end_offset))
+    assert calm.leader.node is not None
+    calm.leader.node.quorum.become_unattached(calm.epoch + 1)
+    (answer,) = answers
+    assert partition_of(answer).error_code == ErrorCode.FENCED_LEADER_EPOCH
+
+
+def test_a_log_that_diverges_is_told_where(calm: Calm) -> None:
+    follower = calm.followers()[0]
+    first_epoch, first_end = calm.epoch, calm.end_offset
+    assert follower.node is not None
+    calm.leader.node.stop()  # type: ignore[union-attr]
+    calm.leader.host.is_over = True  # type: ignore[union-attr]
+    calm.leader.node = None
+    calm.pass_time(300)
+    (calm.leader,) = calm.world._leaders()
+    partition = partition_of(calm.asked(calm.leader, calm.fetch(offset=first_end + 5, last_epoch=first_epoch)))
+    assert (partition.diverging_epoch.epoch, partition.diverging_epoch.end_offset) == (first_epoch, first_end)
+    assert len(partition.records) == 0
+
+
+# Snapshots.
+
+
+def test_who_is_far_behind_gets_a_snapshot_in_pieces() -> None:
+    calm = Calm(snapshots=True)
+    for _ in range(40):
+        calm.propose()
+        calm.pass_time(20)
+    assert calm.leader.node is not None
+    snapshot_id = max(known for known in calm.leader.node._core.files.list())
+    shown = partition_of(calm.asked(calm.leader, calm.fetch(offset=0, last_epoch=0))).snapshot_id
+    assert (shown.end_offset, shown.epoch) == snapshot_id
+    whole = b""
+    while True:
+        request = fetch_snapshot_request(
+            CLUSTER_ID, STRANGER, epoch=calm.epoch, snapshot_id=snapshot_id, position=len(whole)
+        )
+        request.max_bytes = 100
+        piece = partition_of(calm.asked(calm.leader, request))
+        assert (piece.error_code, piece.position) == (0, len(whole))
+        whole += bytes(piece.unaligned_records)
+        if len(whole) == piece.size:
+            break
+    assert whole == calm.leader.disk.read(calm.leader.node._core.files.path(snapshot_id))
+
+
+def test_snapshots_that_are_not_given(calm: Calm) -> None:
+    def asked(
+        snapshot_id: SnapshotId, position: int = 0, *, place: Place | None = None, epoch: int | None = None
+    ) -> int:
+        request: FetchSnapshotRequest = fetch_snapshot_request(
+            CLUSTER_ID,
+            STRANGER,
+            epoch=calm.epoch if epoch is None else epoch,
+            snapshot_id=snapshot_id,
+            position=position,
+        )
+        code: int = partition_of(calm.asked(place or calm.leader, request)).error_code
+        return code
+
+    assert asked(SnapshotId(0, 0)) == ErrorCode.SNAPSHOT_NOT_FOUND, "the first voters are in the log"
+    assert asked(SnapshotId(5, 1)) == ErrorCode.SNAPSHOT_NOT_FOUND
+    assert asked(SnapshotId(5, 1), place=calm.followers()[0]) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert asked(SnapshotId(5, 1), epoch=calm.epoch + 3) == ErrorCode.UNKNOWN_LEADER_EPOCH
+    unknown = fetch_snapshot_request(CLUSTER_ID, STRANGER, epoch=1, snapshot_id=SnapshotId(5, 1), position=0)
+    unknown.topics[0].name = "orders"
+    assert partition_of(calm.asked(calm.leader, unknown)).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    unknown.cluster_id = "another"
+    assert calm.asked(calm.leader, unknown).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+
+
+def test_a_snapshot_is_not_given_beyond_its_end() -> None:
+    calm = Calm(snapshots=True)
+    for _ in range(30):
+        calm.propose()
+        calm.pass_time(20)
+    assert calm.leader.node is not None
+    snapshot_id = max(calm.leader.node._core.files.list())
+    size_bytes = calm.leader.node._core.files.size(snapshot_id)
+    for position, code in ((size_bytes, 99), (-1, 99), (size_bytes - 1, 0)):
+        request = fetch_snapshot_request(
+            CLUSTER_ID, STRANGER, epoch=calm.epoch, snapshot_id=snapshot_id, position=position
+        )
+        assert partition_of(calm.asked(calm.leader, request)).error_code == code
+
+
+# What the leader tells of all.
+
+
+def describe(topic: str = METADATA_TOPIC) -> DescribeQuorumRequest:
+    partition = DescribeQuorumRequest.PartitionData(partition_index=0)
+    return DescribeQuorumRequest(topics=[DescribeQuorumRequest.TopicData(topic_name=topic, partitions=[partition])])
+
+
+def test_the_leader_describes_the_quorum() -> None:
+    calm = Calm(observers=1)
+    calm.pass_time(600)
+    response = calm.asked(calm.leader, describe())
+    partition = partition_of(response)
+    assert (partition.error_code, partition.leader_id, partition.leader_epoch) == (0, calm.leader.node_id, calm.epoch)
+    assert partition.high_watermark == calm.end_offset
+    assert calm.leader.host is not None
+    wall_ms = calm.leader.host.wall_ms()
+    for state, node_id in zip(partition.current_voters, (1, 2, 3), strict=True):
+        assert (state.replica_id, state.replica_directory_id) == (node_id, bytes([node_id] * 16))
+        assert state.log_end_offset == calm.end_offset
+        assert 0 <= wall_ms - state.last_fetch_timestamp <= 600
+        assert 0 <= wall_ms - state.last_caught_up_timestamp <= 600
+    (observer,) = partition.observers
+    assert observer.replica_id == 101
+    assert observer.log_end_offset == calm.end_offset
+    assert [(n.node_id, n.listeners[0].name, n.listeners[0].port) for n in response.nodes] == [
+        (n, "CONTROLLER", 9000 + n) for n in (1, 2, 3)
+    ]
+
+
+def test_nobody_else_describes_it(calm: Calm) -> None:
+    assert partition_of(calm.asked(calm.followers()[0], describe())).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert partition_of(calm.asked(calm.leader, describe("orders"))).error_code == 3
+    assert calm.asked(calm.leader, DescribeQuorumRequest()).topics == []
+
+
+def test_a_voter_that_is_gone_is_seen_to_lag(calm: Calm) -> None:
+    gone = calm.followers()[0]
+    gone.host.is_over, gone.node = True, None  # type: ignore[union-attr]
+    calm.propose()
+    calm.pass_time(500)
+    voters = {state.replica_id: state for state in partition_of(calm.asked(calm.leader, describe())).current_voters}
+    assert voters[gone.node_id].log_end_offset < calm.end_offset
+    assert voters[calm.leader.node_id].log_end_offset == calm.end_offset
+
+
+# Voters that change.
+
+
+def adding(place: Place, **more: Any) -> AddRaftVoterRequest:
+    listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host=place.address[0], port=place.address[1])
+    settings: dict[str, Any] = {
+        "cluster_id": CLUSTER_ID,
+        "voter_id": place.node_id,
+        "voter_directory_id": place.key.directory_id,
+        "listeners": [listener],
+        **more,
+    }
+    return AddRaftVoterRequest(**settings)
+
+
+def removing(key: VoterKey, **more: Any) -> RemoveRaftVoterRequest:
+    settings: dict[str, Any] = {
+        "cluster_id": CLUSTER_ID,
+        "voter_id": key.node_id,
+        "voter_directory_id": key.directory_id,
+        **more,
+    }
+    return RemoveRaftVoterRequest(**settings)
+
+
+def with_spare() -> tuple[Calm, Place]:
+    calm = Calm(changes=True)
+    calm.world._begin_changes = lambda: None  # type: ignore[method-assign]
+    return calm, calm.world.places[4]
+
+
+def ids(places: Iterable[Place]) -> set[tuple[int, ...]]:
+    return {place.node.voters.ids for place in places if place.node is not None}
+
+
+def test_a_node_that_has_caught_up_becomes_a_voter() -> None:
+    calm, spare = with_spare()
+    answer = calm.asked(calm.leader, adding(spare), wait_ms=200)
+    assert (answer.error_code, answer.error_message) == (0, "NONE")
+    calm.pass_time(600)
+    assert ids(calm.world._up()) == {(1, 2, 3, 4)}
+    assert spare.node is not None
+    assert spare.node.quorum.is_voter
+    again = calm.asked(calm.leader, adding(spare))
+    assert again.error_code == ErrorCode.DUPLICATE_VOTER
+    assert "is already part of the set of voters" in again.error_message
+
+
+def test_a_voter_is_removed_and_votes_no_more() -> None:
+    calm = Calm()
+    gone = calm.followers()[0]
+    answer = calm.asked(calm.leader, removing(gone.key), wait_ms=100)
+    assert (answer.error_code, answer.error_message) == (0, "NONE")
+    calm.pass_time(600)
+    assert gone.node is not None
+    assert not gone.node.quorum.is_voter
+    assert isinstance(gone.node.quorum.role, Follower)
+    assert ids(calm.world._up()) == {tuple(n for n in (1, 2, 3) if n != gone.node_id)}
+
+
+def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
+    calm = Calm()
+    gone = calm.leader
+    answer = calm.asked(gone, removing(gone.key), wait_ms=100)
+    assert answer.error_code == 0
+    calm.pass_time(800)
+    (leader,) = calm.world._leaders()
+    assert leader is not gone
+    assert ids([leader]) == {tuple(n for n in (1, 2, 3) if n != gone.node_id)}
+    assert gone.node is not None
+    assert gone.node.leader_id == leader.node_id
+
+
+def test_changes_that_are_refused() -> None:
+    calm, spare = with_spare()
+    leader = calm.leader
+    mismatch = calm.asked(leader, adding(spare, cluster_id=""))
+    assert mismatch.error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    assert mismatch.error_message == f'The given id "" doesn\'t match the cluster id "{CLUSTER_ID}"'
+    assert calm.asked(calm.followers()[0], adding(spare)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert calm.asked(leader, adding(spare, voter_directory_id=bytes(16))).error_code == ErrorCode.INVALID_REQUEST
+    assert calm.asked(leader, adding(spare, listeners=[])).error_code == ErrorCode.INVALID_REQUEST
+    missing = calm.asked(leader, removing(VoterKey(2, DIRECTORY)))
+    assert missing.error_code == ErrorCode.VOTER_NOT_FOUND
+    assert calm.asked(leader, removing(VoterKey(2))).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_one_change_at_a_time() -> None:
+    calm, spare = with_spare()
+    first = calm.ask(calm.leader, adding(spare))
+    second = calm.asked(calm.leader, removing(calm.followers()[0].key))
+    assert second.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert second.error_message == ("Request timed out waiting for leader to handle previous voter change request")
+    calm.pass_time(200)
+    assert [answer.error_code for answer in first] == [0]
+
+
+def test_who_has_not_caught_up_is_not_added() -> None:
+    calm, spare = with_spare()
+    unknown = adding(spare, voter_directory_id=DIRECTORY)
+    answer = calm.asked(calm.leader, unknown, wait_ms=200)
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert "since it is lagging behind" in answer.error_message
+    spare.host.is_over, spare.node = True, None  # type: ignore[union-attr]
+    answer = calm.asked(calm.leader, adding(spare), wait_ms=800)
+    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_the_last_voter_stays() -> None:
+    calm = Calm(voters=1)
+    assert calm.asked(calm.leader, removing(calm.leader.key)).error_code == ErrorCode.VOTER_NOT_FOUND
+
+
+def test_a_static_quorum_does_not_change() -> None:
+    calm = Calm(dynamic=False)
+    answer = calm.asked(calm.leader, removing(VoterKey(2, bytes([2] * 16))))
+    assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+    assert answer.error_message == "Cluster doesn't support removing voter because the kraft.version feature is 0"
+
+
+def test_a_voter_that_has_moved_tells_so(calm: Calm) -> None:
+    mover = calm.followers()[0]
+    request: UpdateRaftVoterRequest = update_voter_request(CLUSTER_ID, mover.key, calm.epoch, ())
+    request.listeners = [UpdateRaftVoterRequest.Listener(name="CONTROLLER", host="elsewhere", port=1)]
+    answer = calm.asked(calm.leader, request)
+    assert answer.error_code == 0
+    assert (answer.current_leader.leader_id, answer.current_leader.port) == (
+        calm.leader.node_id,
+        calm.leader.address[1],
+    )
+    assert calm.leader.node is not None
+    assert calm.leader.node.voters.address_of(mover.node_id, "CONTROLLER") == ("elsewhere", 1)
+    calm.pass_time(2000)
+    assert calm.leader.node.voters.address_of(mover.node_id, "CONTROLLER") == mover.address, "it was not so: it says so"
+    request.kraft_version_feature.max_supported_version = 0
+    assert calm.asked(calm.leader, request).error_code == ErrorCode.INVALID_REQUEST
+    request.voter_directory_id = DIRECTORY
+    request.kraft_version_feature.max_supported_version = 1
+    assert calm.asked(calm.leader, request).error_code == ErrorCode.VOTER_NOT_FOUND
+    request.current_leader_epoch += 1
+    assert calm.asked(calm.leader, request).error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+@pytest.mark.parametrize("version", range(4, 19))
+def test_replicas_of_any_age_are_answered(calm: Calm, version: int) -> None:
+    """Also where an answer has no place for the leader, the diverging epoch or the snapshot."""
+    assert calm.leader.node is not None
+    for offset, last_epoch in ((0, 0), (calm.end_offset + 5, calm.epoch)):
+        answers: list[Message] = []
+        request = calm.fetch(offset=offset, last_epoch=last_epoch)
+        calm.leader.node.server.serve(request, version, "CONTROLLER", answers.append)
+        (answer,) = answers
+        assert len(encode(answer, version)) > 20
