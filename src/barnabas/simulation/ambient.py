@@ -11,6 +11,7 @@ import contextlib
 import gc
 import logging
 import random
+import sys
 import time
 import uuid
 from collections.abc import Iterator
@@ -20,6 +21,24 @@ from zlib import crc32
 from barnabas.simulation.world import EPOCH_WALL_US, SECOND_US, World
 
 _CLIENT_LOGGERS = ("aiokafka", "asyncio")
+#: Packages whose modules get sets with a steady order.
+_CLIENT_PACKAGES = ("aiokafka",)
+
+
+def _order(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+class SteadySet(set[Any]):
+    """Strings come in their order, everything else as it comes."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(sorted(set.__iter__(self), key=_order))
+
+
+class SteadyFrozenSet(frozenset[Any]):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(sorted(frozenset.__iter__(self), key=_order))
 
 
 def _hash_by_text(value: Any) -> int:
@@ -82,16 +101,29 @@ def _seeded(seed: int) -> Iterator[None]:
 @contextlib.contextmanager
 def _stable_hashes() -> Iterator[None]:
     """aiokafka walks sets of these and asks its brokers in that order."""
-    try:
-        from aiokafka import structs
-    except ImportError:  # a world without these clients
+    structs = sys.modules.get("aiokafka.structs")
+    if structs is None:  # a world without these clients
         yield
         return
     with (
         _replaced(structs.TopicPartition, "__hash__", _hash_partition),
         _replaced(structs.BrokerMetadata, "__hash__", _hash_by_text),
+        _steady_sets(),
     ):
         yield
+
+
+@contextlib.contextmanager
+def _steady_sets() -> Iterator[None]:
+    """Within the clients' modules `set` means one whose strings come in the same order under every PYTHONHASHSEED."""
+    modules = [sys.modules[name] for name in sorted(sys.modules) if name.partition(".")[0] in _CLIENT_PACKAGES]
+    for module in modules:
+        vars(module).update(set=SteadySet, frozenset=SteadyFrozenSet)
+    try:
+        yield
+    finally:
+        for module in modules:
+            del vars(module)["set"], vars(module)["frozenset"]
 
 
 @contextlib.contextmanager

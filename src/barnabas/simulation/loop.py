@@ -23,6 +23,8 @@ T = TypeVar("T")
 #: How long an idle `run_until_complete` lets the world go on.
 _PATIENCE_US = 24 * 3600 * SECOND_US
 _EXECUTOR_US = 2_000
+#: Turns of a loop within one second above which each one takes a millisecond: a program that spins gets no further.
+_TURNS_PER_S_MAX = 2_000
 _LOOK_UP_US = 300
 
 
@@ -56,6 +58,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._queue: deque[asyncio.Handle] = deque()
         self._run_is_due = False
         self._numbers = 0
+        self._turns = 0
+        self._turns_since_s = 0
+        #: For clients that are meant to be busy.
+        self.turns_per_s_max = _TURNS_PER_S_MAX
         self.set_task_factory(self._new_task)
         self.set_exception_handler(self._on_exception)
 
@@ -111,6 +117,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         """What is in the queue now; what that adds is for the next event."""
         queue = self._queue
         self._run_is_due = self._runs = True
+        self._pace()
         previous = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
@@ -125,6 +132,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self.world.at(self.world.now_us, self._run_queue, self.process, "loop")
             else:
                 self._run_is_due = False
+
+    def _pace(self) -> None:
+        """Code takes no time here, and some clients ask again at once as long as an answer does not please them."""
+        second = self.world.now_us // SECOND_US
+        if second != self._turns_since_s:
+            self._turns_since_s, self._turns = second, 0
+        self._turns += 1
+        if self._turns > self.turns_per_s_max:
+            self.process.charge(1_000)
 
     # -- futures and tasks
 

@@ -237,6 +237,10 @@ class Machine:
         self.process = self.clock.process = process
         return process
 
+    def host_for(self, process: Process) -> MachineHost:
+        """The ports of this machine as `process` has them."""
+        return MachineHost(self, process)
+
     def _on_exit(self, cause: str) -> None:
         self.disk.locked.clear()
         self.clock.process = None

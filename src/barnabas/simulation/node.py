@@ -134,7 +134,7 @@ class Node:
     def _main(self) -> None:
         process = self.machine.process
         assert process is not None
-        self.host = MachineHost(self.machine, process)
+        self.host = self.machine.host_for(process)
         try:
             config = BrokerConfig.from_properties(self.properties)
             if self.cluster_id is not None:

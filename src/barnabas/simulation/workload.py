@@ -25,7 +25,7 @@ _RETRY_S = 0.5
 _TIMEOUT_MS = 10_000
 _CLOSE_S = 5.0
 #: What a client in trouble may raise; anything else is a mistake of ours or of the client's.
-_TROUBLE = (KafkaError, OSError, asyncio.TimeoutError, ValueError, RuntimeError, AssertionError)
+_TROUBLE = (KafkaError, OSError, TimeoutError, ValueError, RuntimeError, AssertionError, AttributeError, KeyError)
 
 
 class Topic:

@@ -1,0 +1,177 @@
+"""Whole runs: seeds that must hold, sameness of runs, and mistakes that the simulator has to find."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from barnabas.replication.partition import Partition
+from barnabas.simulation.explore import explore, kind_of, shorten, shorten_outcome
+from barnabas.simulation.faults import Atlas, Fault, FaultKind
+from barnabas.simulation.faulty_disk import FaultyFile
+from barnabas.simulation.scenario import Layout, Outcome, Run, Settings, run, schedule_of
+from barnabas.simulation.world import World
+from barnabas.storage.producers import ProducerStateManager
+
+QUICK = Settings(seed=0, faults_s=20)
+POWER = Settings(seed=0, faults_s=20, kinds=(FaultKind.POWER,), producers=1, consumers=1)
+_HASH_PROGRAM = """
+from barnabas.simulation.scenario import Settings, run
+print(run(Settings(seed=5, faults_s=15)).trace_hash)
+"""
+
+
+def explain(outcome: Outcome) -> str:
+    return "\n".join([f"seed {outcome.settings.seed}", *outcome.problems[:5], *map(str, outcome.notes)])
+
+
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_every_promise_holds(seed: int) -> None:
+    outcome = run(replace(QUICK, seed=seed))
+    assert not outcome.failed, explain(outcome)
+    assert outcome.acked > 100
+    assert outcome.polled > 50
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("first", range(1000, 1500, 25))
+def test_every_promise_holds_in_many_runs(first: int) -> None:
+    for outcome in explore((replace(QUICK, seed=seed, faults_s=60) for seed in range(first, first + 25)), jobs=1):
+        assert not outcome.failed, explain(outcome)
+
+
+def test_the_same_seed_gives_the_same_run_everywhere() -> None:
+    here = run(Settings(seed=5, faults_s=15))
+    hashes = {here.trace_hash}
+    for hash_seed in ("1", "77"):
+        found = subprocess.run(
+            [sys.executable, "-c", _HASH_PROGRAM],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=120,
+        )
+        hashes.add(found.stdout.strip())
+    assert len(hashes) == 1
+    assert run(Settings(seed=6, faults_s=15)).trace_hash not in hashes
+
+
+def test_an_idle_broker_costs_little() -> None:
+    """Hours without faults and clients, in about a second."""
+    quiet = Run(replace(QUICK, producers=0, consumers=0, schedule=()))
+    quiet.cluster.start()
+    quiet.world.run_for(4 * 3600 * 1_000_000)
+    assert quiet.cluster.nodes["broker1"].is_running
+    assert quiet.world.trace.count < 50_000
+
+
+# -- known mistakes, patched in
+
+
+def first_failure(settings: Settings, seeds: Sequence[int]) -> Outcome:
+    for seed in seeds:
+        outcome = run(replace(settings, seed=seed))
+        if outcome.failed:
+            return outcome
+    raise AssertionError("the mistake was not found")
+
+
+def forget_syncs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the topic that was promised them; the metadata log keeps its own."""
+    real = FaultyFile.sync
+    monkeypatch.setattr(FaultyFile, "sync", lambda file: None if "/orders-" in file._path else real(file))
+
+
+def test_a_sync_that_is_forgotten_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_syncs(monkeypatch)
+    outcome = first_failure(POWER, range(1, 10))
+    assert any(problem.startswith("lost: ") for problem in outcome.problems), explain(outcome)
+
+
+def test_an_ack_without_the_record_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fiftieth append is answered and not done."""
+    real = Partition.append
+    count = 0
+
+    def append(partition: Partition, batches: object, *arguments: object) -> object:
+        nonlocal count
+        count += 1
+        info = real(partition, batches, *arguments)  # type: ignore[arg-type]
+        if count % 50 == 0 and not info.duplicate and not partition.topic_partition.topic.startswith("__"):
+            partition.log.truncate_to(info.first_offset)
+        return info
+
+    monkeypatch.setattr(Partition, "append", append)
+    outcome = first_failure(replace(QUICK, schedule=()), range(1, 3))
+    assert outcome.problems, explain(outcome)
+
+
+def test_a_retry_that_is_appended_twice_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ProducerStateManager, "check", lambda *arguments, **options: None)
+    faults = [
+        fault
+        for at_ms in range(4_000, 14_000, 1_000)
+        for fault in (
+            # The append arrives, its answer does not, and the producer tries again on a new connection.
+            Fault(at_ms, FaultKind.ONE_WAY, "broker1", "producer1", 200),
+            Fault(at_ms + 150, FaultKind.RESET, "broker1", "producer1", 1),
+        )
+    ]
+    outcome = first_failure(replace(QUICK, schedule=tuple(faults), faults_s=12, records_per_s=30), range(1, 4))
+    assert any(problem.startswith("twice: ") for problem in outcome.problems), explain(outcome)
+
+
+def test_a_failing_seed_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    forget_syncs(monkeypatch)
+    power = Fault(9_000, FaultKind.POWER, "broker1", duration_ms=500, amount=2)
+    slow = [Fault(at_ms, FaultKind.SLOW_LINK, "broker1", "producer1", 800, 20) for at_ms in (4_000, 6_000, 8_000)]
+    outcome = run(replace(POWER, seed=1, faults_s=10, schedule=(*slow, power)))
+    assert outcome.failed
+    shortened = shorten_outcome(outcome)
+    assert shortened.schedule == (power,)
+    assert kind_of(shortened.problems[0]) == kind_of(outcome.problems[0])
+    assert run(shortened.settings).trace_hash == shortened.trace_hash
+
+
+# -- shortening and the atlas
+
+
+def test_shortening_keeps_what_matters() -> None:
+    tries = 0
+
+    def fails(items: Sequence[int]) -> bool:
+        nonlocal tries
+        tries += 1
+        return {3, 17} <= set(items)
+
+    assert shorten(range(40), fails) == [3, 17]
+    assert tries < 60
+    assert shorten([1, 2, 3], lambda items: True) == []
+
+
+def test_the_atlas_keeps_its_promise() -> None:
+    """No second node may lose data before the first one had time to recover."""
+    layout = Layout(brokers=3)
+    destroyed = 0
+    for seed in range(200):
+        schedule = Atlas(layout, ["client"]).draw(World(seed).stream("atlas"), 0, 600_000)
+        losses = [fault for fault in schedule if fault.kind is FaultKind.POWER]
+        destroyed += len(losses)
+        for before, after in itertools.pairwise(losses):
+            assert before.node == after.node or after.at_ms - before.at_ms - before.duration_ms >= 30_000
+    assert destroyed > 200
+
+
+def test_seeds_draw_different_subsets_of_faults() -> None:
+    kinds = [frozenset(fault.kind for fault in schedule_of(Settings(seed, faults_s=600))) for seed in range(40)]
+    assert len(set(kinds)) > 30
+    assert set.union(*map(set, kinds)) == set(FaultKind)
+    fault = Fault(1500, FaultKind.SLOW_LINK, "broker1", "client", 20, 3)
+    assert str(fault) == "0:00:01.500000  slow-link   broker1 - client, 20 ms, 3"
