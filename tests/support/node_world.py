@@ -45,14 +45,16 @@ class NodeWorld:
     def image(self) -> MetadataImage:
         return self.store.image
 
-    def register(self, broker_id: int = 1, *, previous_epoch: int = -1) -> BrokerRegistrationResponse:
+    def register(
+        self, broker_id: int = 1, *, previous_epoch: int = -1, directory: bytes | None = None
+    ) -> BrokerRegistrationResponse:
         answers: list[BrokerRegistrationResponse] = []
         request = registration(
             broker_id,
             incarnation=self.host.random.uuid(),
             previous_epoch=previous_epoch,
             cluster_id=self.formatted.cluster_id,
-            directories=[directory_of(broker_id)],
+            directories=[directory or directory_of(broker_id)],
         )
         self.controller.register_broker(request, answers.append)
         (answer,) = answers

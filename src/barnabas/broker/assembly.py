@@ -18,6 +18,7 @@ from barnabas.broker.fetch_sessions import SessionCache
 from barnabas.broker.inner_requests import OwnController
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.liveness import BrokerLiveness
+from barnabas.broker.own_registration import AfterOwnRegistration
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.quorum_peers import QuorumPeers
 from barnabas.common.config import BrokerConfig
@@ -40,6 +41,9 @@ from barnabas.storage.manager import LogManager
 
 #: For a request to the controller that says nothing else.
 _ASK_TIMEOUT_MS = 30_000
+#: A voter waits so long for brokers that leave at the same time, and looks so often.
+_LINGER_MS_MAX = 3_000
+_LINGER_LOOK_MS = 5
 
 
 class Broker:
@@ -72,7 +76,7 @@ class Broker:
             partition_exists=self._partition_exists,
         )
         self.access = ControllerAccess(
-            host, self._area, f"broker-{config.node_id}", self._controller_address, _ASK_TIMEOUT_MS
+            host, self._area, f"broker-{config.node_id}", self.raft.leader_address, _ASK_TIMEOUT_MS
         )
         self._registrar = ControllerRegistrar(host, config, self.controller, self.access, self.metadata)
         self.lifecycle = BrokerLifecycle(host, config, self.access, self.metadata, cluster_id)
@@ -96,6 +100,7 @@ class Broker:
             liveness=BrokerLiveness(host, config, self.controller),
         )
         self.access.own = OwnController(self.services)
+        self.controller.on_active = self.services.liveness.look_for_all
         self.replicas.surroundings.join(self.access.ask, lambda: self.lifecycle.epoch)
 
     # -- life
@@ -119,8 +124,10 @@ class Broker:
             LeadershipListener(GROUP_METADATA_TOPIC, self.groups.on_partition_leader, self.groups.on_partition_resigned)
         )
         self.metadata.subscribe(self._on_broker_config)
-        self.metadata.subscribe(self.replicas.on_image)
+        own = AfterOwnRegistration(self.config.node_id, lambda: self.lifecycle.epoch, self.replicas.on_image)
+        self.metadata.subscribe(own.on_image)
         self.metadata.subscribe(self._on_deleted_topics)
+        self.metadata.subscribe(self.lifecycle.on_image)
 
     def start(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Join the cluster; `on_ready` when clients can come, maybe at once."""
@@ -139,14 +146,17 @@ class Broker:
             on_ready,
         )
 
-    def stop(self, done: Callable[[], None]) -> None:
-        """In order: leaderships, state machines, logs; then `done`. A broker that was never opened is done at once."""
+    def stop(self, done: Callable[[], None], release: Callable[[], None] = lambda: None) -> None:
+        """In order: leaderships, while clients are still served; `release`, where the host closes its listeners; state
+        machines, logs; then `done`. A broker that was never opened is done at once."""
         if not self._opened:
+            release()
             done()
             return
         self._opened = False
 
         def close() -> None:
+            release()
             self.groups.shutdown()
             self.assignments.close()
             self.replicas.close()
@@ -158,23 +168,19 @@ class Broker:
             self._quorum_peers.close()
             done()
 
-        self.lifecycle.stop(close)
+        give_up_ms = self.host.clock.now_ms() + _LINGER_MS_MAX
+        self.lifecycle.stop(lambda: self._linger(close, give_up_ms))
 
-    def _controller_address(self) -> tuple[str, int] | None:
-        """Where the leader of the quorum listens, as it says itself, or as the voters have it."""
-        leader_id = self.raft.leader_id
-        if leader_id < 0:
-            return None
-        registered = self.metadata.image.controllers.get(leader_id)
-        if registered is not None:
-            for name in self.config.controller_listener_names:
-                for endpoint in registered.endpoints:
-                    if endpoint.name == name:
-                        return endpoint.host, endpoint.port
-        for voter in self.raft.quorum.voters:
-            if voter.key.node_id == leader_id and voter.endpoints:
-                return voter.endpoints[0].host, voter.endpoints[0].port
-        return None
+    def _linger(self, then: Callable[[], None], give_up_ms: int) -> None:
+        """A voter goes last: while other brokers are on their way out too, its vote may be what they wait for."""
+        leaving = any(
+            broker.in_controlled_shutdown and not broker.fenced and broker_id != self.config.node_id
+            for broker_id, broker in self.metadata.image.brokers.items()
+        )
+        if leaving and self.config.is_controller and self.host.clock.now_ms() < give_up_ms:
+            self.host.timers.call_later(_LINGER_LOOK_MS, lambda: self._linger(then, give_up_ms))
+        else:
+            then()
 
     # -- listeners
 

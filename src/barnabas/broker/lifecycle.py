@@ -17,6 +17,7 @@ from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host, Timer
 from barnabas.metadata.cluster import Endpoint
 from barnabas.metadata.features import SUPPORTED_FEATURES
+from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -164,6 +165,16 @@ class BrokerLifecycle:
             self._pause_ms = min(2 * self._pause_ms, _REGISTRATION_PAUSE_MS_MAX)
 
     # -- heartbeats
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A broker on its way out waits until all others have told the controller that they know: tell it now."""
+        leaving = any(
+            broker is not None and broker.in_controlled_shutdown and not broker.fenced
+            for broker in delta.changed_brokers.values()
+        )
+        if leaving and self.epoch >= 0 and not self._asking:
+            self._cancel_timer()
+            self._timer = self._host.timers.call_later(0, self._beat)
 
     def _beat(self) -> None:
         self._timer = None

@@ -2,13 +2,17 @@
 
 A process that dies takes its connections with it at once, long before its session runs out. So when the connection
 that a broker's heartbeats came by ends, the controller dials the broker's own listener: refused, that process is gone,
-and it is fenced now. Anything else (it answers, the dial gets lost) says nothing, and the session decides.
+and it is fenced now. While a system takes a dead process apart, its listener may still accept for a moment: so it is
+asked something, and dialled again when it hangs up instead of answering. A broker that answers, or a dial that gets
+lost, says nothing, and the session decides. A controller that becomes active looks for all brokers: whatever ended its
+predecessor may have ended a broker too.
 
 A fence by mistake costs the broker one heartbeat: it is unfenced by its next one.
 """
 
 from __future__ import annotations
 
+import struct
 from typing import Final
 
 from barnabas.common.config import BrokerConfig
@@ -16,9 +20,13 @@ from barnabas.common.host import Host, Link
 from barnabas.controller.kraft.controller import Controller
 from barnabas.metadata.cluster import BrokerImage
 
-_BUFFER_BYTES: Final = 256
-#: A dial that is neither refused nor answered for so long is given up.
-_DIAL_MS_MAX: Final = 1_000
+_BUFFER_BYTES: Final = 4096
+#: A look that found nothing out for so long is given up.
+_LOOK_MS_MAX: Final = 1_000
+_DIALS_MAX: Final = 20
+_PAUSE_MS: Final = 10
+#: ApiVersions, version 0, without a client id: every broker answers it.
+_QUESTION: Final = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 
 
 class BrokerLiveness:
@@ -26,21 +34,33 @@ class BrokerLiveness:
         self._host = host
         self._listener = config.inter_broker_listener
         self._controller = controller
+        self._node_id = config.node_id
         self._looking: set[int] = set()
 
-    def look_for(self, broker_id: int, broker_epoch: int) -> None:
+    def look_for_all(self) -> None:
+        """This controller has just become active."""
+        for broker in self._controller.image.brokers.values():
+            if broker.broker_id != self._node_id:
+                self.look_for(broker.broker_id, broker.epoch)
+
+    def on_disconnected(self, broker_id: int, broker_epoch: int) -> None:
         """The connection of this incarnation's heartbeats ended."""
+        self._controller.broker_disconnected(broker_id, broker_epoch)
+        self.look_for(broker_id, broker_epoch)
+
+    def look_for(self, broker_id: int, broker_epoch: int) -> None:
+        """See whether this incarnation is still there."""
         broker = self._registered(broker_id, broker_epoch)
         endpoint = None if broker is None else broker.endpoint(self._listener)
         if broker is None or broker.fenced or endpoint is None or broker_id in self._looking:
             return
         self._looking.add(broker_id)
-        _Dial(self, self._host, broker_id, broker_epoch).start(endpoint.host, endpoint.port)
+        _Look(self, self._host, broker, (endpoint.host, endpoint.port)).start()
 
-    def found(self, broker_id: int, broker_epoch: int, *, is_gone: bool) -> None:
-        self._looking.discard(broker_id)
-        if is_gone and self._registered(broker_id, broker_epoch) is not None:
-            self._controller.broker_is_gone(broker_id)
+    def found(self, broker: BrokerImage, *, is_gone: bool) -> None:
+        self._looking.discard(broker.broker_id)
+        if is_gone and self._registered(broker.broker_id, broker.epoch) is not None:
+            self._controller.broker_is_gone(broker.broker_id)
 
     def _registered(self, broker_id: int, broker_epoch: int) -> BrokerImage | None:
         """This incarnation, as the active controller knows it."""
@@ -50,37 +70,50 @@ class BrokerLiveness:
         return broker if broker is not None and broker.epoch == broker_epoch else None
 
 
-class _Dial:
-    """One look: `common.host.LinkEnd` of a connection that is closed as soon as it stands."""
+class _Look:
+    """One look at a broker, over as many dials as it takes: `common.host.LinkEnd` of each of them in turn."""
 
-    def __init__(self, liveness: BrokerLiveness, host: Host, broker_id: int, broker_epoch: int) -> None:
+    def __init__(self, liveness: BrokerLiveness, host: Host, broker: BrokerImage, address: tuple[str, int]) -> None:
         self._liveness = liveness
         self._host = host
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._broker = broker
+        self._address = address
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._link: Link | None = None
+        self._dials = 0
         self._is_over = False
 
-    def start(self, host: str, port: int) -> None:
-        self._link = self._host.links.dial(host, port, self)
-        self._host.timers.call_later(_DIAL_MS_MAX, self.connected)
+    def start(self) -> None:
+        self._host.timers.call_later(_LOOK_MS_MAX, lambda: self._end(is_gone=False))
+        self._dial()
+
+    def _dial(self) -> None:
+        if not self._is_over:
+            self._dials += 1
+            self._link = self._host.links.dial(*self._address, self)
 
     def _end(self, *, is_gone: bool) -> None:
         if not self._is_over:
             self._is_over = True
             if self._link is not None:
                 self._link.close()
-            self._liveness.found(self._broker_id, self._broker_epoch, is_gone=is_gone)
+            self._liveness.found(self._broker, is_gone=is_gone)
 
     def connected(self) -> None:
-        self._end(is_gone=False)
+        if self._link is not None and not self._is_over:
+            self._link.write([_QUESTION])
 
     def get_buffer(self) -> memoryview:
         return self._buffer
 
     def received(self, count: int) -> None:
-        """Nobody asked for anything."""
+        self._end(is_gone=False)
 
     def closed(self, error: OSError | None) -> None:
-        self._end(is_gone=isinstance(error, ConnectionRefusedError))
+        self._link = None
+        if isinstance(error, ConnectionRefusedError):
+            self._end(is_gone=True)
+        elif self._dials < _DIALS_MAX:
+            self._host.timers.call_later(_PAUSE_MS, self._dial)
+        else:
+            self._end(is_gone=False)

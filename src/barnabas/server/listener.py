@@ -167,7 +167,7 @@ class ListeningSocket:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
-    async def close(self) -> None:
+    def close(self) -> None:
         """No new connections; the open ones end."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()

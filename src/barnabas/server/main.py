@@ -123,15 +123,19 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
         log.info("stopping")
         return 0
     finally:
-        for listening in sockets:
-            await listening.close()
         stopped = asyncio.Event()
-        broker.stop(stopped.set)
+        broker.stop(stopped.set, lambda: _close(sockets))
         try:
             await asyncio.wait_for(stopped.wait(), _STOP_S_MAX)
         except TimeoutError:
             log.error("the controller did not let go within %d s: stopping without a clean mark", _STOP_S_MAX)
+            _close(sockets)
         host.close()
+
+
+def _close(sockets: Sequence[ListeningSocket]) -> None:
+    for listening in sockets:
+        listening.close()
 
 
 async def _first_of(*events: asyncio.Event) -> None:

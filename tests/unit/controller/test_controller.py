@@ -23,6 +23,8 @@ from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 
 Answer = tuple[ErrorCode, str | None]
 
+OTHER_DIRECTORY = b"another directo."
+
 
 @pytest.fixture
 def world() -> NodeWorld:
@@ -132,18 +134,32 @@ def test_a_controller_that_did_not_run_fences_nobody_for_it(world: NodeWorld) ->
 
 def test_another_incarnation_waits_for_the_session_to_end(world: NodeWorld) -> None:
     assert world.register(2).error_code == ErrorCode.NONE
+    world.beat(2)
     assert world.register(2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
     world.host.time.run_for(9_000)
     assert world.register(2).error_code == ErrorCode.NONE
 
 
-def test_after_a_crash_the_own_broker_is_back_at_once_and_others_have_their_session() -> None:
+def test_an_incarnation_that_hung_up_does_not_hinder_the_next_with_its_directories(world: NodeWorld) -> None:
+    epoch = world.register(2).broker_epoch
+    world.beat(2)
+    world.controller.broker_disconnected(2, epoch)
+    other = OTHER_DIRECTORY
+    assert world.register(2, directory=other).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert world.register(2).error_code == ErrorCode.NONE
+    world.beat(2)
+    world.controller.broker_disconnected(2, epoch)
+    assert world.register(2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION, "that was the one before"
+
+
+def test_after_a_crash_only_who_has_other_directories_waits_for_a_session_to_end() -> None:
     first = NodeWorld().join()
     first.register(2)
     first.beat(2)
     second = NodeWorld(disk=first.host.disk, seed=1).start()
     assert second.register(1).error_code == ErrorCode.NONE
-    assert second.register(2).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert second.register(2, directory=OTHER_DIRECTORY).error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert second.register(2).error_code == ErrorCode.NONE
 
 
 def test_an_ordered_stop_and_start_keeps_leadership_clean() -> None:

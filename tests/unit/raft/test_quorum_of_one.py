@@ -323,7 +323,8 @@ def test_a_node_that_kafka_ran_goes_on_here() -> None:
     partitions = [partition for topic in world.image.topics() for partition in topic.partitions]
     assert len(partitions) == 30
     assert {partition.leader for partition in partitions} == {-1}
-    assert world.register(previous_epoch=282).error_code == ErrorCode.NONE
+    (directory,) = world.formatted.directory_ids
+    assert world.register(previous_epoch=282, directory=directory).error_code == ErrorCode.NONE
     assert not world.beat().is_fenced
     after = [partition for topic in world.image.topics() for partition in topic.partitions]
     assert {(partition.leader, partition.isr, partition.elr) for partition in after} == {(1, (1,), ())}

@@ -41,7 +41,7 @@ async def serving(wired: WiredBroker, *, idle_ms_max: int = 0) -> AsyncIterator[
         yield listening
     finally:
         pumping.cancel()
-        await listening.close()
+        listening.close()
 
 
 def fetches(wired: WiredBroker, count: int) -> bytes:

@@ -69,6 +69,8 @@ class Controller:
         self.endpoints: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
         #: Called with every decision that changes the metadata: (first offset, cause).
         self.journal: Callable[[int, Cause], None] | None = None
+        #: Called when this controller has become active.
+        self.on_active: Callable[[], None] = lambda: None
         raft.on_leadership(self._on_leadership)
 
     @property
@@ -123,6 +125,7 @@ class Controller:
             if not self._commit(Result(records, None, cause)):
                 self._host.faults.fatal("there is no room in the metadata log for what a controller begins with")
         self._schedule_session_check()
+        self.on_active()
 
     def resign(self) -> None:
         """Another node leads now. Replies that wait are failed by the quorum."""
@@ -227,14 +230,29 @@ class Controller:
         now_ms = self._host.clock.now_ms()
         try:
             self._require_active()
-            alive = self._sessions.is_alive(request.broker_id, now_ms)
-            result = brokers.register(self._view(), request, session_alive=alive)
+            result = brokers.register(self._view(), request, session_alive=self._is_alive(request, now_ms))
         except RequestFailed as error:
             reply(BrokerRegistrationResponse(error_code=error.code))
             return
         self._sessions.start(request.broker_id, now_ms)
         self._commit(result, reply, lambda code: reply(BrokerRegistrationResponse(error_code=code)))
         self._schedule_session_check()
+
+    def _is_alive(self, request: BrokerRegistrationRequest, now_ms: int) -> bool:
+        """Whether another incarnation of this broker must be taken to live. Not one that hung up, or was not heard of
+        by this controller, and whose log directories the new one has: a process locks them."""
+        if not self._sessions.is_alive(request.broker_id, now_ms):
+            return False
+        broker = self.image.brokers.get(request.broker_id)
+        has_its_directories = broker is not None and set(broker.directories) <= set(request.log_dirs)
+        return self._sessions.is_connected(request.broker_id) or not has_its_directories
+
+    def broker_disconnected(self, broker_id: int, broker_epoch: int) -> None:
+        """The connection of this incarnation's heartbeats has ended."""
+        if self._image is not None:
+            broker = self._image.brokers.get(broker_id)
+            if broker is not None and broker.epoch == broker_epoch:
+                self._sessions.disconnected(broker_id)
 
     def broker_heartbeat(self, request: BrokerHeartbeatRequest, reply: Reply[BrokerHeartbeatResponse]) -> None:
         broker_id = request.broker_id
@@ -256,7 +274,7 @@ class Controller:
         self._commit(result, reply, lambda code: reply(BrokerHeartbeatResponse(error_code=code)))
         broker = self.image.brokers.get(broker_id) if self._image is not None else None
         if broker is not None and broker.in_controlled_shutdown and result.records:
-            self._sessions.begin_shutdown(broker_id, self._raft.log_end_offset)
+            self._sessions.begin_shutdown(broker_id, self._raft.log_end_offset - 1)
 
     def assign_replicas_to_dirs(
         self, request: AssignReplicasToDirsRequest, reply: Reply[AssignReplicasToDirsResponse]
@@ -343,16 +361,26 @@ class Controller:
         refused: Callable[[ErrorCode], None] = lambda code: None,
     ) -> bool:
         """Propose and replay the records of a decision; reply when they are committed. Where the quorum does not take
-        them (there is no room for its log), nothing of the decision stays: `refused` replies, and this is False."""
+        them (there is no room for its log), nothing of the decision stays: `refused` replies, and this is False. It
+        also replies when the leadership is lost before: who asked must ask again, whatever became of it."""
         if not result.records:
             if reply is not None:
-                self._raft.when_committed(self._raft.log_end_offset, lambda _: reply(result.response))
+                self._raft.when_committed(
+                    self._raft.log_end_offset,
+                    lambda _: reply(result.response),
+                    lambda: refused(ErrorCode.NOT_CONTROLLER),
+                )
             return True
         before, self._image = self._image, self._replayed(result.records)
         response = result.response
         done = None if reply is None else (lambda _offset: reply(response))
         try:
-            first_offset = self._raft.propose(result.records, wall_ms=self._host.clock.wall_ms(), done=done)
+            first_offset = self._raft.propose(
+                result.records,
+                wall_ms=self._host.clock.wall_ms(),
+                done=done,
+                failed=lambda: refused(ErrorCode.NOT_CONTROLLER),
+            )
         except RequestFailed as failure:
             self._image = before
             refused(failure.code)

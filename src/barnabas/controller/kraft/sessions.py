@@ -12,10 +12,11 @@ _NO_OFFSET: Final = -1
 
 
 class _Session:
-    __slots__ = ("contact_ms", "metadata_offset", "shutdown_offset")
+    __slots__ = ("contact_ms", "is_connected", "metadata_offset", "shutdown_offset")
 
     def __init__(self, contact_ms: int) -> None:
         self.contact_ms = contact_ms
+        self.is_connected = False
         self.metadata_offset = _NO_OFFSET
         self.shutdown_offset = _NO_OFFSET
 
@@ -36,7 +37,19 @@ class BrokerSessions:
         if session is None:
             session = self._sessions[broker_id] = _Session(now_ms)
         session.contact_ms = now_ms
+        session.is_connected = True
         session.metadata_offset = metadata_offset
+
+    def disconnected(self, broker_id: int) -> None:
+        """The connection that its heartbeats came by has ended."""
+        session = self._sessions.get(broker_id)
+        if session is not None:
+            session.is_connected = False
+
+    def is_connected(self, broker_id: int) -> bool:
+        """Whether heartbeats have come by a connection that still stands."""
+        session = self._sessions.get(broker_id)
+        return session is not None and session.is_connected
 
     def end(self, broker_id: int) -> None:
         self._sessions.pop(broker_id, None)

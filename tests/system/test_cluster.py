@@ -1,0 +1,235 @@
+"""Three brokers that vote together, as processes: what clients see while one of them dies, sleeps, or comes back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing import Cluster
+
+QUIET = {"log_level": "0"}
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+        yield cluster
+
+
+def admin(cluster: Cluster, *broker_ids: int) -> AdminClient:
+    bootstrap = cluster.bootstrap.split(",")
+    chosen = [bootstrap[broker_id - 1] for broker_id in broker_ids] or bootstrap
+    return AdminClient({**QUIET, "bootstrap.servers": ",".join(chosen)})
+
+
+def create(
+    cluster: Cluster,
+    broker_ids: tuple[int, ...],
+    name: str,
+    partitions: int = 3,
+    factor: int = 3,
+    timeout_s: float = 10,
+) -> float:
+    """Until it is there; seconds that it took. A request that was under way when its broker died is asked again, by a
+    client that does not remember a controller of before."""
+    begin = time.monotonic()
+    while True:
+        client = admin(cluster, *broker_ids)
+        (future,) = client.create_topics([NewTopic(name, partitions, factor)], request_timeout=2).values()
+        try:
+            future.result()
+        except KafkaException as error:
+            if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
+                break
+            if time.monotonic() - begin > timeout_s:
+                raise
+            time.sleep(0.02)
+        else:
+            break
+    return time.monotonic() - begin
+
+
+def in_sync(client: AdminClient, topic: str) -> set[int]:
+    """Brokers that are in all of its ISRs."""
+    partitions = client.list_topics(topic, timeout=10).topics[topic].partitions.values()
+    return set.intersection(*(set(partition.isrs) for partition in partitions))
+
+
+def leaders(client: AdminClient, topic: str) -> set[int]:
+    return {partition.leader for partition in client.list_topics(topic, timeout=10).topics[topic].partitions.values()}
+
+
+def wait_until(condition: object, what: str, timeout_s: float = 20) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+class Writer:
+    """An idempotent producer that waits for all of the ISR, and what it was told."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._producer = Producer(
+            {
+                **QUIET,
+                "bootstrap.servers": cluster.bootstrap,
+                "enable.idempotence": True,
+                "acks": "all",
+                "delivery.timeout.ms": 60_000,
+                "request.timeout.ms": 3_000,
+                "socket.timeout.ms": 5_000,
+                "retry.backoff.ms": 20,
+                "retry.backoff.max.ms": 100,
+                "reconnect.backoff.ms": 20,
+                "reconnect.backoff.max.ms": 200,
+            }
+        )
+        self._topic = topic
+        self.acked: dict[tuple[int, int], str] = {}
+        self.failed: list[str] = []
+        self._sent = 0
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            self._producer.produce(self._topic, f"value {self._sent}", str(self._sent), on_delivery=self._delivered)
+            self._sent += 1
+            self._producer.poll(0)
+
+    def _delivered(self, error: KafkaError | None, message: Message) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+        else:
+            value = message.value()
+            assert value is not None
+            self.acked[message.partition(), message.offset()] = value.decode()
+
+    def flush(self, timeout_s: float = 60) -> None:
+        assert self._producer.flush(timeout_s) == 0, "not everything was answered"
+
+
+def read_all(cluster: Cluster, topic: str) -> dict[tuple[int, int], str]:
+    consumer = Consumer(
+        {**QUIET, "bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.auto.commit": False}
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        ends = {
+            index: consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=10)[1] for index in partitions
+        }
+        consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
+        found: dict[tuple[int, int], str] = {}
+        deadline = time.monotonic() + 30
+        while len(found) < sum(ends.values()) and time.monotonic() < deadline:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                found[message.partition(), message.offset()] = message.value().decode()  # type: ignore[union-attr]
+        return found
+    finally:
+        consumer.close()
+
+
+def check(cluster: Cluster, topic: str, writer: Writer) -> None:
+    """What was acked is there, where it was said to be, and nothing is there twice."""
+    writer.flush()
+    assert not writer.failed
+    found = read_all(cluster, topic)
+    assert found.items() >= writer.acked.items()
+    assert sorted(found.values()) == sorted(writer.acked.values())
+
+
+def test_every_broker_takes_admin_requests(cluster: Cluster) -> None:
+    for broker_id in (1, 2, 3):
+        create(cluster, (broker_id,), f"by-{broker_id}", partitions=6)
+    for broker_id in (1, 2, 3):
+        client = admin(cluster, broker_id)
+        for name in ("by-1", "by-2", "by-3"):
+            wait_until(lambda c=client, n=name: n in c.list_topics(timeout=10).topics, f"{name} on {broker_id}")  # type: ignore[misc]
+            assert leaders(client, name) == {1, 2, 3}
+            assert in_sync(client, name) == {1, 2, 3}
+
+
+@pytest.mark.parametrize("victim", [1, 2, 3])
+def test_a_killed_broker_costs_no_acked_record(cluster: Cluster, victim: int) -> None:
+    """One of the three is the active controller, too."""
+    survivors = tuple(broker_id for broker_id in (1, 2, 3) if broker_id != victim)
+    client = admin(cluster, *survivors)
+    create(cluster, (1, 2, 3), "orders", partitions=6)
+    writer = Writer(cluster, "orders")
+    writer.write(300)
+    writer.flush()
+    cluster.kill(victim)
+    killed = time.monotonic()
+    took_s = create(cluster, survivors, "after", factor=2)
+    assert took_s < 3, "another controller answers"
+    writer.write(300)
+    writer.flush()
+    assert time.monotonic() - killed < 8, "without a wait for the broker's session"
+    assert victim not in leaders(client, "orders")
+    cluster.start_broker(victim)
+    wait_until(lambda: in_sync(client, "orders") == {1, 2, 3}, "it joins the ISRs again")
+    check(cluster, "orders", writer)
+
+
+def test_a_rolling_restart_under_load(cluster: Cluster) -> None:
+    client = admin(cluster)
+    create(cluster, (1, 2, 3), "orders", partitions=6)
+    writer = Writer(cluster, "orders")
+    for broker_id in (1, 2, 3):
+        writer.write(200)
+        cluster.stop_broker(broker_id)
+        writer.write(200)
+        cluster.start_broker(broker_id)
+        wait_until(lambda: in_sync(client, "orders") == {1, 2, 3}, f"broker {broker_id} joins the ISRs again")
+    check(cluster, "orders", writer)
+
+
+def test_all_killed_and_started_again(cluster: Cluster) -> None:
+    create(cluster, (1, 2, 3), "orders", partitions=6)
+    writer = Writer(cluster, "orders")
+    writer.write(500)
+    writer.flush()
+    cluster.kill()
+    cluster.start()
+    wait_until(lambda: in_sync(admin(cluster), "orders") == {1, 2, 3}, "all are in sync")
+    writer.write(100)
+    check(cluster, "orders", writer)
+
+
+@pytest.mark.parametrize("sleeper", [1, 2, 3])
+def test_a_paused_broker_comes_back_deposed(cluster: Cluster, sleeper: int) -> None:
+    """With the default session timeout of 9 s: nobody sees that it is gone but by its silence."""
+    survivors = tuple(broker_id for broker_id in (1, 2, 3) if broker_id != sleeper)
+    client = admin(cluster, *survivors)
+    create(cluster, (1, 2, 3), "orders", partitions=6)
+    writer = Writer(cluster, "orders")
+    writer.write(200)
+    writer.flush()
+    cluster.pause(sleeper)
+    try:
+        writer.write(200)
+        wait_until(lambda: sleeper not in leaders(client, "orders"), "its leaderships move", timeout_s=25)
+        writer.flush()
+    finally:
+        cluster.resume(sleeper)
+    wait_until(lambda: in_sync(client, "orders") == {1, 2, 3}, "it follows again")
+    check(cluster, "orders", writer)
+
+
+def test_two_of_three_down_then_back(cluster: Cluster) -> None:
+    client = admin(cluster, 1)
+    create(cluster, (1,), "orders", partitions=3)
+    cluster.kill(2, 3)
+    (future,) = client.create_topics([NewTopic("never", 1, 1)], request_timeout=3).values()
+    with pytest.raises(KafkaException):
+        future.result()
+    cluster.start_broker(2)
+    create(cluster, (1, 2), "again", factor=2)
+    cluster.start_broker(3)
+    wait_until(lambda: in_sync(client, "orders") == {1, 2, 3}, "all are in sync")
