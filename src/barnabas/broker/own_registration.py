@@ -1,0 +1,34 @@
+"""What the metadata says before this process has registered is about its last life.
+
+A broker that starts again finds itself in the image as the leader it was. If it acted on that, it would lead in an
+epoch that it led before, with a log that may have lost its end since: its followers would cut off what they have
+committed. The controller decides about such leaderships when it registers the new incarnation, so the replicas are told
+nothing before the image shows that registration, and then everything at once (as Kafka's broker installs its metadata
+publishers only when the controller has acknowledged that it is caught up, KIP-631).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
+from barnabas.metadata.store import Subscriber
+
+
+class AfterOwnRegistration:
+    """Passes images on to `subscriber` once they show this incarnation."""
+
+    def __init__(self, node_id: int, broker_epoch: Callable[[], int], subscriber: Subscriber) -> None:
+        self._node_id = node_id
+        self._broker_epoch = broker_epoch
+        self._subscriber = subscriber
+        self._is_open = False
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        if not self._is_open:
+            own = image.brokers.get(self._node_id)
+            if own is None or own.epoch != self._broker_epoch():
+                return
+            self._is_open = True
+            delta = MetadataDelta.between(EMPTY_IMAGE, image)
+        self._subscriber(delta, image)
