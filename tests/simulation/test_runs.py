@@ -72,6 +72,21 @@ def test_an_idle_broker_costs_little() -> None:
     assert quiet.world.trace.count < 50_000
 
 
+def test_three_brokers_keep_every_promise() -> None:
+    power = Fault(6_000, FaultKind.POWER, "broker2", duration_ms=2_000, amount=1)
+    kill = Fault(11_000, FaultKind.KILL, "broker1", duration_ms=1_500)
+    outcome = run(replace(QUICK, seed=1, layout=Layout(brokers=3), faults_s=15, schedule=(power, kill)))
+    assert not outcome.failed, explain(outcome)
+    assert outcome.acked > 100
+
+
+def test_a_follower_with_a_full_disk_does_not_ask_without_end() -> None:
+    full = Fault(5_000, FaultKind.FULL_DISK, "broker2", duration_ms=6_000)
+    outcome = run(replace(QUICK, seed=2, layout=Layout(brokers=3), faults_s=10, schedule=(full,)))
+    assert not outcome.failed, explain(outcome)
+    assert outcome.events < 60_000
+
+
 # -- known mistakes, patched in
 
 

@@ -257,6 +257,7 @@ class Fetcher:
                     self._take_one(followed, answer)
                 except StorageFault as fault:
                     self._on_fault(fault)
+                    self._pause(followed)  # a full directory stays online: it is tried again, not without end
                 except RecordsRejected as rejected:
                     self._host.faults.report(f"{followed.partition.topic_partition} cannot be followed", rejected)
                     self._pause(followed)
@@ -265,12 +266,12 @@ class Fetcher:
         code = ErrorCode(answer.error_code)
         partition = followed.partition
         if code is ErrorCode.NONE:
-            followed.backoff_ms = _PAUSE_MS
             if answer.diverging_epoch is not None:
                 diverging = answer.diverging_epoch
                 partition.truncate_to(common_end(partition.log, diverging.epoch, diverging.end_offset))
-                return
-            partition.append_as_follower(answer.records or b"", answer.high_watermark, answer.log_start_offset)
+            else:
+                partition.append_as_follower(answer.records or b"", answer.high_watermark, answer.log_start_offset)
+            followed.backoff_ms = _PAUSE_MS
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._pause(followed)
             self.repositioning.start(partition, followed.epoch, lambda: self._resume(followed))
