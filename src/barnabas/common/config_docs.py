@@ -25,7 +25,7 @@ HEEDED: Final[dict[str, str]] = {
     "controller.listener.names": "Which of the listeners belong to the controller.",
     "controller.quorum.bootstrap.servers": "Where controllers of the quorum may be found.",
     "controller.quorum.election.backoff.max.ms": "The longest that a voter waits after an election that nobody won.",
-    "controller.quorum.election.timeout.ms": "A voter that knows no leader stands for election after this to twice this.",
+    "controller.quorum.election.timeout.ms": "A voter without a leader stands for election after this to twice this.",
     "controller.quorum.fetch.timeout.ms": "A voter that cannot fetch from its leader for so long stands for election.",
     "controller.quorum.request.timeout.ms": "How long a request within the quorum may take.",
     "controller.quorum.retry.backoff.ms": "How long to wait before a request within the quorum is repeated.",
