@@ -5,6 +5,9 @@ epoch that it led before, with a log that may have lost its end since: its follo
 committed. The controller decides about such leaderships when it registers the new incarnation, so the replicas are told
 nothing before the image shows that registration, and then everything at once (as Kafka's broker installs its metadata
 publishers only when the controller has acknowledged that it is caught up, KIP-631).
+
+A process whose own controller is the active one, and that is the only broker, need not wait: what it lacks nobody has,
+and it may have no room left to write a registration down.
 """
 
 from __future__ import annotations
@@ -18,16 +21,26 @@ from barnabas.metadata.store import Subscriber
 class AfterOwnRegistration:
     """Passes images on to `subscriber` once they show this incarnation."""
 
-    def __init__(self, node_id: int, broker_epoch: Callable[[], int], subscriber: Subscriber) -> None:
+    def __init__(
+        self,
+        node_id: int,
+        broker_epoch: Callable[[], int],
+        is_controller_active: Callable[[], bool],
+        subscriber: Subscriber,
+    ) -> None:
         self._node_id = node_id
         self._broker_epoch = broker_epoch
+        self._is_controller_active = is_controller_active
         self._subscriber = subscriber
         self._is_open = False
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if not self._is_open:
             own = image.brokers.get(self._node_id)
-            if own is None or own.epoch != self._broker_epoch():
+            if own is None:
+                return
+            is_alone = len(image.brokers) == 1 and self._is_controller_active()
+            if own.epoch != self._broker_epoch() and not is_alone:
                 return
             self._is_open = True
             delta = MetadataDelta.between(EMPTY_IMAGE, image)

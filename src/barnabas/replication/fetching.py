@@ -16,6 +16,7 @@ from typing import Final
 from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
 from barnabas.common.host import Buffer
 from barnabas.replication.cold_reads import Waiting
+from barnabas.replication.follower_waits import FollowerWaits
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Isolation, Partition, Role
 from barnabas.replication.purgatory import DelayedOperation
@@ -105,7 +106,7 @@ UNCHANGED: Final = FetchResult()
 class FetchPlan:
     """How one request reads: its limits and how far it may see."""
 
-    __slots__ = ("isolation", "max_bytes", "min_bytes", "replica_epoch", "replica_id")
+    __slots__ = ("is_first_look", "isolation", "max_bytes", "min_bytes", "replica_epoch", "replica_id")
 
     def __init__(
         self, isolation: Isolation, min_bytes: int, max_bytes: int, replica_id: int = -1, replica_epoch: int = -1
@@ -117,6 +118,8 @@ class FetchPlan:
         self.replica_id = replica_id
         #: Which incarnation of it; -1 where it does not say.
         self.replica_epoch = replica_epoch
+        #: Only then it tells how far the follower is; when a fetch that waited is read again, that is old news.
+        self.is_first_look = True
 
 
 class FetchRound:
@@ -313,9 +316,17 @@ def _read_into(
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
         if epoch < item.last_fetched_epoch or end_offset < item.offset:
             result.diverging = (epoch, end_offset)
-    if plan.replica_id >= 0 and result.diverging is None and log.log_start_offset <= item.offset <= log.log_end_offset:
+    if (
+        plan.replica_id >= 0
+        and plan.is_first_look
+        and loaded is None
+        and result.diverging is None
+        and log.log_start_offset <= item.offset <= log.log_end_offset
+    ):
         # Before it is read, so that the answer already says how far its own progress moved the HW.
-        partition.on_follower_fetch(plan.replica_id, plan.replica_epoch, item.offset, item.log_start_offset)
+        replica_id, epoch = plan.replica_id, plan.replica_epoch
+        if not partition.on_follower_fetch(replica_id, epoch, item.offset, item.log_start_offset):
+            raise RequestFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if result.diverging is None and (remaining > 0 or min_one_batch):
         budget = min(item.max_bytes, remaining)
         read = None if loaded is None else log.take(loaded)
@@ -365,3 +376,26 @@ class DelayedFetch(DelayedOperation):
     def on_cancel(self) -> None:
         for partition in self._partitions:
             partition.unwatch(self)
+
+
+class DelayedFollowerFetch(DelayedFetch):
+    """As above; it also ends when its follower is about to have more to ask for."""
+
+    __slots__ = ("_follower", "_waits")
+
+    def __init__(
+        self,
+        partitions: Sequence[Partition],
+        missing_bytes: int,
+        answer: Callable[[], None],
+        follower: int,
+        waits: FollowerWaits,
+    ) -> None:
+        super().__init__(partitions, Isolation.LOG_END, missing_bytes, answer)
+        self._follower = follower
+        self._waits = waits
+        waits.enter(follower, self)
+
+    def on_cancel(self) -> None:
+        super().on_cancel()
+        self._waits.leave(self._follower, self)

@@ -133,9 +133,9 @@ class Leadership:
     def on_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, leader_leo: int, now_ms: int
     ) -> bool:
-        """False if it is none of this partition's followers."""
+        """False if it is none of this partition's followers, or an incarnation of one that is over (KIP-903)."""
         follower = self.followers.get(replica_id)
-        if follower is None:
+        if follower is None or UNKNOWN != broker_epoch < follower.broker_epoch:
             return False
         follower.on_fetch(offset, log_start_offset, broker_epoch, leader_leo, now_ms)
         return True

@@ -19,7 +19,8 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Buffer
 from barnabas.common.types import TopicPartition
 from barnabas.metadata.topics import PartitionImage
-from barnabas.replication.leadership import Leadership
+from barnabas.replication.commit_waiters import CommitWaiter, CommitWaiters
+from barnabas.replication.leadership import UNKNOWN, Leadership
 from barnabas.replication.purgatory import Watcher
 from barnabas.storage.cold_read import ColdRead
 from barnabas.storage.log import AppendInfo, Log, Origin
@@ -37,6 +38,12 @@ class Surroundings(Protocol):
 
     def may_join(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether this incarnation of a broker may be in an ISR: unfenced and not on its way out."""
+
+    def is_alive(self, broker_id: int) -> bool:
+        """Whether it is registered and unfenced."""
+
+    def expect_followers(self, partition: Partition) -> None:
+        """It is led here in a new epoch: its followers will want to fetch it."""
 
     def propose(self, partition: Partition) -> None:
         """Its leadership has a proposal for the controller."""
@@ -77,6 +84,7 @@ class Partition:
         "log",
         "node_id",
         "role",
+        "start_watchers",
         "topic_id",
         "topic_partition",
     )
@@ -105,7 +113,9 @@ class Partition:
         self._watchers: dict[Watcher, None] = {}
         #: Followers: they wait for the LEO, not for the HW.
         self._end_watchers: dict[Watcher, None] = {}
-        self._commit_waiters: list[tuple[int, Callable[[ErrorCode], None]]] = []
+        self._commit_waiters = CommitWaiters()
+        #: Who waits for the low watermark, told when it may have moved and when the leadership is lost.
+        self.start_watchers: dict[Watcher, None] = {}
 
     # -- roles
 
@@ -118,6 +128,8 @@ class Partition:
             self.leader_epoch = image.leader_epoch
             self.log.assign_epoch(image.leader_epoch, self.log.log_end_offset)
             self.leadership = Leadership(self.node_id, image, self.log.log_end_offset, now_ms)
+            if not self.leadership.is_alone:
+                self._surroundings.expect_followers(self)
         else:
             leadership.on_image(image, now_ms)
         self._advance_high_watermark()
@@ -136,10 +148,10 @@ class Partition:
 
     def _leave_leadership(self, code: ErrorCode) -> None:
         self.leadership = None
-        waiters, self._commit_waiters = self._commit_waiters, []
-        for _, done in waiters:
+        for done in self._commit_waiters.take():
             done(code)
         self.wake(0)
+        self._wake_start_watchers()
 
     # -- appending
 
@@ -158,6 +170,11 @@ class Partition:
         return len(leadership.isr) >= min(self.log.config.min_insync_replicas, leadership.replication_factor)
 
     @property
+    def is_end_known(self) -> bool:
+        """Whether the HW is at least what it was under any earlier leader (KIP-207)."""
+        return self.leadership is not None and self.high_watermark >= self.leadership.epoch_start_offset
+
+    @property
     def is_replicated(self) -> bool:
         """Whether the HW waits for other replicas."""
         return self.leadership is None or not self.leadership.is_alone
@@ -171,13 +188,13 @@ class Partition:
                 self._surroundings.wake_followers_soon(self, len(batches))
         return info
 
-    def await_commit(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
-        """Call `done` once the HW is at `offset` or above (at once if it is), or leadership is lost. With
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR is too small by then."""
+    def await_commit(self, offset: int, done: Callable[[ErrorCode], None]) -> CommitWaiter | None:
+        """Call `done` once the HW is at `offset` or above (at once if it is: then None is returned), or leadership is
+        lost. With NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR is too small by then."""
         if self.high_watermark >= offset:
             done(self._verdict())
-        else:
-            self._commit_waiters.append((offset, done))
+            return None
+        return self._commit_waiters.add(offset, done)
 
     def _verdict(self) -> ErrorCode:
         return ErrorCode.NONE if self.enough_in_sync else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -196,17 +213,11 @@ class Partition:
             return
         self.high_watermark = target
         if self._commit_waiters:
-            self._commit_up_to(target)
+            verdict = self._verdict()
+            for done in self._commit_waiters.take(target):
+                done(verdict)
         if self._watchers:
             self.wake_consumers(appended_bytes)
-
-    def _commit_up_to(self, high_watermark: int) -> None:
-        waiting = self._commit_waiters
-        self._commit_waiters = [entry for entry in waiting if entry[0] > high_watermark]
-        verdict = self._verdict()
-        for offset, done in waiting:
-            if offset <= high_watermark:
-                done(verdict)
 
     # -- followers, as the leader sees them
 
@@ -219,6 +230,8 @@ class Partition:
         end_offset = self.log.log_end_offset
         if not leadership.on_fetch(replica_id, offset, log_start_offset, broker_epoch, end_offset, now_ms):
             return False
+        if self.start_watchers:
+            self._wake_start_watchers()
         if replica_id not in leadership.isr:
             enlarged = leadership.enlarged(replica_id, self.high_watermark, around.may_join)
             if enlarged is not None:
@@ -324,6 +337,10 @@ class Partition:
         self._watchers.pop(watcher, None)
         self._end_watchers.pop(watcher, None)
 
+    def _wake_start_watchers(self) -> None:
+        for watcher in tuple(self.start_watchers):
+            watcher.on_progress(0)
+
     def wake(self, size_bytes: int) -> None:
         self.wake_consumers(size_bytes)
         self.wake_followers(size_bytes)
@@ -338,8 +355,15 @@ class Partition:
 
     # -- log start
 
+    @property
+    def low_watermark(self) -> int:
+        """Before which no replica that lives has records; -1 while one of them has not fetched in this epoch."""
+        leadership = self.leadership
+        start = self.log.log_start_offset
+        return UNKNOWN if leadership is None else leadership.low_watermark(start, self._surroundings.is_alive)
+
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start offset (KIP-107); -1 means the HW. Returns the new low watermark.
+        """Move the log start offset (KIP-107); -1 means the HW. Returns what the low watermark is to become.
 
         Raises RequestFailed: OFFSET_OUT_OF_RANGE above the HW, POLICY_VIOLATION where cleanup.policy has no delete.
         """
@@ -353,4 +377,4 @@ class Partition:
             )
         self.log.delete_records_before(target)
         self.wake(0)
-        return self.log.log_start_offset
+        return target

@@ -8,6 +8,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
 from barnabas.protocol.message import Message
+from barnabas.replication.follower_waits import FollowerWaits
 from barnabas.replication.isr_changes import Ask, IsrChanges
 from barnabas.replication.partition import Partition
 
@@ -23,6 +24,7 @@ class ReplicaSurroundings:
         self._config = config
         self._woken: dict[Partition, int] = {}
         self.image: MetadataImage = EMPTY_IMAGE
+        self.follower_waits = FollowerWaits(host.clock, host.timers)
         self._ask: Ask = _nobody
         #: Of this broker, since it registered.
         self.broker_epoch: Callable[[], int] = lambda: _UNKNOWN_EPOCH
@@ -45,6 +47,14 @@ class ReplicaSurroundings:
     def may_join(self, broker_id: int, broker_epoch: int) -> bool:
         broker = self.image.brokers.get(broker_id)
         return broker is not None and broker.is_active and broker_epoch in (_UNKNOWN_EPOCH, broker.epoch)
+
+    def is_alive(self, broker_id: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and not broker.fenced
+
+    def expect_followers(self, partition: Partition) -> None:
+        assert partition.leadership is not None, "only a leader has followers"
+        self.follower_waits.expect(partition.leadership.followers)
 
     def propose(self, partition: Partition) -> None:
         self.isr_changes.submit(partition)

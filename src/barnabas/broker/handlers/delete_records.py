@@ -1,37 +1,116 @@
 """DeleteRecords (21), versions 0-2: move the log start offset of partitions (KIP-107).
 
-Offset -1 means the HW. Not for internal topics, nor where `cleanup.policy` has no delete.
+Offset -1 means the HW. Not for internal topics, nor where `cleanup.policy` has no delete. Answered when no replica that
+lives has the records any more: followers take over the leader's log start offset and tell of it by their next fetch.
 """
 
 from __future__ import annotations
+
+from typing import Final
 
 from barnabas.broker.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
 from barnabas.common.types import INTERNAL_TOPICS
 from barnabas.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
+from barnabas.replication.partition import Partition, Role
+from barnabas.replication.purgatory import DelayedOperation
+
+_Row = DeleteRecordsResponse.DeleteRecordsPartitionResult
+
+_UNKNOWN_LOW_WATERMARK: Final = -1
 
 
-def handle(context: RequestContext, request: DeleteRecordsRequest, services: Services) -> DeleteRecordsResponse:
+def handle(context: RequestContext, request: DeleteRecordsRequest, services: Services) -> DeleteRecordsResponse | None:
     response = DeleteRecordsResponse()
+    waiting: list[_Waiting] = []
     for topic in request.topics:
-        rows = [
-            _delete(services, topic.name, partition.partition_index, partition.offset) for partition in topic.partitions
-        ]
+        rows = []
+        for asked in topic.partitions:
+            row = _Row(partition_index=asked.partition_index, low_watermark=_UNKNOWN_LOW_WATERMARK)
+            rows.append(row)
+            deletion = _delete(services, topic.name, asked.offset, row)
+            if deletion is not None:
+                waiting.append(deletion)
         response.topics.append(DeleteRecordsResponse.DeleteRecordsTopicResult(name=topic.name, partitions=rows))
-    return response
+    if not waiting:
+        return response
+    delayed = DelayedDeleteRecords(context, response, waiting)
+    services.replicas.purgatory.expire_at(context.now_ms + max(0, request.timeout_ms), delayed)
+    context.when_disconnected(delayed.cancel)
+    return None
 
 
-def _delete(
-    services: Services, topic: str, index: int, offset: int
-) -> DeleteRecordsResponse.DeleteRecordsPartitionResult:
-    row = DeleteRecordsResponse.DeleteRecordsPartitionResult(partition_index=index, low_watermark=-1)
+def _delete(services: Services, topic: str, offset: int, row: _Row) -> _Waiting | None:
+    """Fill in the row, or say what it waits for."""
+    replicas = services.replicas
     try:
-        if topic in INTERNAL_TOPICS and services.replicas.find(topic, index) is not None:
+        if topic in INTERNAL_TOPICS and replicas.find(topic, row.partition_index) is not None:
             raise RequestFailed(ErrorCode.INVALID_TOPIC_EXCEPTION)
-        row.low_watermark = services.replicas.leader(topic, index).delete_records_before(offset)
+        partition = replicas.leader(topic, row.partition_index)
+        target = partition.delete_records_before(offset)
+        row.low_watermark = partition.low_watermark
+        if row.low_watermark < target:
+            return _Waiting(partition, target, row)
     except RequestFailed as failure:
         row.error_code = failure.code
     except StorageFault as fault:
-        services.replicas.on_storage_fault(fault)
+        replicas.on_storage_fault(fault)
         row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
-    return row
+    return None
+
+
+class _Waiting:
+    """One partition whose followers have yet to delete. `on_progress` is called when that may have changed."""
+
+    __slots__ = ("_target", "delayed", "partition", "row")
+
+    def __init__(self, partition: Partition, target: int, row: _Row) -> None:
+        self.partition = partition
+        self._target = target
+        self.row = row
+        self.delayed: DelayedDeleteRecords | None = None
+
+    def on_progress(self, size_bytes: int) -> None:
+        partition, row = self.partition, self.row
+        if partition.role is not Role.LEADER:
+            is_offline = partition.role is Role.OFFLINE
+            row.error_code = ErrorCode.KAFKA_STORAGE_ERROR if is_offline else ErrorCode.NOT_LEADER_OR_FOLLOWER
+            row.low_watermark = _UNKNOWN_LOW_WATERMARK
+        else:
+            low_watermark = partition.low_watermark
+            if low_watermark < self._target:
+                return
+            row.low_watermark = low_watermark
+        partition.start_watchers.pop(self, None)
+        assert self.delayed is not None, "set by whom it belongs to"
+        self.delayed.settled(self)
+
+
+class DelayedDeleteRecords(DelayedOperation):
+    """What is not deleted everywhere at the deadline answers REQUEST_TIMED_OUT; it is deleted here all the same."""
+
+    __slots__ = ("_context", "_response", "_waiting")
+
+    def __init__(self, context: RequestContext, response: DeleteRecordsResponse, waiting: list[_Waiting]) -> None:
+        super().__init__()
+        self._context = context
+        self._response = response
+        self._waiting = dict.fromkeys(waiting)
+        for deletion in waiting:
+            deletion.delayed = self
+            deletion.partition.start_watchers[deletion] = None
+
+    def settled(self, deletion: _Waiting) -> None:
+        self._waiting.pop(deletion, None)
+        if not self._waiting:
+            self.complete()
+
+    def on_complete(self, expired: bool) -> None:
+        for deletion in self._waiting:
+            deletion.row.error_code = ErrorCode.REQUEST_TIMED_OUT
+        self.on_cancel()
+        self._context.reply(self._response)
+
+    def on_cancel(self) -> None:
+        for deletion in self._waiting:
+            deletion.partition.start_watchers.pop(deletion, None)

@@ -24,6 +24,7 @@ from barnabas.replication.fetching import (
     UNCHANGED,
     ColdFetch,
     DelayedFetch,
+    DelayedFollowerFetch,
     FetchItem,
     FetchPlan,
     FetchResult,
@@ -111,7 +112,10 @@ class _PendingFetch:
         if outcome.cold:
             self._load(outcome, may_wait)
             return None
-        deadline_ms = self._request.now_ms + self._message.max_wait_ms
+        wait_ms, follower = self._message.max_wait_ms, self._plan.replica_id
+        if follower >= 0:
+            wait_ms = self._services.replicas.surroundings.follower_waits.wait_ms(follower, wait_ms)
+        deadline_ms = self._request.now_ms + wait_ms
         waits = may_wait and _waits(outcome, self._plan, self._message)
         if waits and self._services.host.clock.now_ms() < deadline_ms:
             self._wait(outcome, deadline_ms)
@@ -157,16 +161,21 @@ class _PendingFetch:
     def _wait(self, outcome: FetchRound, deadline_ms: int) -> None:
         request, replicas = self._request, self._services.replicas
         missing_bytes = self._plan.min_bytes - outcome.size_bytes
-        delayed = DelayedFetch(
-            _watched(replicas, self._items),
-            self._plan.isolation,
-            missing_bytes,
-            lambda: request.reply_with(self._read_again),
-        )
+        watched, follower = _watched(replicas, self._items), self._plan.replica_id
+        delayed: DelayedFetch
+        if follower >= 0:
+            waits = replicas.surroundings.follower_waits
+            delayed = DelayedFollowerFetch(watched, missing_bytes, self._answer_later, follower, waits)
+        else:
+            delayed = DelayedFetch(watched, self._plan.isolation, missing_bytes, self._answer_later)
         request.on_abandoned = delayed.cancel
         replicas.purgatory.expire_at(deadline_ms, delayed)
 
+    def _answer_later(self) -> None:
+        self._request.reply_with(self._read_again)
+
     def _read_again(self) -> Chunks | None:
+        self._plan.is_first_look = False
         return self.go_on(read_all(self._services.replicas, self._items, self._plan), may_wait=False)
 
 

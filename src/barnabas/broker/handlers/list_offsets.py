@@ -2,7 +2,8 @@
 
 -1 latest (HW, or LSO when read_committed), -2 earliest (log start), -3 the record with the largest timestamp (KIP-734),
 -4 earliest local (KIP-405; here the log start), -5 latest in remote storage (there is none). A record at or above what
-the reader may see is not found. Fencing by leader epoch from version 4 (KIP-320). What is not known without a look at
+the reader may see is not found. A client is not told where a log ends, nor that a record is not there, before the HW of
+a new leader has come to where its epoch began (KIP-207): an earlier leader may have told it of more. Fencing by leader epoch from version 4 (KIP-320). What is not known without a look at
 the files is searched beside the loop.
 """
 
@@ -35,6 +36,8 @@ class Found(NamedTuple):
 
 #: So often a log is searched anew because it was cut or compacted meanwhile.
 _ATTEMPTS_MAX = 5
+#: Which version knows OFFSET_NOT_AVAILABLE; before it is LEADER_NOT_AVAILABLE.
+_NOT_AVAILABLE_SINCE = 5
 _NOTHING = Found(-1, -1, -1)
 
 
@@ -99,6 +102,8 @@ class _Lookups:
             found = _find(partition, asked.timestamp, self._isolation, after)
         except RequestFailed as failure:
             row.error_code = failure.code
+            if failure.code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_SINCE:
+                row.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         except StorageFault as fault:
             self._services.replicas.on_storage_fault(fault)
             row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
@@ -144,6 +149,7 @@ def _find(partition: Partition, timestamp: int, isolation: Isolation, after: _Pe
     log = partition.log
     end = partition.readable_end(isolation)
     if timestamp == LATEST:
+        _require_known_end(partition, isolation)
         return Found(-1, end, partition.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         return Found(-1, log.log_start_offset, log.epoch_at(log.log_start_offset))
@@ -156,6 +162,16 @@ def _find(partition: Partition, timestamp: int, isolation: Isolation, after: _Pe
             if after.attempts == _ATTEMPTS_MAX:
                 raise RequestFailed(ErrorCode.OFFSET_NOT_AVAILABLE) from None
         else:
-            return _NOTHING if hit is None or hit[1] >= end else Found(*hit)
+            return _nothing(partition, isolation) if hit is None or hit[1] >= end else Found(*hit)
     search = log.search_time(None if timestamp == MAX_TIMESTAMP else timestamp)
-    return _NOTHING if search.is_plain() else search
+    return _nothing(partition, isolation) if search.is_plain() else search
+
+
+def _nothing(partition: Partition, isolation: Isolation) -> Found:
+    _require_known_end(partition, isolation)
+    return _NOTHING
+
+
+def _require_known_end(partition: Partition, isolation: Isolation) -> None:
+    if isolation is not Isolation.LOG_END and not partition.is_end_known:
+        raise RequestFailed(ErrorCode.OFFSET_NOT_AVAILABLE)

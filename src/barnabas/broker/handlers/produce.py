@@ -147,7 +147,7 @@ def _uncommitted(replicas: ReplicaManager, answered: Answered) -> list[tuple[Par
 class DelayedProduce(DelayedOperation):
     """An acks=all request on its way to the HW; what is not there at the deadline answers REQUEST_TIMED_OUT."""
 
-    __slots__ = ("_answered", "_missing", "_request", "_services")
+    __slots__ = ("_answered", "_missing", "_request", "_services", "_waiters")
 
     def __init__(
         self,
@@ -161,8 +161,10 @@ class DelayedProduce(DelayedOperation):
         self._services = services
         self._answered = answered
         self._missing = {(place, slot) for _, _, place, slot in waiting}
-        for partition, offset, place, slot in waiting:
+        self._waiters = [
             partition.await_commit(offset, lambda code, at=(place, slot): self._settle(at, code))  # type: ignore[misc]
+            for partition, offset, place, slot in waiting
+        ]
 
     def _settle(self, at: tuple[int, int], code: ErrorCode) -> None:
         if self.completed or at not in self._missing:
@@ -180,6 +182,10 @@ class DelayedProduce(DelayedOperation):
         partitions[slot] = (index, appended._replace(error=code))
 
     def on_complete(self, expired: bool) -> None:
+        if expired:
+            for waiter in self._waiters:
+                if waiter is not None:
+                    waiter.cancel()
         for at in sorted(self._missing):
             self._fail(at, ErrorCode.REQUEST_TIMED_OUT)
         self._request.reply_with(lambda: _encode(self._request, self._answered, self._services))

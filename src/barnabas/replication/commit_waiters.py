@@ -1,0 +1,80 @@
+"""Who waits for a partition's HW, lowest offset first.
+
+Most wait in the order of their appends; a repeated idempotent batch comes late and wants an offset that others want
+already. Who gives up leaves at once as far as its callback goes; its entry goes when it is reached, or when half of all
+entries are such.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable
+
+from barnabas.common.errors import ErrorCode
+
+Done = Callable[[ErrorCode], None]
+
+_SWEEP_AT_MIN = 64
+
+
+class CommitWaiter:
+    """One of them; `cancel` when nobody wants to know any more."""
+
+    __slots__ = ("_owner", "done", "offset", "sequence")
+
+    def __init__(self, owner: CommitWaiters, offset: int, sequence: int, done: Done) -> None:
+        self._owner = owner
+        self.offset = offset
+        self.sequence = sequence
+        self.done: Done | None = done
+
+    def __lt__(self, other: CommitWaiter) -> bool:
+        return (self.offset, self.sequence) < (other.offset, other.sequence)
+
+    def cancel(self) -> None:
+        if self.done is not None:
+            self.done = None
+            self._owner.on_cancelled()
+
+
+class CommitWaiters:
+    """Of one partition. False when nobody waits."""
+
+    __slots__ = ("_cancelled", "_heap", "_sequence")
+
+    def __init__(self) -> None:
+        self._heap: list[CommitWaiter] = []
+        self._sequence = 0
+        self._cancelled = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._heap)
+
+    def __len__(self) -> int:
+        return len(self._heap) - self._cancelled
+
+    def add(self, offset: int, done: Done) -> CommitWaiter:
+        """Until the HW is at `offset` or above."""
+        self._sequence += 1
+        waiter = CommitWaiter(self, offset, self._sequence, done)
+        heapq.heappush(self._heap, waiter)
+        return waiter
+
+    def take(self, high_watermark: int | None = None) -> list[Done]:
+        """Those whose offset is reached, or all of them, in their order; they wait no more."""
+        heap, reached = self._heap, []
+        while heap and (high_watermark is None or heap[0].offset <= high_watermark):
+            waiter = heapq.heappop(heap)
+            if waiter.done is None:
+                self._cancelled -= 1
+            else:
+                reached.append(waiter.done)
+                waiter.done = None
+        return reached
+
+    def on_cancelled(self) -> None:
+        self._cancelled += 1
+        if self._cancelled * 2 >= max(len(self._heap), _SWEEP_AT_MIN):
+            self._heap = [waiter for waiter in self._heap if waiter.done is not None]
+            heapq.heapify(self._heap)
+            self._cancelled = 0
