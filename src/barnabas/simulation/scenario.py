@@ -18,6 +18,7 @@ from barnabas.simulation.checkers import Checker, NoMistakes, PartitionOffsets, 
 from barnabas.simulation.cluster import Client, Cluster, Layout
 from barnabas.simulation.faults import Atlas, Fault, FaultKind, Injector
 from barnabas.simulation.history import History, Violation, judge
+from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.workload import ConsumerAtWork, ProducerAtWork, Topic, create_topics, read_everything
 from barnabas.simulation.world import SECOND_US, Livelock, Note, World
 
@@ -103,7 +104,9 @@ class Run:
             ConsumerAtWork(self.cluster, add(f"consumer{number}"), *shared, group="readers")
             for number in range(1, settings.consumers + 1)
         ]
-        self.watch = Watch(self.cluster, [NoMistakes(), PartitionOffsets()] if checkers is None else checkers)
+        self.watch = Watch(
+            self.cluster, [NoMistakes(), PartitionOffsets(), QuorumSafety()] if checkers is None else checkers
+        )
 
     def execute(self) -> Outcome:
         began_cpu_s = time.process_time()
