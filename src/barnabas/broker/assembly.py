@@ -124,7 +124,12 @@ class Broker:
             LeadershipListener(GROUP_METADATA_TOPIC, self.groups.on_partition_leader, self.groups.on_partition_resigned)
         )
         self.metadata.subscribe(self._on_broker_config)
-        own = AfterOwnRegistration(self.config.node_id, lambda: self.lifecycle.epoch, self.replicas.on_image)
+        own = AfterOwnRegistration(
+            self.config.node_id,
+            lambda: self.lifecycle.epoch,
+            lambda: self.controller.is_active,
+            self.replicas.on_image,
+        )
         self.metadata.subscribe(own.on_image)
         self.metadata.subscribe(self._on_deleted_topics)
         self.metadata.subscribe(self.lifecycle.on_image)
