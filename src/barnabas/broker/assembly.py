@@ -42,6 +42,7 @@ from barnabas.storage.manager import LogManager
 #: For a request to the controller that says nothing else.
 _ASK_TIMEOUT_MS = 30_000
 #: A voter waits so long for brokers that leave at the same time, and looks so often.
+_LINGER_MS_MIN = 30
 _LINGER_MS_MAX = 3_000
 _LINGER_LOOK_MS = 5
 
@@ -173,19 +174,27 @@ class Broker:
             self._quorum_peers.close()
             done()
 
-        give_up_ms = self.host.clock.now_ms() + _LINGER_MS_MAX
-        self.lifecycle.stop(lambda: self._linger(close, give_up_ms))
+        self.lifecycle.stop(lambda: self._linger(close))
 
-    def _linger(self, then: Callable[[], None], give_up_ms: int) -> None:
-        """A voter goes last: while other brokers are on their way out too, its vote may be what they wait for."""
-        leaving = any(
-            broker.in_controlled_shutdown and not broker.fenced and broker_id != self.config.node_id
-            for broker_id, broker in self.metadata.image.brokers.items()
-        )
-        if leaving and self.config.is_controller and self.host.clock.now_ms() < give_up_ms:
-            self.host.timers.call_later(_LINGER_LOOK_MS, lambda: self._linger(then, give_up_ms))
-        else:
+    def _linger(self, then: Callable[[], None]) -> None:
+        """A voter goes last: while other brokers are on their way out too, its vote may be what they wait for. And not
+        before the answers have left that came with its own."""
+        if not self.config.is_controller or len(self.raft.voters) < 2:
             then()
+            return
+        begin_ms = self.host.clock.now_ms()
+
+        def look() -> None:
+            leaving = any(
+                broker.in_controlled_shutdown and not broker.fenced and broker_id != self.config.node_id
+                for broker_id, broker in self.metadata.image.brokers.items()
+            )
+            if leaving and self.host.clock.now_ms() < begin_ms + _LINGER_MS_MAX:
+                self.host.timers.call_later(_LINGER_LOOK_MS, look)
+            else:
+                then()
+
+        self.host.timers.call_later(_LINGER_MS_MIN, look)
 
     # -- listeners
 
