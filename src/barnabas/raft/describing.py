@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from barnabas.common.errors import ErrorCode
-from barnabas.common.types import METADATA_TOPIC
+from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from barnabas.raft.core import Core
 from barnabas.raft.messages import only_partition
@@ -72,7 +72,7 @@ def _refused(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
 def _state(core: Core, state: ReplicaState) -> DescribeQuorumResponse.ReplicaState:
     """Times as wall-clock ms, the leader's own being now."""
     wall_ms, now_ms = core.host.clock.wall_ms(), core.now_ms
-    is_own = state.key == core.own or (state.key.node_id == core.own.node_id)
+    is_own = state.key.node_id == core.own.node_id
 
     def shown(time_ms: int) -> int:
         if is_own:
@@ -81,7 +81,7 @@ def _state(core: Core, state: ReplicaState) -> DescribeQuorumResponse.ReplicaSta
 
     return DescribeQuorumResponse.ReplicaState(
         replica_id=state.key.node_id,
-        replica_directory_id=state.key.directory_id,
+        replica_directory_id=state.directory_id if state.key.directory_id == ZERO_UUID else state.key.directory_id,
         log_end_offset=core.log.end_offset if is_own else state.end_offset,
         last_fetch_timestamp=shown(state.last_fetch_ms),
         last_caught_up_timestamp=shown(state.last_caught_up_ms),

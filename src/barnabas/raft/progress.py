@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from barnabas.common.types import ZERO_UUID
 from barnabas.raft.voters import VoterKey, VoterSet
 
 #: An observer that has not fetched for so long is forgotten (Kafka's value).
@@ -29,6 +30,8 @@ class ReplicaState:
     last_caught_up_ms: int = UNKNOWN
     #: The leader's end offset at the last fetch.
     leader_end_offset: int = UNKNOWN
+    #: As it said itself; a static quorum's voters are not known by their directories.
+    directory_id: bytes = ZERO_UUID
 
 
 class Progress:
@@ -85,6 +88,7 @@ class Progress:
             return False
         assert end_offset >= state.end_offset, "what is on the leader's disk stays there"
         state.end_offset = end_offset
+        state.directory_id = self.own.directory_id
         state.last_fetch_ms = state.last_caught_up_ms = now_ms
         return self.advance()
 
@@ -100,6 +104,7 @@ class Progress:
         elif state.leader_end_offset > 0 and fetch_offset >= state.leader_end_offset:
             state.last_caught_up_ms = state.last_fetch_ms
         state.end_offset = fetch_offset
+        state.directory_id = key.directory_id
         state.last_fetch_ms = now_ms
         state.leader_end_offset = leader_end_offset
         return self.advance()

@@ -365,6 +365,15 @@ def test_the_leader_describes_the_quorum() -> None:
     ]
 
 
+def test_the_directories_of_static_voters_are_told_too() -> None:
+    calm = Calm(dynamic=False)
+    calm.pass_time(600)
+    voters = partition_of(calm.asked(calm.leader, describe())).current_voters
+    assert [state.replica_directory_id for state in voters] == [
+        calm.world.places[n].key.directory_id for n in (1, 2, 3)
+    ]
+
+
 def test_nobody_else_describes_it(calm: Calm) -> None:
     assert partition_of(calm.asked(calm.followers()[0], describe())).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert partition_of(calm.asked(calm.leader, describe("orders"))).error_code == 3
