@@ -230,9 +230,9 @@ class Fetcher:
             else:
                 self._session_id = response.session_id
                 self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
-                if not response.session_id:
-                    self._forget_session()
                 self._take(response)
+                if not response.session_id:
+                    self._forget_session()  # the leader has no slot left
         self._fetch_soon()
 
     def _forget_session(self) -> None:

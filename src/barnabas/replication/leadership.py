@@ -21,6 +21,7 @@ from barnabas.metadata.topics import PartitionImage
 
 UNKNOWN: Final = -1
 _NEVER_MS: Final = -(1 << 62)
+_UNREACHABLE: Final = 1 << 62
 
 
 class Follower:
@@ -38,7 +39,7 @@ class Follower:
         self.caught_up_ms = caught_up_ms
         #: Its last fetch, and the leader's LEO at that time.
         self.fetched_ms = 0
-        self.leader_leo = 0
+        self.leader_leo = _UNREACHABLE
 
     def on_fetch(self, offset: int, log_start_offset: int, broker_epoch: int, leader_leo: int, now_ms: int) -> None:
         if offset >= leader_leo:
