@@ -276,8 +276,23 @@ def _settings(node_id: int, ports: Mapping[int, tuple[int, int]], data: Path) ->
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "controller.quorum.voters": ",".join(f"{voter}@{HOST}:{at}" for voter, (_, at) in ports.items()),
         "log.dirs": str(data),
-        "offsets.topic.replication.factor": "1",
+        **_replication(len(ports)),
         "group.initial.rebalance.delay.ms": "0",
+    }
+
+
+def _replication(brokers: int) -> dict[str, str]:
+    """Of the internal topics, and of topics that come by themselves: as much as there are brokers for, up to three."""
+    factor = min(brokers, 3)
+    in_sync = max(1, factor - 1)
+    return {
+        "default.replication.factor": str(factor),
+        "min.insync.replicas": str(in_sync),
+        "offsets.topic.replication.factor": str(factor),
+        "transaction.state.log.replication.factor": str(factor),
+        "transaction.state.log.min.isr": str(in_sync),
+        "share.coordinator.state.topic.replication.factor": str(factor),
+        "share.coordinator.state.topic.min.isr": str(in_sync),
     }
 
 
