@@ -119,10 +119,10 @@ class _Index:
         data = self._load()
         data += entry
         if len(data) - self._written_bytes >= _BLOCK_BYTES:
-            self._try_to_write_out()
+            self.try_to_write_out()
 
-    def _try_to_write_out(self) -> None:
-        """Where there is no room, the entries stay in memory: an append does not fail because of them."""
+    def try_to_write_out(self) -> None:
+        """As `write_out`; without room the entries stay in memory: an append does not fail because of them."""
         try:
             self.write_out()
         except OSError as error:

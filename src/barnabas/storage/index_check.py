@@ -1,4 +1,4 @@
-"""Whether a segment's index files can be what was written to them, without reading the segment."""
+"""Whether a segment's index files can be what was written to them, without reading the whole segment."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from barnabas.storage.segment import Segment
 
 _OFFSETS = struct.Struct(">ii")
 _TIMES = struct.Struct(">qi")
+#: What the disk did not get of an index is at its end, and there are few batches to look at for so many entries.
+_LAST_ENTRIES = 8
 
 
 def are_indexes_sound(disk: Disk, segment: Segment) -> bool:
@@ -28,3 +30,14 @@ def are_indexes_sound(disk: Disk, segment: Segment) -> bool:
         and all(entry[0] >= 0 and 0 <= entry[1] < segment.size_bytes for entry in entries[:1] + entries[-1:])
         and all(stamp[0] >= 0 and stamp[1] >= 0 for stamp in stamps[:1])
     )
+
+
+def do_last_entries_fit(segment: Segment) -> bool:
+    """Whether the last entries of both indexes are borne out by the batches that they name. Raises OSError."""
+    index, time_index = segment.index, segment.time_index
+    for place in range(max(0, len(index) - _LAST_ENTRIES), len(index)):
+        entry = index.entry(place)
+        if segment.entry_position(entry) != entry[1]:
+            return False
+    times = range(max(0, len(time_index) - _LAST_ENTRIES), len(time_index))
+    return all(segment.sure_time(entry) == entry for entry in map(time_index.entry, times))

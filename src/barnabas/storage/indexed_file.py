@@ -26,7 +26,7 @@ class IndexedFile(BatchFile):
 
     def locate_behind(self, entry: tuple[int, int], offset: int, *, cached: bool = False) -> int | None:
         """As `locate`, from an index entry at or below `offset` on."""
-        position = self._entry_position(entry, cached=cached)
+        position = self.entry_position(entry, cached=cached)
         try:
             return self.search(offset, position, cached=cached)
         except RecordsRejected:
@@ -35,9 +35,9 @@ class IndexedFile(BatchFile):
             return self.search(offset, 0, cached=cached)
 
     def _indexed_position(self, offset: int) -> int:
-        return self._entry_position(self.index.lookup(offset))
+        return self.entry_position(self.index.lookup(offset))
 
-    def _entry_position(self, entry: tuple[int, int], *, cached: bool = False) -> int:
+    def entry_position(self, entry: tuple[int, int], *, cached: bool = False) -> int:
         """Of the batch that the index entry names, if it is there; else the beginning."""
         entry_offset, position = entry
         if not 0 < position < self.size_bytes:

@@ -29,12 +29,14 @@ from barnabas.storage import retention
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.log_reads import LogReader, fault
 from barnabas.storage.producers import ProducerStateManager
-from barnabas.storage.replay import note_producer, replay_producers
+from barnabas.storage.replay import note_producer, replay_producers, take_snapshot
 from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.segments import LogServices, Segments
 
 #: Positions of the last appends, so that a reader at the end needs no index.
 _TAIL_POSITIONS_MAX = 256
+#: A flush takes a producer snapshot when the log has grown so much since the last one; in a short segment, an eighth.
+_SNAPSHOT_BYTES = 1 << 20
 
 
 class Origin(Enum):
@@ -79,6 +81,7 @@ class Log(LogReader):
         "_config",
         "_limits",
         "_rules",
+        "_snapshot_position",
         "_truncations",
         "epochs",
         "last_flushed_ms",
@@ -110,6 +113,8 @@ class Log(LogReader):
         self.last_flushed_ms = services.wall_ms()
         self._tail_positions: dict[int, int] = {}
         self._truncations = 0
+        #: Where in the active segment the newest producer snapshot was taken.
+        self._snapshot_position = 0
         #: Called with files renamed to `.deleted`; the manager removes them after `file.delete.delay.ms`.
         self.on_segments_deleted: Callable[[list[str]], None] = lambda files: _remove(services.disk, files)
         #: Called when a segment is full, to have it synced beside the loop.
@@ -233,6 +238,7 @@ class Log(LogReader):
         self.producers.map_end_offset = base_offset
         self.producers.take_snapshot(sync=False)
         segment = self.segments.add(base_offset)
+        self._snapshot_position = 0
         # Without room for a new segment, nothing has changed up to here, and smaller batches still go to the old one.
         active.become_inactive()
         active.release_index()
@@ -279,9 +285,10 @@ class Log(LogReader):
             # From the end, and each step sure before the next: what was cut off must not come back (G27), nor a part
             # of it without what was before it.
             self._drop([segment for segment in reversed(self.segments) if segment.base_offset > offset])
+            self.producers.delete_snapshots_above(offset)
+            self._snapshot_position = 0
             self._services.disk.sync_dir(self.directory)
             first_cut = self.segments.active.truncate_to(offset)
-            self.segments.active.file.sync()
             end_offset = offset if first_cut is None else min(offset, first_cut)
             self.log_end_offset = end_offset
             self.recovery_point = min(self.recovery_point, end_offset)
@@ -378,10 +385,21 @@ class Log(LogReader):
                 self._services.disk.sync_dir(self.directory)
             if not self._persist_epochs(end):
                 return
+            self._take_snapshot()
         except OSError as error:
             raise fault(self, "cannot flush", error) from error
         self.recovery_point = end
         self.last_flushed_ms = self._services.wall_ms()
+
+    def _take_snapshot(self) -> None:
+        """What is synced is not replayed to learn of its producers after a kill: not more than a little of it. Nothing
+        depends on it. Raises OSError."""
+        active = self.segments.active
+        if active.size_bytes - self._snapshot_position >= min(_SNAPSHOT_BYTES, self._config.segment_bytes // 8):
+            last = self.producers.snapshots.latest
+            if take_snapshot(self.producers) and last is not None and last > active.base_offset:
+                self.producers.snapshots.delete(last)
+            self._snapshot_position = active.size_bytes
 
     def _persist_epochs(self, end_offset: int) -> bool:
         """Before the recovery point moves there; False if there is no room for it. Raises OSError."""
@@ -402,6 +420,8 @@ class Log(LogReader):
             for segment in self.segments.from_offset(self.recovery_point):
                 if segment.base_offset < end_offset:
                     paths += segment.write_out()
+            if end_offset == self.log_end_offset:
+                self._take_snapshot()
             are_epochs_sure = self._persist_epochs(end_offset)
         except OSError as error:
             raise fault(self, "cannot flush", error) from error

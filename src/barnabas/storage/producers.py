@@ -506,6 +506,11 @@ class ProducerStateManager:
             if snapshot < offset:
                 self.snapshots.delete(snapshot)
 
+    def delete_snapshots_above(self, offset: int) -> None:
+        for snapshot in self.snapshots:
+            if snapshot > offset:
+                self.snapshots.delete(snapshot)
+
     def remove_stray_snapshots(self, segment_offsets: Collection[int]) -> None:
         """Keep the snapshots that stand at the beginning of a segment, and one above them all, from a clean stop."""
         bases = sorted(segment_offsets)

@@ -46,7 +46,7 @@ from barnabas.storage.checkpoints import (
     write_atomically,
 )
 from barnabas.storage.epochs import LeaderEpochCache
-from barnabas.storage.index_check import are_indexes_sound
+from barnabas.storage.index_check import are_indexes_sound, do_last_entries_fit
 from barnabas.storage.log import Log, LogParts
 from barnabas.storage.missing_epochs import find_missing_epochs
 from barnabas.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStateManager
@@ -253,7 +253,7 @@ class _Recovery:
         opening = self._opening
         following = bisect_right(self.segments.bases, segment.base_offset)
         is_last = not opening.clean and self.segments.bases[following] == opening.recovery_point
-        return not is_last or are_indexes_sound(self._disk, segment)
+        return not is_last or (are_indexes_sound(self._disk, segment) and do_last_entries_fit(segment))
 
     def _rescan(self, unsure: list[Segment], log_start_offset: int) -> int:
         """@F"""

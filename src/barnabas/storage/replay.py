@@ -29,13 +29,14 @@ def note_producer(producers: ProducerStateManager, header: BatchHeader, batch: B
             )
 
 
-def take_snapshot(producers: ProducerStateManager) -> None:
-    """Without room for it the next start replays a little more."""
+def take_snapshot(producers: ProducerStateManager) -> bool:
+    """Whether there is a new one. Without room for it the next start replays a little more."""
     try:
-        producers.take_snapshot(sync=False)
+        return producers.take_snapshot(sync=False) is not None
     except OSError as error:
         if not is_exhausted(error):
             raise
+        return False
 
 
 def replay_producers(

@@ -23,6 +23,7 @@ from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Disk, File
 from barnabas.records.batch import BatchHeader, has_valid_crc, read_header
 from barnabas.records.header import ATTRIBUTES_OFFSET, LOG_OVERHEAD, MAGIC_V2
+from barnabas.storage.index_check import do_last_entries_fit
 from barnabas.storage.segment import RollLimits, Segment
 
 _RELATIVE_OFFSET_MAX = 0x7FFFFFFF
@@ -45,21 +46,21 @@ def synced_part(segment: Segment, recovery_point: int) -> Place:
     if recovery_point <= segment.base_offset:
         return beginning
     segment.open_clean()
-    if not _rise(segment):
+    if not _rise(segment) or not do_last_entries_fit(segment):
         return beginning
-    entry_offset, position = segment.index.lookup(recovery_point - 1)
+    entry_offset, entry_position = segment.index.lookup(recovery_point - 1)
     offset = segment.base_offset
     try:
-        for at, header in segment.headers(position):
+        for position, header in segment.headers(entry_position):
             if not offset <= header.base_offset <= header.last_offset:
                 return beginning
-            if at == position > 0 and not header.base_offset <= entry_offset <= header.last_offset:
+            if position == entry_position > 0 and not header.base_offset <= entry_offset <= header.last_offset:
                 return beginning
             if header.next_offset > recovery_point:
-                return Place(at, min(recovery_point, header.base_offset))
-            offset, position = header.next_offset, at + header.size_bytes
+                return Place(position, min(recovery_point, header.base_offset))
+            offset, end = header.next_offset, position + header.size_bytes
             if offset == recovery_point:
-                return Place(position, offset) if position <= segment.size_bytes else beginning
+                return Place(end, offset) if end <= segment.size_bytes else beginning
     except RecordsRejected:
         pass
     return beginning  # what was synced is not there, or is something else

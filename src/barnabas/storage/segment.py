@@ -136,7 +136,7 @@ class Segment(IndexedFile):
     def largest_timestamp(self) -> tuple[int, int]:
         """(largest timestamp, an offset up to which none is larger); (-1, base offset) if there is none."""
         if self._largest_timestamp == _UNREAD:
-            timestamp, offset = self._sure_time(self.time_index.last())
+            timestamp, offset = self.sure_time(self.time_index.last())
             for _, header in self.headers(self._indexed_position(offset)):
                 if header.max_timestamp > timestamp:
                     timestamp, offset = header.max_timestamp, header.last_offset
@@ -232,6 +232,8 @@ class Segment(IndexedFile):
             first_cut = self.header_at(position).base_offset
             self.file.truncate(position)
             self.size_bytes = position
+            # Sure before anything is forgotten of what was cut: if it comes back, it is taken for synced.
+            self.file.sync()
         self.index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.txn_index.truncate_to(offset)
@@ -243,7 +245,7 @@ class Segment(IndexedFile):
 
     def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record at or above `from_offset` with at least this time."""
-        _, offset = self._sure_time(self.time_index.lookup(timestamp))
+        _, offset = self.sure_time(self.time_index.lookup(timestamp))
         for at, header in self.headers(self._indexed_position(max(offset, from_offset))):
             if header.max_timestamp < timestamp or header.last_offset < from_offset:
                 continue
@@ -252,8 +254,8 @@ class Segment(IndexedFile):
                     return record.timestamp, record.offset, header.partition_leader_epoch
         return None
 
-    def _sure_time(self, entry: tuple[int, int]) -> tuple[int, int]:
-        """The time index's entry, if the batch that it names bears it out; else the beginning of the segment."""
+    def sure_time(self, entry: tuple[int, int]) -> tuple[int, int]:
+        """The time index's entry, if the batch that it names bears it out; else (-1, base offset)."""
         timestamp, offset = entry
         try:
             for _, header in self.headers(self._indexed_position(offset)) if timestamp >= 0 else ():
@@ -283,6 +285,10 @@ class Segment(IndexedFile):
         if with_indexes or self.index.is_rewritten or self.time_index.is_rewritten:
             self.index.sync()
             self.time_index.sync()
+        else:
+            # After a kill they are complete, and what was synced is found without reading it.
+            self.index.try_to_write_out()
+            self.time_index.try_to_write_out()
 
     def release(self) -> None:
         super().release()

@@ -9,6 +9,7 @@ offsets of the markers. The file is there only when something was aborted.
 from __future__ import annotations
 
 import struct
+from itertools import takewhile
 from typing import NamedTuple
 
 from barnabas.common.errors import is_exhausted
@@ -109,15 +110,20 @@ class TransactionIndex:
 
     def truncate_to(self, offset: int) -> None:
         """Drop the transactions whose marker is at or above `offset`."""
-        kept = [entry for entry in self.entries() if entry.last_offset < offset]
-        if self._disk.exists(self.path):
-            if kept:
-                self._disk.write(self.path, b"".join(_ENTRY.pack(_VERSION, *entry) for entry in kept))
-                self._unsynced = True
-            else:
+        known = self.entries()
+        kept = list(takewhile(lambda entry: entry.last_offset < offset, known))
+        if not kept:
+            if self._disk.exists(self.path):
                 self._disk.remove(self.path)
+        elif len(kept) < self._written:
+            file = self._disk.open(self.path, create=True)
+            try:
+                file.truncate(len(kept) * _ENTRY.size)  # at no moment is one of them not there
+            finally:
+                file.close()
+            self._unsynced = True
         self._entries = kept
-        self._written = len(kept)
+        self._written = min(self._written, len(kept))
         self.version += 1
 
     def clear(self) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from tests.support.batches import NOW_MS
 from tests.support.log_world import LogWorld
 
 from barnabas.common.log_config import LogConfig
 from barnabas.storage.rescan import Place, synced_part
+from barnabas.storage.verify import verify_partition
 
 ONE_SEGMENT = LogConfig(segment_bytes=1 << 20, index_interval_bytes=100)
 
@@ -67,3 +70,45 @@ def test_a_stale_epoch_at_the_recovery_point_gives_way_to_what_the_batches_say()
     world.disk.write(path, b"0\n3\n0 0\n1 30\n9 35\n")
     recovered = world.kill()
     assert [tuple(entry) for entry in recovered.epochs.entries] == [(0, 0), (1, 30)]
+
+
+def test_batches_behind_the_last_index_entry_are_no_reason_to_scan() -> None:
+    world = LogWorld(LogConfig(segment_bytes=1 << 20, index_interval_bytes=300))
+    for index in range(40):
+        world.append(NOW_MS + index)
+    world.log.flush()
+    (segment,) = world.log.segments
+    behind = [offset for offset in positions(world) if offset > segment.index.last()[0]]
+    assert len(behind) > 1
+    assert synced_part(segment, 40) == Place(segment.size_bytes, 40)
+
+
+@pytest.mark.parametrize("suffix", [".index", ".timeindex"])
+def test_an_index_that_rises_and_says_something_else_is_made_anew(suffix: str) -> None:
+    world = filled()
+    (name,) = world.files(suffix)
+    changed = bytearray(world.disk.read(world.path(name)))
+    changed[-1 if suffix == ".index" else -5] -= 1  # the last position; the last timestamp
+    world.disk.write(world.path(name), changed)
+    assert synced_part(world.log.segments.active, 40) == Place(0, 0)
+    world.log.recovery_point = 40
+    recovered = world.kill()
+    assert recovered.log_end_offset == 40
+    assert verify_partition(world.disk, world.directory).faults == []
+
+
+def test_what_was_flushed_is_not_replayed_for_its_producers() -> None:
+    world = LogWorld(ONE_SEGMENT)
+    options: dict[str, Any] = {"producer_id": 7, "producer_epoch": 0, "value": bytes(70_000)}
+    for index in range(4):
+        world.append(NOW_MS, base_sequence=index, **options)
+        world.log.flush()
+    assert world.files(".snapshot") == ["00000000000000000004.snapshot"], "one for every eighth of a segment, or less"
+    world.log.segments.release()
+    for name in world.files(".log"):
+        file = world.disk.open(world.path(name))
+        file.write_at(61, b"\xff" * 100)  # in the first batch: nobody must look at it
+        file.close()
+    recovered = world.kill()
+    assert recovered.log_end_offset == 4
+    assert recovered.producers.producers[7].last_sequence == 3
