@@ -40,10 +40,26 @@ def test_every_core_room_is_forbidden_the_outside() -> None:
     assert "ignore_imports" not in forbidden
 
 
+#: The one module that runs simulations on command; `barnabas.cli.simulate` loads it only when it is asked to.
+SIMULATES = PACKAGE / "cli" / "simulate_runs.py"
+
+
 def test_production_does_not_import_simulation_or_tests() -> None:
+    assert SIMULATES.exists()
     for path in PACKAGE.rglob("*.py"):
         room = path.relative_to(PACKAGE).parts[0]
         if room not in ("simulation", "testing"):
             text = path.read_text(encoding="utf-8")
-            assert "barnabas.simulation" not in text, path
             assert "barnabas.testing" not in text, path
+            assert "barnabas.simulation" not in text or path == SIMULATES, path
+            assert "cli.simulate_runs" not in text or path == PACKAGE / "cli" / "simulate.py", path
+
+
+def test_commands_and_broker_start_without_the_simulation() -> None:
+    script = (
+        "import sys, barnabas.cli.app, barnabas.cli.entry, barnabas.server.main;"
+        "simulating = ('barnabas.simulation', 'barnabas.cli.simulate_runs');"
+        "print([name for name in sys.modules if name.startswith(simulating)])"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr

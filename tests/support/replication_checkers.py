@@ -64,7 +64,7 @@ class Committed:
 
     def _compare(self, node: Node, partition: Partition, start: int, end: int) -> None:
         """Batches from `start` to `end` are the committed ones; those beyond what is known become known."""
-        tp, log = partition.topic_partition, partition.log
+        tp = partition.topic_partition
         known = self.batches.setdefault(tp, {})
         offset = start
         while offset < end:

@@ -61,7 +61,9 @@ class World:
 
 
 def row(code: ErrorCode = ErrorCode.NONE, isr: tuple[int, ...] = (), epoch: int = 11, index: int = 0) -> _Row:
-    return _Row(partition_index=index, error_code=code, leader_id=1, leader_epoch=5, isr=list(isr), partition_epoch=epoch)
+    return _Row(
+        partition_index=index, error_code=code, leader_id=1, leader_epoch=5, isr=list(isr), partition_epoch=epoch
+    )
 
 
 def test_what_is_asked() -> None:

@@ -3,8 +3,8 @@
 -1 latest (HW, or LSO when read_committed), -2 earliest (log start), -3 the record with the largest timestamp (KIP-734),
 -4 earliest local (KIP-405; here the log start), -5 latest in remote storage (there is none). A record at or above what
 the reader may see is not found. A client is not told where a log ends, nor that a record is not there, before the HW of
-a new leader has come to where its epoch began (KIP-207): an earlier leader may have told it of more. Fencing by leader epoch from version 4 (KIP-320). What is not known without a look at
-the files is searched beside the loop.
+a new leader has come to where its epoch began (KIP-207): an earlier leader may have told it of more. Fencing by leader
+epoch from version 4 (KIP-320). What is not known without a look at the files is searched beside the loop.
 """
 
 from __future__ import annotations
