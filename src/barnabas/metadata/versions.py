@@ -5,16 +5,68 @@ A record in a newer version than the finalized `metadata.version` would make old
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, NamedTuple
+
+
+class MetadataVersion(NamedTuple):
+    """One level of `metadata.version`."""
+
+    level: int
+    name: str
+    #: Whether it brought a kind or a version of records that older levels cannot read.
+    changes_metadata: bool
+
+
+def _release(release: str, first_level: int, changes: str) -> tuple[MetadataVersion, ...]:
+    """One version per letter: "y" where the metadata changed."""
+    return tuple(
+        MetadataVersion(first_level + index, f"{release}-IV{index}", letter == "y")
+        for index, letter in enumerate(changes)
+    )
+
+
+#: All that a cluster may be at, oldest first.
+METADATA_VERSIONS: Final = (
+    MetadataVersion(7, "3.3-IV3", True),
+    *_release("3.4", 8, "y"),
+    *_release("3.5", 9, "nny"),
+    *_release("3.6", 12, "nyy"),
+    *_release("3.7", 15, "ynynn"),
+    *_release("3.8", 20, "n"),
+    *_release("3.9", 21, "n"),
+    *_release("4.0", 22, "nynn"),
+    *_release("4.1", 26, "nn"),
+)
 
 #: Feature levels of `metadata.version` at which something below changes, by Kafka's names for them.
 V_3_3_IV3: Final = 7
+V_3_7_IV0: Final = 15
 V_3_7_IV2: Final = 17
+V_3_9_IV0: Final = 21
+V_4_0_IV0: Final = 22
 V_4_0_IV1: Final = 23
+V_4_0_IV2: Final = 24
+V_4_1_IV0: Final = 26
 V_4_1_IV1: Final = 27
 
 MINIMUM_METADATA_VERSION: Final = V_3_3_IV3
 LATEST_METADATA_VERSION: Final = V_4_1_IV1
+
+
+def metadata_changes_between(older: int, newer: int) -> bool:
+    """Whether a log written at `newer` may hold what `older` cannot read."""
+    return any(version.changes_metadata for version in METADATA_VERSIONS if older < version.level <= newer)
+
+
+def metadata_version_name(level: int) -> str:
+    """As people know it; the number itself where this release has no name for it."""
+    return next((version.name for version in METADATA_VERSIONS if version.level == level), str(level))
+
+
+def metadata_version_named(name: str) -> MetadataVersion | None:
+    """By its full name (4.0-IV1), or by a release's (4.0: the last one of it). None if there is no such."""
+    found = [v for v in METADATA_VERSIONS if name in (v.name, v.name.partition("-")[0])]
+    return found[-1] if found else None
 
 
 def register_broker_version(metadata_version: int) -> int:

@@ -15,13 +15,15 @@ Everything runs to completion on the event loop; decisions are pure functions in
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
-from barnabas.controller.kraft import brokers, configs, directories, partitions, producer_ids, topics
+from barnabas.controller.kraft import brokers, configs, directories, features, partitions, producer_ids, topics
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
+from barnabas.controller.kraft.replication_control import ReplicationControl
 from barnabas.controller.kraft.result import Cause, Result, Versioned
 from barnabas.controller.kraft.sessions import BrokerSessions
 from barnabas.controller.kraft.view import ControllerView
@@ -42,6 +44,7 @@ from barnabas.protocol.messages.controller_registration import (
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
 from barnabas.raft.node import RaftNode
 
 T = TypeVar("T")
@@ -64,13 +67,18 @@ class Controller:
         self._session_timer: Timer | None = None
         self._session_check_due_ms = 0
         self._image: MetadataImage | None = None
-        self._incarnation_id = host.random.uuid()
+        #: Of this process as a controller.
+        self.incarnation_id = host.random.uuid()
         #: Where this controller is reached. A host that leaves them open (port 0) sets them before it starts.
         self.endpoints: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
         #: Called with every decision that changes the metadata: (first offset, cause).
         self.journal: Callable[[int, Cause], None] | None = None
         #: Called when this controller has become active.
         self.on_active: Callable[[], None] = lambda: None
+        #: Elections and reassignments.
+        self.replication = ReplicationControl(host.timers, config, self)
+        #: Leaders that lack records which others had, elected since this process began.
+        self.unclean_election_count = 0
         raft.on_leadership(self._on_leadership)
 
     @property
@@ -82,11 +90,6 @@ class Controller:
     def leader_id(self) -> int:
         """Of the quorum, as this node knows it; -1 where none is known."""
         return self._raft.leader_id
-
-    @property
-    def incarnation_id(self) -> bytes:
-        """Of this process as a controller."""
-        return self._incarnation_id
 
     @property
     def is_active(self) -> bool:
@@ -118,19 +121,21 @@ class Controller:
             if broker_id != self._config.node_id:
                 self._sessions.start(broker_id, now_ms)
         batches = bootstrap_batches(
-            self._view(), self._raft.bootstrap_records(), in_transaction=self._store.in_transaction
+            self.view(), self._raft.bootstrap_records(), in_transaction=self._store.in_transaction
         )
-        batches.append(own_registration(self._config.node_id, self._incarnation_id, self.endpoints))
+        batches.append(own_registration(self._config.node_id, self.incarnation_id, self.endpoints))
         for records, cause in batches:
-            if not self._commit(Result(records, None, cause)):
+            if not self.commit(Result(records, None, cause)):
                 self._host.faults.fatal("there is no room in the metadata log for what a controller begins with")
         self._schedule_session_check()
+        self.replication.start()
         self.on_active()
 
     def resign(self) -> None:
         """Another node leads now. Replies that wait are failed by the quorum."""
         self._image = None
         self._sessions.clear()
+        self.replication.stop()
         if self._session_timer is not None:
             self._session_timer.cancel()
             self._session_timer = None
@@ -143,8 +148,8 @@ class Controller:
         if self._image is None:
             reply(topics.create_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self._commit(
-            topics.create_topics(self._view(), request, actor),
+        self.commit(
+            topics.create_topics(self.view(), request, actor),
             reply,
             lambda code: reply(topics.create_refused(request, code)),
         )
@@ -155,8 +160,8 @@ class Controller:
         if self._image is None:
             reply(topics.delete_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self._commit(
-            topics.delete_topics(self._view(), request, actor),
+        self.commit(
+            topics.delete_topics(self.view(), request, actor),
             reply,
             lambda code: reply(topics.delete_refused(request, code)),
         )
@@ -167,8 +172,8 @@ class Controller:
         if self._image is None:
             reply(topics.create_partitions_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self._commit(
-            topics.create_partitions(self._view(), request, actor),
+        self.commit(
+            topics.create_partitions(self.view(), request, actor),
             reply,
             lambda code: reply(topics.create_partitions_refused(request, code)),
         )
@@ -179,8 +184,8 @@ class Controller:
         if self._image is None:
             reply(AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return
-        self._commit(
-            partitions.alter_partition(self._view(), request, version),
+        self.commit(
+            partitions.alter_partition(self.view(), request, version),
             reply,
             lambda code: reply(AlterPartitionResponse(error_code=code)),
         )
@@ -200,11 +205,30 @@ class Controller:
         if self._image is None:
             reply([(ErrorCode.NOT_CONTROLLER, None)] * len(changes))
             return
-        result = configs.alter_configs(self._view(), changes, actor, replace=replace)
+        result = configs.alter_configs(self.view(), changes, actor, replace=replace)
         if validate_only:
             reply(result.response)
             return
-        self._commit(result, reply, lambda code: reply([(code, None)] * len(changes)))
+        committed = self.commit(result, reply, lambda code: reply([(code, None)] * len(changes)))
+        if committed and elections.allows_unclean(result.records):
+            self.replication.elect_unclean_leaders()
+
+    def update_features(
+        self,
+        request: UpdateFeaturesRequest,
+        api_version: int,
+        reply: Reply[UpdateFeaturesResponse],
+        *,
+        actor: str = SELF,
+    ) -> None:
+        if self._image is None:
+            reply(features.failed(ErrorCode.NOT_CONTROLLER))
+            return
+        self.commit(
+            features.update_features(self.view(), request, api_version, self.kraft_version, actor),
+            reply,
+            lambda code: reply(features.failed(code)),
+        )
 
     # Producer ids.
 
@@ -214,11 +238,11 @@ class Controller:
         """`reply(first_id, length, error)`."""
         try:
             self._require_active()
-            result = producer_ids.allocate(self._view(), broker_id, broker_epoch)
+            result = producer_ids.allocate(self.view(), broker_id, broker_epoch)
         except RequestFailed as error:
             reply(-1, 0, error.code)
             return
-        self._commit(
+        self.commit(
             result,
             lambda block: reply(block.first_id, block.length, ErrorCode.NONE),
             lambda code: reply(-1, 0, code),
@@ -230,22 +254,16 @@ class Controller:
         now_ms = self._host.clock.now_ms()
         try:
             self._require_active()
-            result = brokers.register(self._view(), request, session_alive=self._is_alive(request, now_ms))
+            known = self.image.brokers.get(request.broker_id)
+            has_its_directories = known is not None and set(known.directories) <= set(request.log_dirs)
+            alive = self._sessions.must_be_alive(request.broker_id, now_ms, has_its_directories=has_its_directories)
+            result = brokers.register(self.view(), request, session_alive=alive)
         except RequestFailed as error:
             reply(BrokerRegistrationResponse(error_code=error.code))
             return
         self._sessions.start(request.broker_id, now_ms)
-        self._commit(result, reply, lambda code: reply(BrokerRegistrationResponse(error_code=code)))
+        self.commit(result, reply, lambda code: reply(BrokerRegistrationResponse(error_code=code)))
         self._schedule_session_check()
-
-    def _is_alive(self, request: BrokerRegistrationRequest, now_ms: int) -> bool:
-        """Whether another incarnation of this broker must be taken to live. Not one that hung up, or was not heard of
-        by this controller, and whose log directories the new one has: a process locks them."""
-        if not self._sessions.is_alive(request.broker_id, now_ms):
-            return False
-        broker = self.image.brokers.get(request.broker_id)
-        has_its_directories = broker is not None and set(broker.directories) <= set(request.log_dirs)
-        return self._sessions.is_connected(request.broker_id) or not has_its_directories
 
     def broker_disconnected(self, broker_id: int, broker_epoch: int) -> None:
         """The connection of this incarnation's heartbeats has ended."""
@@ -258,7 +276,7 @@ class Controller:
         broker_id = request.broker_id
         try:
             self._require_active()
-            view = self._view()
+            view = self.view()
             brokers.registration(view, broker_id, request.broker_epoch)
             self._sessions.touch(broker_id, request.current_metadata_offset, self._host.clock.now_ms())
             active = [broker.broker_id for _, broker in sorted(view.image.brokers.items()) if broker.is_active]
@@ -271,7 +289,7 @@ class Controller:
         except RequestFailed as error:
             reply(BrokerHeartbeatResponse(error_code=error.code))
             return
-        self._commit(result, reply, lambda code: reply(BrokerHeartbeatResponse(error_code=code)))
+        self.commit(result, reply, lambda code: reply(BrokerHeartbeatResponse(error_code=code)))
         broker = self.image.brokers.get(broker_id) if self._image is not None else None
         if broker is not None and broker.in_controlled_shutdown and result.records:
             self._sessions.begin_shutdown(broker_id, self._raft.log_end_offset - 1)
@@ -281,21 +299,21 @@ class Controller:
     ) -> None:
         try:
             self._require_active()
-            result = directories.assign_replicas(self._view(), request)
+            result = directories.assign_replicas(self.view(), request)
         except RequestFailed as error:
             reply(AssignReplicasToDirsResponse(error_code=error.code))
             return
-        self._commit(result, reply)
+        self.commit(result, reply)
 
     def unregister_broker(self, broker_id: int, reply: Callable[[ErrorCode, str | None], None]) -> None:
         try:
             self._require_active()
-            result = brokers.unregister(self._view(), broker_id, SELF)
+            result = brokers.unregister(self.view(), broker_id, SELF)
         except RequestFailed as error:
             reply(error.code, error.message)
             return
         self._sessions.end(broker_id)
-        self._commit(result, lambda _: reply(ErrorCode.NONE, None), lambda code: reply(code, None))
+        self.commit(result, lambda _: reply(ErrorCode.NONE, None), lambda code: reply(code, None))
 
     def broker_is_gone(self, broker_id: int) -> None:
         """Its process has ended: as if its session had run out."""
@@ -306,8 +324,8 @@ class Controller:
     def _fence(self, broker_id: int, why: str) -> None:
         broker = self.image.brokers.get(broker_id)
         if broker is not None and not broker.fenced:
-            records = brokers.fence_records(self._view(), broker)
-            if not self._commit(Result(records, None, Cause(why, SELF, f"broker {broker_id}"))):
+            records = brokers.fence_records(self.view(), broker)
+            if not self.commit(Result(records, None, Cause(why, SELF, f"broker {broker_id}"))):
                 self._sessions.start(broker_id, self._host.clock.now_ms())  # once more when this runs out
 
     def register_controller(
@@ -317,7 +335,7 @@ class Controller:
         if self._image is None:
             reply(ControllerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return
-        self._commit(
+        self.commit(
             register_controller(request),
             reply,
             lambda code: reply(ControllerRegistrationResponse(error_code=code)),
@@ -347,14 +365,14 @@ class Controller:
 
     # The one way in which anything changes.
 
-    def _view(self) -> ControllerView:
+    def view(self) -> ControllerView:
         return ControllerView(self.image, self._config, self._host.random, self._cluster_id, self._raft.log_end_offset)
 
     def _require_active(self) -> None:
         if self._image is None:
             raise RequestFailed(ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
 
-    def _commit(
+    def commit(
         self,
         result: Result[T],
         reply: Reply[T] | None = None,
@@ -385,8 +403,12 @@ class Controller:
             self._image = before
             refused(failure.code)
             return False
+        cause = result.cause
+        for loss in elections.unclean_leaders(before, result.records) if before is not None else ():
+            self.unclean_election_count += 1
+            cause = replace(cause, detail=f"{cause.detail}; {loss}" if cause.detail else loss)
         if self.journal is not None:
-            self.journal(first_offset, result.cause)
+            self.journal(first_offset, cause)
         return True
 
     def _replayed(self, records: Sequence[Versioned]) -> MetadataImage:

@@ -46,6 +46,11 @@ class BrokerSessions:
         if session is not None:
             session.is_connected = False
 
+    def must_be_alive(self, broker_id: int, now_ms: int, *, has_its_directories: bool) -> bool:
+        """Whether another incarnation of this broker must be taken to live. Not one that hung up, or was not heard of
+        by this controller, and whose log directories the new one has: a process locks them."""
+        return self.is_alive(broker_id, now_ms) and (self.is_connected(broker_id) or not has_its_directories)
+
     def is_connected(self, broker_id: int) -> bool:
         """Whether heartbeats have come by a connection that still stands."""
         session = self._sessions.get(broker_id)

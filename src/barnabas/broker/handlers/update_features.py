@@ -1,0 +1,10 @@
+"""UpdateFeatures (57), versions 0-2: feature levels of the cluster are changed, all or none (KIP-584, KIP-1022)."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
+
+
+def handle(context: RequestContext, request: UpdateFeaturesRequest, services: Services) -> None:
+    services.controller.update_features(request, context.api_version, context.reply, actor=context.principal)

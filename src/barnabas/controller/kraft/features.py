@@ -1,0 +1,190 @@
+"""UpdateFeatures: levels of features changed, all of a request or none of it (KIP-584, KIP-778, KIP-1022).
+
+A level must be in the range of this controller, of every registered broker, and of every other controller; the order of
+the checks, and so which of several faults is told, is Kafka's. `metadata.version` goes back only over levels that wrote
+no new kind of record. Turning eligible leader replicas on brings what their promise rests on into the log: a
+min.insync.replicas of the cluster, and none of single brokers (KIP-966).
+
+`kraft.version` is the quorum's own, kept in its log and not in the image. A quorum formatted as dynamic has level 1
+from the start; one with static voters stays at 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from enum import IntEnum
+from typing import Final
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.view import MIN_ISR, ControllerView
+from barnabas.metadata.cluster import FeatureRange
+from barnabas.metadata.features import DEPENDENCIES, KRAFT_VERSION, SUPPORTED_FEATURES
+from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, METADATA_VERSION
+from barnabas.metadata.versions import V_3_7_IV0, metadata_changes_between
+from barnabas.protocol.messages.records_metadata import ConfigRecord, FeatureLevelRecord
+from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse
+
+_Update = UpdateFeaturesRequest.FeatureUpdateKey
+_FAILED: Final = "The update failed for all features since the following feature had an error: "
+_DISABLED: Final = (0, 0)
+
+
+class UpgradeType(IntEnum):
+    """As UpdateFeatures numbers them; Kafka takes every other number for an unknown one."""
+
+    UPGRADE = 1
+    SAFE_DOWNGRADE = 2
+    UNSAFE_DOWNGRADE = 3
+
+
+def update_features(
+    view: ControllerView, request: UpdateFeaturesRequest, api_version: int, kraft_version: int, actor: str
+) -> Result[UpdateFeaturesResponse]:
+    """`kraft_version`: the level that the quorum has now."""
+    updates = {update.feature: update for update in request.feature_updates}
+    proposed = dict(view.image.features) | {name: update.max_version_level for name, update in updates.items()}
+    current = dict(view.image.features) | {KRAFT_VERSION: kraft_version}
+    records: list[Versioned] = []
+    cause = Cause("UpdateFeatures", actor, ", ".join(f"{n}={u.max_version_level}" for n, u in updates.items()))
+    try:
+        for name, update in updates.items():
+            records += _update(view, update, _upgrade_type(update, api_version), current.get(name, 0), proposed)
+    except RequestFailed as error:
+        return Result([], failed(error.code, f"{_FAILED}{error.message}"), cause)
+    if ELR_VERSION in updates and updates[ELR_VERSION].max_version_level > 0:
+        records += _elr_safety(view)
+    response = UpdateFeaturesResponse(
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        results=[
+            UpdateFeaturesResponse.UpdatableFeatureResult(
+                feature=name, error_code=ErrorCode.NONE, error_message=ErrorCode.NONE.name
+            )
+            for name in updates
+            if api_version <= 1
+        ],
+    )
+    return Result([] if request.validate_only else records, response, cause)
+
+
+def failed(code: ErrorCode, text: str | None = None) -> UpdateFeaturesResponse:
+    return UpdateFeaturesResponse(error_code=code, error_message=text)
+
+
+def _upgrade_type(update: _Update, api_version: int) -> int:
+    if api_version == 0 and update.allow_downgrade:
+        return UpgradeType.SAFE_DOWNGRADE
+    return update.upgrade_type
+
+
+def _update(
+    view: ControllerView, update: _Update, upgrade_type: int, current: int, proposed: Mapping[str, int]
+) -> list[Versioned]:
+    """The records of one update. RequestFailed(INVALID_UPDATE_VERSION)."""
+    name, level = update.feature, update.max_version_level
+    is_upgrade = upgrade_type == UpgradeType.UPGRADE
+    reason: str | None = None
+    if upgrade_type not in list(UpgradeType):
+        reason = "The controller does not support the given upgrade type."
+    elif level < 0:
+        reason = "A feature version cannot be less than 0."
+    else:
+        reason = _not_supported(view, name, level)
+    if reason is None and level < current and is_upgrade:
+        reason = (
+            "Can't downgrade the version of this feature without setting the upgrade type to either safe or unsafe "
+            "downgrade."
+        )
+    if reason is None and level > current and not is_upgrade:
+        reason = "Can't downgrade to a newer version."
+    if reason is None:
+        reason = _FURTHER.get(name, _other_feature)(update, upgrade_type, current, proposed)
+    if reason is not None:
+        if not reason.startswith("Invalid "):
+            reason = f"Invalid update version {level} for feature {name}. {reason}"
+        raise RequestFailed(ErrorCode.INVALID_UPDATE_VERSION, reason)
+    if name == KRAFT_VERSION:
+        return []
+    return [(FeatureLevelRecord(name=name, feature_level=level), 0)]
+
+
+def _metadata_version(update: _Update, upgrade_type: int, current: int, proposed: Mapping[str, int]) -> str | None:
+    level = update.max_version_level
+    if level >= current or not metadata_changes_between(level, current):
+        return None
+    if upgrade_type == UpgradeType.UNSAFE_DOWNGRADE:
+        text = "Unsafe metadata downgrade is not supported in this version."
+    else:
+        text = "Refusing to perform the requested downgrade because it might delete metadata information."
+    return f"Invalid metadata.version {level}. {text}"
+
+
+def _kraft_version(update: _Update, upgrade_type: int, current: int, proposed: Mapping[str, int]) -> str | None:
+    if update.max_version_level == current:
+        return None
+    if upgrade_type != UpgradeType.UPGRADE:
+        return "Can't downgrade the version of this feature."
+    return (
+        "The voters of this cluster are those of controller.quorum.voters; a quorum with static voters cannot become a "
+        "dynamic one while it runs."
+    )
+
+
+def _other_feature(update: _Update, upgrade_type: int, current: int, proposed: Mapping[str, int]) -> str | None:
+    level = update.max_version_level
+    for needed, needed_level in DEPENDENCIES.get((update.feature, level), ()):
+        if proposed.get(needed, 0) < needed_level:
+            return f"{update.feature} could not be set to {level} because it depends on {needed} level {needed_level}"
+    return None
+
+
+_FURTHER: Final[Mapping[str, Callable[[_Update, int, int, Mapping[str, int]], str | None]]] = {
+    METADATA_VERSION: _metadata_version,
+    KRAFT_VERSION: _kraft_version,
+}
+
+
+def _not_supported(view: ControllerView, name: str, level: int) -> str | None:
+    """The first node that cannot run this level, as Kafka asks them: this controller, the brokers, the others."""
+    own_id = view.config.node_id
+    ranges = {f.name: (f.min_version, f.max_version) for f in SUPPORTED_FEATURES}
+    reason = _outside(level, f"Local controller {own_id}", ranges.get(name, _DISABLED))
+    for broker_id, broker in sorted(view.image.brokers.items()):
+        reason = reason or _outside(level, f"Broker {broker_id}", _range_of(broker.features, name))
+    if view.image.metadata_version < V_3_7_IV0:
+        return reason  # controllers of then do not register
+    for controller_id, controller in sorted(view.image.controllers.items()):
+        if controller_id != own_id:
+            found = _range_of(controller.features, name)
+            reason = reason or _outside(level, f"Controller {controller_id}", found)
+    for voter in sorted(view.config.voters):
+        if voter.node_id != own_id and voter.node_id not in view.image.controllers:
+            reason = reason or f"controller {voter.node_id} has not registered, and may not support this feature"
+    return reason
+
+
+def _range_of(features: Iterable[FeatureRange], name: str) -> tuple[int, int]:
+    return next(((f.min_version, f.max_version) for f in features if f.name == name), _DISABLED)
+
+
+def _outside(level: int, who: str, supported: tuple[int, int]) -> str | None:
+    low, high = supported
+    if low <= level <= high:
+        return None
+    if high == 0:
+        return f"{who} does not support this feature."
+    return f"{who} only supports versions {low if low == high else f'{low}-{high}'}"
+
+
+def _elr_safety(view: ControllerView) -> list[Versioned]:
+    """All controllers must agree on the min ISR that a partition's ELR was built with: it comes into the log."""
+    records: list[Versioned] = []
+    if MIN_ISR not in view.image.config_of(BROKER_RESOURCE, ""):
+        value = view.default_topic_value(MIN_ISR).text
+        records.append((ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value=value), 0))
+    for resource_type, name in sorted(view.image.configs):
+        if resource_type == BROKER_RESOURCE and name and MIN_ISR in view.image.config_of(BROKER_RESOURCE, name):
+            record = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name=name, name=MIN_ISR, value=None)
+            records.append((record, 0))
+    return records
