@@ -29,10 +29,11 @@ AnswerReply = Callable[[Message], None]
 
 
 class _Waiting:
-    __slots__ = ("asked", "listener", "replica", "reply", "timer")
+    __slots__ = ("asked", "listener", "max_bytes", "replica", "reply", "timer")
 
-    def __init__(self, replica: VoterKey, asked: Any, listener: str, reply: AnswerReply) -> None:
+    def __init__(self, replica: VoterKey, asked: Any, max_bytes: int, listener: str, reply: AnswerReply) -> None:
         self.replica = replica
+        self.max_bytes = min(max_bytes, FETCH_BYTES_MAX)
         self.asked = asked
         self.listener = listener
         self.reply = reply
@@ -63,7 +64,7 @@ class FetchAnswers:
             return
         state = request.replica_state
         replica_id = request.replica_id if state is None else state.replica_id
-        waiting = _Waiting(VoterKey(replica_id, asked.replica_directory_id), asked, listener, reply)
+        waiting = _Waiting(VoterKey(replica_id, asked.replica_directory_id), asked, request.max_bytes, listener, reply)
         partition = self._complete(waiting)
         if partition is not None:
             reply(self._response(partition, listener))
@@ -110,7 +111,7 @@ class FetchAnswers:
             if core.quorum.role is not leader:
                 return self._partition(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if offset < core.log.end_offset:
-            return self._partition(ErrorCode.NONE, records=core.log.read(offset, FETCH_BYTES_MAX))
+            return self._partition(ErrorCode.NONE, records=core.log.read(offset, waiting.max_bytes))
         if leader.progress.high_watermark > asked.high_watermark:
             return self._partition(ErrorCode.NONE)
         return None

@@ -215,6 +215,14 @@ class Following:
         core = self._core
         own_epoch, own_end = core.log.end_of_epoch(epoch)
         target = min(own_end, end_offset) if own_epoch == epoch else own_end
+        if target < core.delivery.offset:
+            core.fail(
+                ValueError(
+                    f"node {core.quorum.leader_id}, which leads epoch {core.quorum.epoch}, has no record at {target}, "
+                    f"but everything before {core.delivery.offset} was committed: its log has lost records, or ours is "
+                    "of another quorum"
+                )
+            )
         core.delivery.truncated(target)
         core.guard(lambda: core.log.truncate(target))
         core.delivery.truncated(core.log.end_offset)

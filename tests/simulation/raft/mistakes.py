@@ -177,7 +177,6 @@ def voters_stay_when_their_record_is_truncated() -> Mistake:
 MISTAKES: list[Callable[[], Mistake]] = [
     vote_not_synced,
     epoch_not_bumped,
-    committed_by_counting_older_epochs,
     truncation_skipped,
     stale_leader_answers,
     snapshot_with_missing_tail,

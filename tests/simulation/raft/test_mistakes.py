@@ -9,20 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from tests.property import test_raft_state as models
 from tests.simulation.raft import mistakes
 from tests.simulation.raft.world import Plan, World
 
 _SEEDS_MAX = 120
 
-#: Five voters and four kinds of trouble: what Raft's figure 8 needs.
-_FIGURE_8: Callable[[int], Plan] = lambda seed: Plan(  # noqa: E731
-    seed, voters=5, cuts=True, crashes=True, losses=True, pauses=True
-)
-
 FOUND = [
     (mistakes.vote_not_synced, 16, Plan.of),
     (mistakes.epoch_not_bumped, 0, Plan.of),
-    (mistakes.committed_by_counting_older_epochs, 79, _FIGURE_8),
     (mistakes.truncation_skipped, 0, Plan.of),
     (mistakes.stale_leader_answers, 0, Plan.of),
     (mistakes.snapshot_with_missing_tail, 0, Plan.of),
@@ -34,6 +29,14 @@ FOUND = [
     (mistakes.half_is_taken_for_a_majority, 0, Plan.of),
     (mistakes.voters_stay_when_their_record_is_truncated, 75, Plan.of),
 ]
+
+
+def test_counting_older_epochs_is_found_by_the_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Raft's figure 8 needs many steps in one order: seeds find it rarely, the model of the state at once."""
+    for owner, attribute, value in mistakes.committed_by_counting_older_epochs():
+        monkeypatch.setattr(owner, attribute, value)
+    with pytest.raises(AssertionError):
+        models.test_the_high_watermark_is_the_highest_offset_that_a_majority_has_had()
 
 
 def test_every_mistake_is_tried() -> None:

@@ -22,6 +22,7 @@ from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.records_metadata import ConfigRecord
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
 from barnabas.raft.commits import CommittedBatch
@@ -64,6 +65,8 @@ class Plan:
     wipes: bool = False
     changes: bool = False
     on_wire: bool = False
+    #: One batch in each answer to a fetch.
+    small_fetches: bool = False
 
     @staticmethod
     def of(seed: int) -> Plan:
@@ -88,6 +91,7 @@ class Plan:
             wipes=dynamic and some(0.3),
             changes=dynamic and some(),
             on_wire=some(0.05),
+            small_fetches=seed % 5 == 3,
         )
 
 
@@ -330,6 +334,8 @@ class World:
             feature = ApiVersionsResponse.SupportedFeatureKey(name="kraft.version", min_version=0, max_version=1)
             answer(ApiVersionsResponse(supported_features=[feature]))
             return
+        if self.plan.small_fetches and isinstance(request, FetchRequest):
+            request.max_bytes = 1
         version = request.VERSIONS[1]
         node.server.serve(request, version, "CONTROLLER", lambda response: None if host.is_over else answer(response))
 

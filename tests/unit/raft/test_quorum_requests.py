@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
+from tests.simulation.raft.checker import Violation
 from tests.simulation.raft.world import CLUSTER_ID, Place, Plan, World
 
 from barnabas.common.errors import ErrorCode
@@ -543,3 +544,11 @@ def test_replicas_of_any_age_are_answered(calm: Calm, version: int) -> None:
         calm.leader.node.server.serve(request, version, "CONTROLLER", answers.append)
         (answer,) = answers
         assert len(encode(answer, version)) > 20
+
+
+def test_a_leader_that_lost_committed_records_is_not_followed(calm: Calm) -> None:
+    """What was handed to the controller cannot be taken back: the node stops, and says why."""
+    follower = calm.followers()[0]
+    assert follower.node is not None
+    with pytest.raises(Violation, match=r"has no record at 1, but everything before \d+ was committed"):
+        follower.node._following._truncate(calm.epoch, 1)
