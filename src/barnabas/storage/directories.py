@@ -14,8 +14,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from barnabas.common.errors import ConfigError, StorageFault, is_full
-from barnabas.common.host import Host, Lock
+from barnabas.common.host import Host
 from barnabas.common.types import ZERO_UUID, TopicPartition
+from barnabas.storage.checkpoint_files import CheckpointFiles, LogDirectory, Offsets, mentions, remove_drafts
 from barnabas.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LOCK_FILE,
@@ -25,11 +26,11 @@ from barnabas.storage.checkpoints import (
     decode_meta_properties,
     decode_offsets,
     encode_clean_shutdown,
-    encode_offsets,
     write_atomically,
 )
 
-Offsets = dict[TopicPartition, int]
+__all__ = ["NO_BROKER_EPOCH", "LogDirectories", "LogDirectory", "Offsets", "root_of"]
+
 NO_BROKER_EPOCH = -1
 #: How soon a full directory is tried again; appends before that are refused at once.
 _FULL_RETRY_MS = 1000
@@ -41,27 +42,12 @@ def root_of(log_directory: str) -> str:
     return log_directory.rpartition("/")[0]
 
 
-class LogDirectory:
-    """One of `log.dirs` that this process has locked."""
-
-    __slots__ = ("clean", "id", "lock", "path", "written")
-
-    def __init__(self, path: str, lock: Lock) -> None:
-        self.path = path
-        self.lock = lock
-        #: Zero for a directory that was never formatted.
-        self.id: bytes = ZERO_UUID
-        #: Whether the last stop was in order.
-        self.clean = False
-        #: Checkpoint name -> bytes as last written, so that what did not change is not written again.
-        self.written: dict[str, bytes] = {}
-
-
 class LogDirectories:
     """In the order of `log.dirs`. `on_failed(path, error)` is told of a directory that fails under a checkpoint."""
 
     def __init__(self, host: Host, paths: Sequence[str], on_failed: Callable[[str, BaseException], None]) -> None:
         self._disk = host.disk
+        self.files = CheckpointFiles(host, on_failed)
         self._on_failed = on_failed
         self._open: dict[str, LogDirectory] = {}
         self._epochs: list[int] = []
@@ -86,6 +72,7 @@ class LogDirectories:
                 f"log directory {path} is in use by another process: stop it, or give this node a directory of its own"
             ) from None
         directory = self._open[path] = LogDirectory(path, lock)
+        remove_drafts(disk, path)
         meta = f"{path}/{META_PROPERTIES}"
         if disk.exists(meta):
             directory.id = decode_meta_properties(meta, disk.read(meta)).directory_id or ZERO_UUID
@@ -160,6 +147,9 @@ class LogDirectories:
     def online(self) -> Iterator[LogDirectory]:
         return (directory for path, directory in self._open.items() if path not in self.offline)
 
+    def at(self, path: str) -> LogDirectory:
+        return self._open[path]
+
     def id_of(self, path: str) -> bytes:
         """The id of a directory of this process; zero if it has none or was never opened."""
         directory = self._open.get(path)
@@ -183,15 +173,10 @@ class LogDirectories:
 
     def write_checkpoint(self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """If it says something new. Where there is no room, the old one stays, which says less but nothing wrong."""
-        data = encode_offsets(offsets)
-        if directory.written.get(name) == data:
-            return
         try:
-            write_atomically(self._disk, f"{directory.path}/{name}", data)
+            self.files.write(directory, name, offsets)
         except OSError as error:
             self._on_failed(directory.path, error)
-            return
-        directory.written[name] = data
 
     def read_checkpoint(self, directory: LogDirectory, name: str) -> Offsets:
         """What it said at the last stop. A damaged one says nothing: all of it is found out again. Raises OSError."""
@@ -202,13 +187,12 @@ class LogDirectories:
         except CheckpointError as error:
             self._faults.report(f"a checkpoint cannot be read, its offsets are found out again: {error}", error)
             return {}
-        directory.written[name] = data
+        directory.written[name] = dict(offsets)
         return offsets
 
     def mention(self, topic_partition: TopicPartition) -> bool:
-        """Whether a checkpoint on disk speaks of a log of that name."""
-        line = f"\n{topic_partition.topic} {topic_partition.partition} ".encode()
-        return any(line in data for directory in self.online() for data in directory.written.values())
+        """Whether a checkpoint speaks of a log of that name, or is about to."""
+        return any(mentions(directory, topic_partition) for directory in self.online())
 
     def close(self, broker_epoch: int, unclean: frozenset[str]) -> None:
         """Mark all but the failed and the unclean ones as stopped in order, and unlock them."""

@@ -8,6 +8,7 @@ Invariants
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from itertools import islice
 
 from barnabas.common.config import BrokerConfig
@@ -18,8 +19,6 @@ from barnabas.storage.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
-    encode_offsets,
-    write_atomically,
 )
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories, Offsets, root_of
@@ -32,6 +31,8 @@ _SLICE_MS = 3
 _STEPS_AT_ONCE = 200
 _PAUSE_MS = 1
 _FINISHED = object()
+#: Its name, and what it says of a log; None for nothing.
+_Checkpoint = tuple[str, Callable[[Log], int | None]]
 
 
 class LogUpkeep:
@@ -61,9 +62,12 @@ class LogUpkeep:
 
     def start(self, high_watermarks: Callable[[], Offsets]) -> None:
         self._high_watermarks = high_watermarks
-        self._every("log.flush.offset.checkpoint.interval.ms", self._recovery_points)
-        self._every("log.flush.start.offset.checkpoint.interval.ms", self._log_starts)
-        self._every("replica.high.watermark.checkpoint.interval.ms", self._write_high_watermarks)
+        for key, kind in (
+            ("log.flush.offset.checkpoint.interval.ms", self._recovery_points),
+            ("log.flush.start.offset.checkpoint.interval.ms", self._log_starts),
+            ("replica.high.watermark.checkpoint.interval.ms", self._all_high_watermarks),
+        ):
+            self._every(key, partial(self._checkpoint_beside, kind))
         self._every("log.retention.check.interval.ms", self._apply_retention)
         self._every("producer.id.expiration.check.interval.ms", self._expire_producers)
         self._every("log.flush.scheduler.interval.ms", self._flush_due)
@@ -72,6 +76,7 @@ class LogUpkeep:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self._directories.files.stop(self._directories.online())
 
     def _in(self, directory: str) -> Iterator[Log]:
         return (log for log in (*self._logs.values(), *self.futures) if root_of(log.directory) == directory)
@@ -106,41 +111,53 @@ class LogUpkeep:
 
         self._timers[key] = self._host.timers.call_later(min(max(1, interval_ms), _INITIAL_TASK_DELAY_MS), run)
 
-    def _checkpoint(self, name: str, offset_of: Callable[[Log], int | None]) -> None:
-        """Write a checkpoint in each directory whose logs it concerns, if it says something new."""
-        for directory in tuple(self._directories.online()):
-            offsets = {log.topic_partition: offset_of(log) for log in self._in(directory.path)}
-            own = {topic_partition: offset for topic_partition, offset in offsets.items() if offset is not None}
-            self._directories.write_checkpoint(directory, name, own)
-
     def write_checkpoints(self) -> None:
-        """All of them, where they say something new."""
-        self._recovery_points()
-        self._log_starts()
-        self._write_high_watermarks()
+        """All of them, at once, where they say something new."""
+        for kind in (self._recovery_points, self._log_starts, self._all_high_watermarks):
+            name, offset_of = kind()
+            for directory in tuple(self._directories.online()):
+                offsets = {log.topic_partition: offset_of(log) for log in self._in(directory.path)}
+                own = {topic_partition: offset for topic_partition, offset in offsets.items() if offset is not None}
+                self._directories.write_checkpoint(directory, name, own)
 
-    def _recovery_points(self) -> None:
-        self._checkpoint(RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point)
+    def _checkpoint_beside(self, kind: Callable[[], _Checkpoint]) -> Iterator[None]:
+        """One of them, log by log; nobody waits for it."""
+        name, offset_of = kind()
+        files = self._directories.files
+        drafts = {directory.path: files.draft(directory, name) for directory in self._directories.online()}
+        for log in (*self._logs.values(), *self.futures):
+            yield
+            draft = drafts.get(root_of(log.directory))
+            if draft is not None and (self._logs.get(log.topic_partition) is log or self._is_future(log)):
+                offset = offset_of(log)
+                if offset is not None:
+                    draft.offsets[log.topic_partition] = offset
+        for path, draft in drafts.items():
+            if draft is not None and path not in self._directories.offline:
+                files.finish(draft)
 
     def on_truncated(self, log: Log) -> None:
-        """It was cut. Raises OSError, StorageFault."""
-        root = root_of(log.directory)
-        data = encode_offsets({log.topic_partition: log.recovery_point for log in self._in(root)})
-        # Not by `_checkpoint`: what is appended now must not be taken for synced. Raises OSError.
-        write_atomically(self._disk, f"{root}/{RECOVERY_POINT_CHECKPOINT}", data)
+        """It was cut: what is appended now must not be taken for synced. Raises OSError, StorageFault."""
+        directory = self._directories.at(root_of(log.directory))
+        name, files = RECOVERY_POINT_CHECKPOINT, self._directories.files
+        if not files.is_at_most(directory, name, log.topic_partition, log.recovery_point):
+            files.write(directory, name, {log.topic_partition: log.recovery_point for log in self._in(directory.path)})
         if not self._is_future(log):
             self.cleaner.on_truncated(log)
             self.futures.current_truncated(log)
 
-    def _log_starts(self) -> None:
+    def _recovery_points(self) -> _Checkpoint:
+        return RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point
+
+    def _log_starts(self) -> _Checkpoint:
         """Only logs that start above their first segment need it: for the others the file name says it."""
 
         def start_within(log: Log) -> int | None:
-            return log.log_start_offset if log.log_start_offset > log.segments[0].base_offset else None
+            return log.log_start_offset if log.log_start_offset > log.segments.bases[0] else None
 
-        self._checkpoint(LOG_START_CHECKPOINT, start_within)
+        return LOG_START_CHECKPOINT, start_within
 
-    def _write_high_watermarks(self) -> None:
+    def _all_high_watermarks(self) -> _Checkpoint:
         known = {**self.checkpointed_high_watermarks, **self._high_watermarks()}
 
         def within(log: Log) -> int | None:
@@ -149,7 +166,7 @@ class LogUpkeep:
                 return high_watermark
             return min(high_watermark, log.log_end_offset)
 
-        self._checkpoint(HIGH_WATERMARK_CHECKPOINT, within)
+        return HIGH_WATERMARK_CHECKPOINT, within
 
     def _apply_retention(self) -> Iterator[None]:
         wall_ms = self._host.clock.wall_ms()

@@ -1,0 +1,170 @@
+"""The offset checkpoints of a log directory: written at once where something waits for it, beside the loop otherwise.
+
+    at once    what must be on disk before anything else happens: a recovery point that went back, a stop
+    beside     a draft is filled in slices, then encoded, written and synced by the pool in a file of its own; back on
+               the loop it takes the name, unless it became void meanwhile; the name is synced by the pool again
+
+Invariants
+- A draft is void as soon as anything it may say is wrong: so what is written at once is never replaced by older news,
+  and there is at most one draft of each file.
+- `LogDirectory.written` is what the file says; as long as its name is not synced, a failure may bring back another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from barnabas.common.host import Disk, Host, Lock
+from barnabas.common.types import ZERO_UUID, TopicPartition
+from barnabas.storage.checkpoints import encode_offsets, remove_quietly, write_atomically
+
+Offsets = dict[TopicPartition, int]
+_BESIDE = ".beside-"
+
+
+class LogDirectory:
+    """One of `log.dirs` that this process has locked."""
+
+    __slots__ = ("clean", "drafts", "id", "lock", "path", "unsure", "written")
+
+    def __init__(self, path: str, lock: Lock) -> None:
+        self.path = path
+        self.lock = lock
+        #: Zero for a directory that was never formatted.
+        self.id: bytes = ZERO_UUID
+        #: Whether the last stop was in order.
+        self.clean = False
+        #: Checkpoint name -> what the file says, so that what did not change is not written again.
+        self.written: dict[str, Offsets] = {}
+        #: Those whose name is not synced yet.
+        self.unsure: set[str] = set()
+        self.drafts: dict[str, Draft] = {}
+
+
+class Draft:
+    """What a checkpoint is going to say."""
+
+    __slots__ = ("directory", "is_void", "name", "offsets")
+
+    def __init__(self, directory: LogDirectory, name: str) -> None:
+        self.directory = directory
+        self.name = name
+        self.offsets: Offsets = {}
+        self.is_void = False
+
+
+class CheckpointFiles:
+    """`on_failed(path, error)` is told of a directory in which one could not be written."""
+
+    def __init__(self, host: Host, on_failed: Callable[[str, BaseException], None]) -> None:
+        self._disk = host.disk
+        self._blocking = host.blocking
+        self._on_failed = on_failed
+        # A process that has just stopped may still be at its last draft.
+        self._suffix = _BESIDE + host.random.uuid().hex()[:8]
+
+    # -- at once
+
+    def write(self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """If it says something new. Raises OSError; where there is no room, the old one stays, which says less but
+        nothing wrong."""
+        _make_void(directory, name)
+        if name in directory.unsure or directory.written.get(name) != offsets:
+            write_atomically(self._disk, f"{directory.path}/{name}", encode_offsets(offsets))
+            directory.written[name] = dict(offsets)
+            directory.unsure.discard(name)
+
+    def is_at_most(self, directory: LogDirectory, name: str, topic_partition: TopicPartition, offset: int) -> bool:
+        """Whether no file, now or after a failure, says more than this of that partition."""
+        draft = directory.drafts.get(name)
+        return (
+            name not in directory.unsure
+            and directory.written.get(name, {}).get(topic_partition, 0) <= offset
+            and (draft is None or draft.offsets.get(topic_partition, 0) <= offset)
+        )
+
+    # -- beside the loop
+
+    def draft(self, directory: LogDirectory, name: str) -> Draft | None:
+        """To be filled and given to `finish`; None while there is one on its way."""
+        if name in directory.drafts:
+            return None
+        made = directory.drafts[name] = Draft(directory, name)
+        return made
+
+    def finish(self, draft: Draft) -> None:
+        """It says all that it is to say: nobody changes it any more."""
+        directory, name = draft.directory, draft.name
+        if draft.is_void or (name not in directory.unsure and directory.written.get(name) == draft.offsets):
+            _make_void(directory, name, draft)
+            return
+        disk, offsets, temporary = self._disk, draft.offsets, f"{directory.path}/{name}{self._suffix}"
+
+        def written(_: object, error: BaseException | None) -> None:
+            self._take_name(draft, temporary, error)
+
+        self._blocking.run(lambda: _write(disk, temporary, offsets), written)
+
+    def _take_name(self, draft: Draft, temporary: str, error: BaseException | None) -> None:
+        directory, name, disk = draft.directory, draft.name, self._disk
+        if draft.is_void:
+            self._blocking.run(lambda: remove_quietly(disk, temporary), _ignore)
+            return
+        del directory.drafts[name]
+        try:
+            if error is None:
+                disk.rename(temporary, f"{directory.path}/{name}")
+        except OSError as unnamed:
+            error = unnamed
+        if error is not None:
+            self._on_failed(directory.path, error)
+            return
+        written = directory.written[name] = draft.offsets
+        directory.unsure.add(name)
+
+        def synced(_: object, error: BaseException | None) -> None:
+            if error is not None:
+                self._on_failed(directory.path, error)
+            elif directory.written.get(name) is written:
+                directory.unsure.discard(name)
+
+        self._blocking.run(lambda: disk.sync_dir(directory.path), synced)
+
+    def stop(self, directories: Iterable[LogDirectory]) -> None:
+        """What is still on its way does not take its name."""
+        for directory in directories:
+            for name in tuple(directory.drafts):
+                _make_void(directory, name)
+
+
+def mentions(directory: LogDirectory, topic_partition: TopicPartition) -> bool:
+    """Whether a checkpoint in it speaks of a log of that name, or is about to."""
+    return any(topic_partition in offsets for offsets in directory.written.values()) or any(
+        topic_partition in draft.offsets for draft in directory.drafts.values()
+    )
+
+
+def remove_drafts(disk: Disk, directory: str) -> None:
+    """Those that a process left behind."""
+    for name in disk.list_dir(directory):
+        if _BESIDE in name:
+            remove_quietly(disk, f"{directory}/{name}")
+
+
+def _make_void(directory: LogDirectory, name: str, draft: Draft | None = None) -> None:
+    known = directory.drafts.get(name)
+    if known is not None and (draft is None or draft is known):
+        known.is_void = True
+        del directory.drafts[name]
+
+
+def _write(disk: Disk, path: str, offsets: Offsets) -> None:
+    try:
+        disk.write(path, encode_offsets(offsets), sync=True)
+    except OSError:
+        remove_quietly(disk, path)
+        raise
+
+
+def _ignore(_: object, error: BaseException | None) -> None:
+    """A file too many is removed at the next start."""
