@@ -89,13 +89,15 @@ class History:
 
 
 class Worker:
-    """A client with its own idea of who leads; wrong ideas are part of the game."""
+    """A client with its own idea of who leads; wrong ideas are part of the game. As clients do (KIP-951), it never goes
+    back to an older leader epoch than it has seen."""
 
     def __init__(self, run: ReplicationRun, name: str) -> None:
         self.run = run
         self.random = run.world.stream(f"worker/{name}")
         self.client = RawClient(run.rig.cluster, name)
         self._leaders: dict[int, str] = {}
+        self._newest: dict[int, tuple[int, int]] = {}
         self.stopping = False
 
     def later(self, delay_ms: int, callback: Callable[[], None]) -> None:
@@ -113,8 +115,11 @@ class Worker:
             for name, node in self.run.rig.cluster.nodes.items()
             if name != CONTROLLER and node.is_running and node.broker is not None
         ]
-        leaders = [image.leader for image in images if image is not None and image.leader > 0]
-        return f"broker{self.random.choice(leaders)}" if leaders else self.random.choice(BROKERS)
+        known = self._newest.get(index, (-1, 0))
+        leaders = [(image.leader_epoch, image.leader) for image in images if image is not None and image.leader > 0]
+        leaders = [found for found in leaders if found[0] >= known[0]] or [known]
+        self._newest[index] = found = self.random.choice(leaders)
+        return f"broker{found[1]}" if found[1] else self.random.choice(BROKERS)
 
     def forget(self, index: int) -> None:
         self._leaders.pop(index, None)
@@ -382,12 +387,13 @@ class ReplicationRun:
 
     def _judge_partition(self, index: int, log: dict[int, bytes | None], start: int) -> None:
         for write in self.history.writes:
-            if write.index == index and write.offset is not None and write.offset >= start:
-                if log.get(write.offset) != write.value:
-                    raise Violation(
-                        f"an acknowledged record is lost: {write.value!r} at {index}-{write.offset}, "
-                        f"where {log.get(write.offset)!r} is"
-                    )
+            if write.index != index or write.offset is None or write.offset < start:
+                continue
+            if log.get(write.offset) != write.value:
+                raise Violation(
+                    f"an acknowledged record is lost: {write.value!r} at {index}-{write.offset}, "
+                    f"where {log.get(write.offset)!r} is"
+                )
         values = list(log.values())
         written = [value for value in values if value is not None and value.startswith(b"i")]
         if len(set(values)) != len(values):

@@ -1,0 +1,272 @@
+"""A follower's fetcher: its session, and what each answer means."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.follower_world import BROKER_EPOCH, SELF, FollowerWorld, batch, diverging, row
+
+from barnabas.common.errors import ErrorCode
+from barnabas.metadata.topics import PartitionImage
+
+
+def test_the_first_fetch_names_all_and_says_who_asks() -> None:
+    world = FollowerWorld()
+    world.follower(0)
+    world.follower(1, epoch=7)
+    request = world.request()
+    assert (request.session_id, request.session_epoch) == (0, 0)
+    assert request.replica_state is not None
+    assert (request.replica_state.replica_id, request.replica_state.replica_epoch) == (SELF, BROKER_EPOCH)
+    assert world.asked() == {0: (5, 0, -1), 1: (7, 0, -1)}
+
+
+def test_a_session_names_only_what_changed() -> None:
+    world = FollowerWorld()
+    first, _ = world.follower(0), world.follower(1)
+    world.answer(row(0, records=batch(0, 3), hw=2), row(1))
+    assert (first.log.log_end_offset, first.high_watermark) == (3, 2)
+    request = world.request()
+    assert (request.session_id, request.session_epoch) == (900, 1)
+    assert world.asked() == {0: (5, 3, 5)}
+    world.answer()
+    assert world.asked() == {}
+    assert world.request().session_epoch == 2
+
+
+def test_who_is_no_longer_followed_is_forgotten() -> None:
+    world = FollowerWorld()
+    world.follower(0)
+    second = world.follower(1)
+    world.answer(row(0), row(1))
+    world.fetcher.remove(second.topic_id, 1)
+    world.answer()
+    forgotten = world.request().forgotten_topics_data
+    assert [(topic.topic_id, topic.partitions) for topic in forgotten] == [(second.topic_id, [1])]
+    world.answer()
+    assert world.request().forgotten_topics_data == []
+
+
+def test_forgotten_and_followed_again_before_the_next_request() -> None:
+    world = FollowerWorld()
+    world.follower(0)
+    second = world.follower(1)
+    world.answer(row(0), row(1))
+    world.fetcher.remove(second.topic_id, 1)
+    world.fetcher.add(second)
+    world.answer()
+    assert world.request().forgotten_topics_data == []
+    assert world.asked() == {1: (5, 0, -1)}
+
+
+@pytest.mark.parametrize("code", [ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH])
+def test_a_lost_session_is_begun_anew(code: ErrorCode) -> None:
+    world = FollowerWorld()
+    world.follower(0)
+    world.follower(1)
+    world.answer(row(0, records=batch(0, 3)), row(1))
+    world.answer(error=code)
+    assert world.request().session_epoch == 0
+    assert world.asked() == {0: (5, 3, 5), 1: (5, 0, -1)}
+
+
+def test_a_lost_link_begins_a_new_session() -> None:
+    world = FollowerWorld()
+    world.follower(0)
+    world.answer(row(0, records=batch(0, 3)))
+    world.reply(None)
+    assert (world.request().session_id, world.request().session_epoch) == (0, 0)
+    assert world.asked() == {0: (5, 3, 5)}
+
+
+def test_a_leader_without_room_for_a_session_is_followed_all_the_same() -> None:
+    world = FollowerWorld()
+    partition = world.follower(0)
+    world.answer(row(0, records=batch(0, 3)), session=False)
+    assert partition.log.log_end_offset == 3
+    assert world.request().session_epoch == 0
+    assert world.asked() == {0: (5, 3, 5)}
+
+
+def test_an_answer_to_an_earlier_epoch_is_not_appended() -> None:
+    """It was asked for in epoch 5; epoch 6 may have another history at the same offset."""
+    world = FollowerWorld()
+    partition = world.follower(0)
+    world.request()
+    world.follow(0, 6)
+    world.answer(row(0, records=batch(0, 3), hw=3))
+    assert (partition.log.log_end_offset, partition.high_watermark) == (0, 0)
+    assert world.asked() == {0: (6, 0, -1)}
+
+
+def test_an_answer_for_a_replica_that_leads_by_now_is_not_appended() -> None:
+    world = FollowerWorld()
+    partition = world.follower(0)
+    world.request()
+    partition.become_leader(PartitionImage((1, SELF), (SELF,), SELF, 6, 6))
+    world.answer(row(0, records=batch(0, 3)))
+    assert partition.log.log_end_offset == 0
+
+
+def test_an_answer_from_another_position_is_not_appended() -> None:
+    world = FollowerWorld()
+    partition = world.follower(0)
+    world.answer(row(0, records=batch(0, 3)))
+    world.request()
+    partition.truncate_to(0)
+    world.answer(row(0, records=batch(3, 3)))
+    assert partition.log.log_end_offset == 0
+    assert world.asked() == {0: (5, 0, -1)}
+
+
+def test_the_hw_is_taken_over_as_far_as_the_log_goes() -> None:
+    world = FollowerWorld()
+    partition = world.follower(0)
+    world.answer(row(0, records=batch(0, 3), hw=100))
+    assert partition.high_watermark == 3
+    world.answer(row(0, hw=1))
+    assert partition.high_watermark == 3, "it does not go back"
+
+
+def test_the_log_start_follows_the_leaders() -> None:
+    world = FollowerWorld()
+    partition = world.follower(0)
+    world.answer(row(0, records=batch(0, 3) + batch(3, 3), hw=4))
+    world.answer(row(0, hw=4, start=5))
+    assert partition.log.log_start_offset == 4, "not above its HW"
+    world.answer(row(0, hw=6, start=5))
+    assert partition.log.log_start_offset == 5
+    assert world.request().topics[0].partitions[0].log_start_offset == 5
+
+
+def test_divergence_is_cut_off_and_fetched_from_there() -> None:
+    world = FollowerWorld()
+    partition = world.follower(0, epoch=7)
+    world.answer(row(0, records=batch(0, 3, epoch=5) + batch(3, 3, epoch=6)))
+    world.answer(diverging(5, 2))
+    assert partition.log.log_end_offset == 0, "the batch that holds offset 2 goes as a whole"
+    assert world.asked() == {0: (7, 0, -1)}
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    ],
+)
+def test_errors_are_tried_again_soon_then_later(code: ErrorCode) -> None:
+    world = FollowerWorld()
+    world.follower(0)
+    pauses = []
+    for _ in range(9):
+        world.answer(row(0, code))
+        waited = 0
+        while not world.channel.asked:
+            world.run(1)
+            waited += 1
+        pauses.append(waited)
+        assert world.asked() == {0: (5, 0, -1)}
+    assert pauses[0] == 20
+    assert pauses[:4] == [20, 40, 80, 160]
+    assert pauses[-1] == 1000
+    world.answer(row(0))
+    world.answer(row(0, code))
+    assert not world.channel.asked
+    world.run(20)
+    assert world.channel.asked, "an answer that went well ends the long pauses"
+
+
+def test_one_that_pauses_is_left_out_and_the_others_go_on() -> None:
+    world = FollowerWorld()
+    world.follower(0)
+    second = world.follower(1)
+    world.answer(row(0, ErrorCode.UNKNOWN_LEADER_EPOCH), row(1, records=batch(0)))
+    assert world.asked() == {1: (5, 1, 5)}
+    world.run(25)
+    world.answer(row(1))
+    assert world.asked() == {0: (5, 0, -1)}
+    assert second.log.log_end_offset == 1
+
+
+def test_a_fenced_follower_waits_for_the_metadata() -> None:
+    world = FollowerWorld()
+    world.follower(0)
+    world.answer(row(0, ErrorCode.FENCED_LEADER_EPOCH))
+    world.run(60_000)
+    assert not world.channel.asked
+    world.follow(0, 6)
+    assert world.asked() == {0: (6, 0, -1)}
+
+
+def test_a_broken_batch_is_reported_and_tried_again() -> None:
+    world = FollowerWorld()
+    partition = world.follower(0)
+    broken = bytearray(batch(0, 3))
+    broken[-1] ^= 1
+    world.answer(row(0, records=bytes(broken)))
+    assert partition.log.log_end_offset == 0
+    assert "cannot be followed" in world.host.faults.reported[0][0]
+    world.run(20)
+    world.answer(row(0, records=batch(0, 3)))
+    assert partition.log.log_end_offset == 3
+
+
+def test_a_leader_that_ends_before_its_follower_cuts_it_back() -> None:
+    """OFFSET_OUT_OF_RANGE above: the leader was elected uncleanly."""
+    world = FollowerWorld()
+    partition = world.follower(0)
+    world.answer(row(0, records=batch(0) + batch(1) + batch(2), hw=1))
+    world.answer(row(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+    asked = world.answer_offsets(2)
+    assert asked.replica_id == SELF
+    assert (asked.topics[0].partitions[0].timestamp, asked.topics[0].partitions[0].current_leader_epoch) == (-1, 5)
+    assert (partition.log.log_end_offset, partition.high_watermark) == (2, 1)
+    assert world.asked() == {0: (5, 2, 5)}, "without a pause"
+
+
+def test_a_leader_that_begins_after_its_follower_has_it_begin_anew() -> None:
+    """OFFSET_OUT_OF_RANGE below: what is missing was deleted there."""
+    world = FollowerWorld()
+    partition = world.follower(0)
+    world.answer(row(0, records=batch(0)))
+    world.answer(row(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+    world.answer_offsets(90)
+    assert world.answer_offsets(50).topics[0].partitions[0].timestamp == -4
+    log = partition.log
+    assert (log.log_start_offset, log.log_end_offset, partition.high_watermark) == (50, 50, 50)
+    assert world.asked() == {0: (5, 50, -1)}
+
+
+def test_a_leader_that_does_not_say_where_it_ends_is_asked_again() -> None:
+    world = FollowerWorld()
+    world.follower(0)
+    world.answer(row(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+    world.answer_offsets(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    world.run(20)
+    assert world.asked() == {0: (5, 0, -1)}
+
+
+def test_what_the_leader_said_to_an_earlier_epoch_moves_nothing() -> None:
+    world = FollowerWorld()
+    partition = world.follower(0)
+    world.answer(row(0, records=batch(0) + batch(1)))
+    world.answer(row(0, ErrorCode.OFFSET_OUT_OF_RANGE))
+    partition.become_follower(PartitionImage((1, SELF), (1, SELF), 1, 6, 6))
+    world.answer_offsets(1)
+    assert partition.log.log_end_offset == 2
+
+
+def test_nobody_left_to_follow() -> None:
+    world = FollowerWorld()
+    partition = world.follower(0)
+    world.request()
+    world.fetcher.remove(partition.topic_id, 0)
+    assert world.fetcher.is_idle
+    world.answer(row(0, records=batch(0)))
+    assert partition.log.log_end_offset == 0
+    world.run(5000)
+    assert not world.channel.asked
