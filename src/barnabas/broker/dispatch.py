@@ -34,6 +34,8 @@ _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
 
 Chunks = list[Buffer]
+#: In place of an answer that has gone.
+_SENT: Chunks = []
 RawHandler = Callable[["InFlight", memoryview, int, Services], Chunks | None]
 Handler = Callable[["InFlight", Message, Services], Message | None]
 
@@ -94,6 +96,11 @@ class InFlight:
     @property
     def principal(self) -> str:
         return self.connection.principal
+
+    def let_go(self) -> None:
+        """It was answered: hold nothing that holds it, nor the answer, so that no collector has to find them."""
+        self._chunks = _SENT
+        self.on_abandoned = None
 
     def encode(self, response: Message) -> Chunks:
         """The whole response frame."""
@@ -344,7 +351,7 @@ class Connection:
             return  # answered before its handler returned: it is sent then
         self._held_bytes += sum(map(len, chunks))
         while queue and (ready := queue[0]._chunks) is not None:
-            queue.popleft()
+            queue.popleft().let_go()
             size_bytes = sum(map(len, ready))
             self._held_bytes -= size_bytes
             self._out_bytes += size_bytes

@@ -370,12 +370,16 @@ class DelayedFetch(DelayedOperation):
             self.complete()
 
     def on_complete(self, expired: bool) -> None:
+        answer = self._answer
         self.on_cancel()
-        self._answer()
+        answer()
 
     def on_cancel(self) -> None:
+        """Its deadline may still hold it for a while, and it holds nothing then."""
         for partition in self._partitions:
             partition.unwatch(self)
+        self._partitions = ()
+        self._answer = _nothing
 
 
 class DelayedFollowerFetch(DelayedFetch):
@@ -399,3 +403,7 @@ class DelayedFollowerFetch(DelayedFetch):
     def on_cancel(self) -> None:
         super().on_cancel()
         self._waits.leave(self._follower, self)
+
+
+def _nothing() -> None:
+    return None

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 
 import pytest
 from tests.support.wired import WiredBroker, WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, topic_id, values_of
 
+from barnabas.broker.dispatch import InFlight
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.replication.partition import Partition
@@ -269,3 +271,26 @@ def test_the_topic_of_another_id_is_not_read(wired: WiredBroker) -> None:
     produce(wired, client, batch_of(b"new"))
     row = client.call(incremental(full.session_id, 1), 13, FetchResponse).responses[0].partitions[0]
     assert (row.error_code, row.records) == (ErrorCode.INCONSISTENT_TOPIC_ID, b"")
+
+
+@pytest.mark.parametrize("replica_id", [-1, 3])
+def test_what_waited_leaves_nothing_to_the_collector(wired: WiredBroker, replica_id: int) -> None:
+    """An answer may be a megabyte, and the collector comes rarely."""
+    leader = partition(wired)
+    assert leader.image is not None
+    leader.become_leader(leader.image._replace(replicas=(1, 3), directories=(bytes(16),) * 2))
+    reader, writer = wired.connect(), wired.connect()
+    gc.collect()
+    gc.disable()
+    try:
+        for offset in range(3):
+            request = fetch_request(wired, offset, 12, max_wait_ms=5_000)
+            request.replica_id = replica_id
+            reader.send(request, 12)
+            assert reader.received() == []
+            produce(wired, writer, batch_of(b"x"))
+            wired.host.time.run_for(1)
+            assert len(reader.received()) == 1
+        assert [found for found in gc.get_objects() if isinstance(found, InFlight)] == []
+    finally:
+        gc.enable()
