@@ -79,6 +79,7 @@ CONTROLLER_APIS: Mapping[int, Offer] = {
     18: _offer("api_versions", 0, 4),
     19: _offer("create_topics", 2, 7),
     20: _offer("delete_topics", 1, 6),
+    32: _offer("describe_configs", 1, 4),
     33: _offer("alter_configs", 0, 2),
     37: _offer("create_partitions", 0, 3),
     43: _offer("elect_leaders", 0, 2),

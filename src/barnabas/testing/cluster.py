@@ -39,6 +39,11 @@ class Cluster:
         return ",".join(node.bootstrap for node in self._started.values())
 
     @property
+    def controllers(self) -> str:
+        """The same of the controllers, for a tool's --bootstrap-controller."""
+        return ",".join(f"{node.host}:{node.controller_port}" for node in self._started.values())
+
+    @property
     def pid(self) -> int:
         """Of the first broker."""
         return self._started[1].pid
