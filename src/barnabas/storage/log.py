@@ -27,6 +27,7 @@ from barnabas.records.header import corrupt
 from barnabas.records.validate import AppendRules, stamp, validate_for_append
 from barnabas.storage import retention
 from barnabas.storage.epochs import LeaderEpochCache
+from barnabas.storage.follower_append import FollowerRun
 from barnabas.storage.log_reads import LogReader, fault
 from barnabas.storage.producers import ProducerStateManager
 from barnabas.storage.replay import note_producer, replay_producers, take_snapshot
@@ -160,7 +161,7 @@ class Log(LogReader):
         header, stamped = stamp(valid, first_offset, leader_epoch)
         if leader_epoch > self.epochs.latest_epoch:
             self.assign_epoch(leader_epoch, first_offset)
-        self._append(header, stamped, wall_ms)
+        self.append_batch(header, stamped, wall_ms)
         return AppendInfo(
             first_offset,
             self.log_end_offset - 1,
@@ -178,23 +179,33 @@ class Log(LogReader):
         view = memoryview(batches)
         first: int | None = None
         max_timestamp = -1
-        wall_ms = self._services.wall_ms()
-        for position, header in iter_headers(view):
-            offset = header.base_offset
-            if offset < self.log_end_offset:
-                raise corrupt(f"batch at {offset} where {self.topic_partition} ends at {self.log_end_offset}")
-            if not has_valid_crc(view, position, header):
-                raise corrupt(f"the checksum of the batch at {offset} of {self.topic_partition} is wrong")
-            if header.partition_leader_epoch > self.epochs.latest_epoch:
-                self.assign_epoch(header.partition_leader_epoch, offset)
-            self._append(header, view[position : position + header.size_bytes], wall_ms)
-            first = offset if first is None else first
-            max_timestamp = max(max_timestamp, header.max_timestamp)
+        run = FollowerRun(self, view, self._services.wall_ms())
+        try:
+            for position, header in iter_headers(view):
+                offset = header.base_offset
+                if offset < run.end_offset:
+                    raise corrupt(f"batch at {offset} where {self.topic_partition} ends at {run.end_offset}")
+                if not has_valid_crc(view, position, header):
+                    raise corrupt(f"the checksum of the batch at {offset} of {self.topic_partition} is wrong")
+                if header.partition_leader_epoch > self.epochs.latest_epoch:
+                    run.write()
+                    self.assign_epoch(header.partition_leader_epoch, offset)
+                run.add(position, header)
+                first = offset if first is None else first
+                max_timestamp = max(max_timestamp, header.max_timestamp)
+        finally:
+            run.write()
         if first is None:
             return None
         return AppendInfo(first, self.log_end_offset - 1, -1, self.log_start_offset, False, max_timestamp)
 
-    def _append(self, header: BatchHeader, batch: Buffer, wall_ms: int) -> None:
+    @property
+    def limits(self) -> RollLimits:
+        """Of the active segment."""
+        return self._limits
+
+    def append_batch(self, header: BatchHeader, batch: Buffer, wall_ms: int) -> None:
+        """One batch that is checked and has its offsets. Raises StorageFault."""
         base_offset, _, _, _, _, _, delta, _, max_timestamp, producer_id, _, _, _ = header
         segment = self.segments.active
         last_offset = base_offset + delta
@@ -209,18 +220,21 @@ class Log(LogReader):
             if error.errno == errno.EFBIG and segment.size_bytes:
                 # No file may get longer than this one is: the batch may find its place in another.
                 _roll_for_short_files(self, base_offset)
-                self._append(header, batch, wall_ms)
+                self.append_batch(header, batch, wall_ms)
                 return
             raise fault(self, "cannot append", error) from error
+        self.appended(base_offset, position, last_offset + 1)
+        if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
+            self.flush()
+
+    def appended(self, base_offset: int, position: int, end_offset: int) -> None:
+        """A batch stands at this position of the active segment, and is the last one now."""
         tail = self._tail_positions
         tail[base_offset] = position
         if len(tail) > _TAIL_POSITIONS_MAX:
             for offset in list(tail)[: _TAIL_POSITIONS_MAX // 2]:
                 del tail[offset]
-        end_offset = last_offset + 1
         self.log_end_offset = self.producers.map_end_offset = end_offset
-        if end_offset - self.recovery_point >= self._config.flush_messages:
-            self.flush()
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
         """A leader's term begins here (G3)."""

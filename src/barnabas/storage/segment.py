@@ -185,12 +185,13 @@ class Segment(IndexedFile):
         was: all that is needed for `note` is read before."""
         file = self._file
         if file is None or self._largest_timestamp == _UNREAD:
-            file = self._ready()
+            file = self.ready()
         file.append(batch)
         self.recently_used = True
         self.note(len(batch), last_offset, max_timestamp, limits)
 
-    def _ready(self) -> File:
+    def ready(self) -> File:
+        """The file, when all is read that `note` needs: whoever writes to it himself notes what he wrote."""
         self.index.load()
         self.time_index.load()
         self.largest_timestamp()

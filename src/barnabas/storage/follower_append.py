@@ -1,0 +1,95 @@
+"""Batches as a leader made them, on their way into a follower's log: as many as may stand in one segment are written in
+one call, which is what a follower that catches up spends its time on.
+
+Invariant: nothing of a batch is known to the log before its bytes are written; a write that fails is done again batch
+by batch, so that it fails, and is told, as any other append does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from barnabas.records.header import CONTROL_FLAG, BatchHeader
+from barnabas.storage.replay import note_producer
+from barnabas.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from barnabas.storage.log import Log
+
+
+class FollowerRun:
+    """Whole, checked batches that follow each other in `view`. `write` when there are no more."""
+
+    __slots__ = ("_batches", "_log", "_size_bytes", "_view", "_wall_ms", "end_offset")
+
+    def __init__(self, log: Log, view: memoryview, wall_ms: int) -> None:
+        self._log = log
+        self._view = view
+        self._wall_ms = wall_ms
+        self._batches: list[tuple[int, BatchHeader]] = []
+        self._size_bytes = 0
+        #: Of the log, once all is written.
+        self.end_offset = log.log_end_offset
+
+    def add(self, position: int, header: BatchHeader) -> None:
+        """Raises StorageFault where that has to write what came before."""
+        if self._takes(header):
+            self._batches.append((position, header))
+            self._size_bytes += header.size_bytes
+        else:
+            self.write()
+            self._log.append_batch(header, self._slice(position, header), self._wall_ms)
+        self.end_offset = header.base_offset + header.last_offset_delta + 1
+
+    def _takes(self, header: BatchHeader) -> bool:
+        """Whether it goes to the active segment behind the others, and cannot fail once its bytes are written."""
+        segment, limits = self._log.segments.active, self._log.limits
+        if not segment.size_bytes or header.attributes & CONTROL_FLAG:
+            return False  # the first one of a segment makes it what it is; a marker may need room in another file
+        last_offset = header.base_offset + header.last_offset_delta
+        size_bytes = self._size_bytes + header.size_bytes
+        entries = len(self._batches) + 1
+        return (
+            not segment.should_roll(limits, size_bytes, last_offset, header.max_timestamp, self._wall_ms)
+            and len(segment.index) + entries < limits.index_entries
+            and len(segment.time_index) + entries < limits.time_entries
+        )
+
+    def _slice(self, position: int, header: BatchHeader) -> memoryview:
+        return self._view[position : position + header.size_bytes]
+
+    def write(self) -> None:
+        """Raises StorageFault; what was written before is kept."""
+        batches, self._batches = self._batches, []
+        size_bytes, self._size_bytes = self._size_bytes, 0
+        if not batches:
+            return
+        log, segment = self._log, self._log.segments.active
+        start = batches[0][0]
+        if len(batches) > 1 and _written(segment, self._view[start : start + size_bytes]):
+            for position, header in batches:
+                self._note(segment, position, header)
+            if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+                log.flush()
+        else:
+            for position, header in batches:
+                log.append_batch(header, self._slice(position, header), self._wall_ms)
+
+    def _note(self, segment: Segment, position: int, header: BatchHeader) -> None:
+        log = self._log
+        base_offset, last_offset = header.base_offset, header.base_offset + header.last_offset_delta
+        at = segment.size_bytes
+        segment.note(header.size_bytes, last_offset, header.max_timestamp, log.limits)
+        if header.producer_id >= 0:
+            note_producer(log.producers, header, self._slice(position, header), segment)
+        log.appended(base_offset, at, last_offset + 1)
+
+
+def _written(segment: Segment, batches: memoryview) -> bool:
+    """False with nothing written."""
+    try:
+        segment.ready().append(batches)
+    except OSError:
+        return False
+    segment.recently_used = True
+    return True
