@@ -13,6 +13,7 @@ HEEDED: Final[dict[str, str]] = {
     "alter.log.dirs.replication.quota.window.num": "How many windows the rate of moves between directories looks at.",
     "alter.log.dirs.replication.quota.window.size.seconds": "How long each of these windows is.",
     "auto.create.topics.enable": "Whether a topic that a client asks for by name is created.",
+    "auto.leader.rebalance.enable": "Whether leaders are brought back to the replicas that are preferred.",
     "broker.heartbeat.interval.ms": "How often a broker tells the controller that it lives.",
     "broker.id": "The same as node.id.",
     "broker.rack": "Where this broker stands; replicas of a partition are laid on different racks.",
@@ -38,6 +39,7 @@ HEEDED: Final[dict[str, str]] = {
     "group.max.size": "The most members of one group.",
     "group.min.session.timeout.ms": "The shortest session timeout a group member may ask for.",
     "inter.broker.listener.name": "The listener by which brokers talk to one another.",
+    "leader.imbalance.check.interval.seconds": "How often is looked for leaders to be brought back.",
     "listener.security.protocol.map": "The security protocol of each listener name.",
     "listeners": "Where this node listens, NAME://host:port.",
     "log.cleaner.backoff.ms": "How long compaction rests when no log needs it.",
@@ -103,6 +105,8 @@ HEEDED: Final[dict[str, str]] = {
     "socket.receive.buffer.bytes": "Receive buffer of a client's socket; -1 leaves it to the system.",
     "socket.request.max.bytes": "The largest request; a larger one ends its connection.",
     "socket.send.buffer.bytes": "Send buffer of a client's socket; -1 leaves it to the system.",
+    "unclean.leader.election.enable": "Whether a replica that lacks records may lead when no other one can.",
+    "unclean.leader.election.interval.ms": "How often is looked for partitions that such a replica may lead.",
 }
 
 _ONE_LOOP = "has no effect: one event loop serves all connections"

@@ -64,7 +64,7 @@ def elect(candidates: Candidates, may_lead: Callable[[int], bool], election: Ele
             return Elected(replica, False)
     if candidates.elr_enabled and not candidates.isr and not candidates.elr and len(candidates.last_known_elr) == 1:
         last_known = candidates.last_known_elr[0]
-        if may_lead(last_known):
+        if last_known in candidates.replicas and may_lead(last_known):
             return Elected(last_known, True)
     if election is Election.UNCLEAN:
         for replica in candidates.replicas:

@@ -2,9 +2,9 @@
 
 One place where ISR, ELR, leader and reassignment of a partition are settled together (KIP-966, KIP-455):
 
-1. A reassignment whose added replicas are all in the target ISR is completed.
+1. A reassignment is completed when all replicas that are to stay are in the target ISR.
 2. With ELR on: while the target ISR is smaller than the effective min ISR, who leaves it joins the ELR (unless it was
-   lost uncleanly); at min ISR or above the ELR is cleared.
+   lost uncleanly, or is no replica any more); at min ISR or above the ELR is cleared.
 3. An election (see `controller.decisions`).
 4. The last known leader is noted when the ISR becomes empty, and cleared when there is a leader again.
 """
@@ -82,11 +82,9 @@ class PartitionChange:
     def _complete_reassignment(self) -> None:
         if not self.target_adding and not self.target_removing:
             return
-        if not set(self.target_adding) <= set(self.target_isr):
-            return
         replicas = tuple(replica for replica in self.target_replicas if replica not in self.target_removing)
         isr = tuple(replica for replica in self.target_isr if replica not in self.target_removing)
-        if not replicas or not isr:
+        if not replicas or not set(replicas) <= set(isr):
             return
         self.target_replicas, self.target_isr = replicas, isr
         self.target_adding = self.target_removing = ()
@@ -97,7 +95,7 @@ class PartitionChange:
         if len(self.target_isr) >= self._rules.min_isr:
             self.target_elr = ()
             return
-        before = set(self.target_elr) | set(self.partition.isr)
+        before = (set(self.target_elr) | set(self.partition.isr)) & set(self.target_replicas)
         self.target_elr = tuple(sorted(before - set(self.target_isr) - set(self.unclean_shutdown)))
 
     def _elect(self, record: PartitionChangeRecord) -> None:

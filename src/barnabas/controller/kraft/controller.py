@@ -21,7 +21,16 @@ from typing import TypeVar
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host, Timer
-from barnabas.controller.kraft import brokers, configs, directories, features, partitions, producer_ids, topics
+from barnabas.controller.kraft import (
+    brokers,
+    configs,
+    directories,
+    elections,
+    features,
+    partitions,
+    producer_ids,
+    topics,
+)
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.replication_control import ReplicationControl
 from barnabas.controller.kraft.result import Cause, Result, Versioned

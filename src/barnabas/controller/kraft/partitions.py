@@ -59,7 +59,7 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
             rules = rules_of[key] = view.rules(*key, may_lead)
         lost = _in_lost_directories(view, partition)
         if lost:
-            rules = view.rules(*key, lambda broker_id, lost=lost: broker_id not in lost and may_lead(broker_id))  # type: ignore[misc]
+            rules = view.rules(*key, _all_but(lost, may_lead))
         change = PartitionChange(partition, rules)
         change.target_isr = tuple(replica for replica in partition.isr if replica not in gone)
         if event.unclean != NO_LEADER:
@@ -68,6 +68,16 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
         if record is not None:
             records.append((record, version))
     return records
+
+
+def can_lead(view: ControllerView, partition: PartitionImage) -> Callable[[int], bool]:
+    """Whether a broker could lead it now: it is there, and so is the directory of its replica."""
+    lost = _in_lost_directories(view, partition)
+    return _all_but(lost, view.is_active) if lost else view.is_active
+
+
+def _all_but(lost: frozenset[int], allowed: Callable[[int], bool]) -> Callable[[int], bool]:
+    return lambda broker_id: broker_id not in lost and allowed(broker_id)
 
 
 def _in_lost_directories(view: ControllerView, partition: PartitionImage) -> frozenset[int]:
@@ -125,7 +135,7 @@ def _alter_one(
     code = _problem(view, broker_id, partition, wish, isr)
     if code is not ErrorCode.NONE:
         return None, _refused(partition_id, code)
-    change = PartitionChange(partition, view.rules(topic.name, len(partition.replicas), view.is_active))
+    change = PartitionChange(partition, view.rules(topic.name, len(partition.replicas), can_lead(view, partition)))
     change.target_isr = tuple(replica for replica, _ in isr)
     change.target_recovery_state = wish.leader_recovery_state
     record = change.build(topic.topic_id, partition_id)

@@ -1,0 +1,10 @@
+"""AlterPartitionReassignments (45), versions 0-1: begin, change or cancel moves of replicas (KIP-455, KIP-860)."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+
+
+def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest, services: Services) -> None:
+    services.controller.replication.alter_reassignments(request, context.reply, actor=context.principal)

@@ -1,0 +1,10 @@
+"""ListPartitionReassignments (46), version 0: moves of replicas under way, as the active controller knows them."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+
+
+def handle(context: RequestContext, request: ListPartitionReassignmentsRequest, services: Services) -> None:
+    services.controller.replication.list_reassignments(request, context.reply)

@@ -1,0 +1,199 @@
+"""Elections that somebody asks for, or that the controller holds by itself: preferred and unclean ones.
+
+- ElectLeaders (KIP-183, KIP-460): the preferred leader, or any live replica where nobody may lead cleanly.
+- Leaders go back to where they are preferred (`auto.leader.rebalance.enable`), whenever that replica is in sync. As in
+  Kafka 4 no share of a broker's partitions is tolerated: `leader.imbalance.per.broker.percentage` ended with 3.9.
+- Leaderless partitions of topics that allow it are given an unclean leader: partitions that lost their leader before
+  the topic allowed it would wait for ever otherwise.
+
+A preferred election never makes a partition worse: where the preferred replica may not lead, nothing moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.decisions import Election
+from barnabas.controller.kraft.partitions import Located, can_lead, find
+from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.view import UNCLEAN_ELECTION, ControllerView
+from barnabas.controller.partition_change import PartitionChange
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.topics import NO_LEADER, RECOVERING, PartitionImage
+from barnabas.metadata.versions import partition_version
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from barnabas.protocol.messages.records_metadata import ConfigRecord, PartitionChangeRecord
+
+#: ElectLeaders' `election_type`.
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+#: At most so many elections in one batch; the rest follow in batches of their own.
+ELECTIONS_PER_BATCH: Final = 1_000
+
+_ELECTIONS: Final = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
+_TEXTS: Final = {
+    ErrorCode.ELECTION_NOT_NEEDED: "Leader election not needed for topic partition.",
+    ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE: "The preferred leader was not available.",
+    ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE: "Eligible topic partition leaders are not available.",
+}
+_Answer = tuple[ErrorCode, str | None]
+_DONE: Final[_Answer] = (ErrorCode.NONE, None)
+
+
+def elect_leaders(view: ControllerView, request: ElectLeadersRequest, actor: str) -> Result[ElectLeadersResponse]:
+    """One answer per partition asked for; where all are meant, those that need no election are left out."""
+    election = _ELECTIONS.get(request.election_type)
+    cause = Cause("ElectLeaders", actor, election.value if election is not None else "")
+    if election is None:
+        text = f"Unknown election type {request.election_type}"
+        return Result([], refused(request, ErrorCode.INVALID_REQUEST, text), cause)
+    records: list[Versioned] = []
+    response = ElectLeadersResponse()
+    everything = request.topic_partitions is None
+    for topic, partition_ids in _asked(view, request):
+        row = ElectLeadersResponse.ReplicaElectionResult(topic=topic)
+        response.replica_election_results.append(row)
+        decided: set[int] = set()
+        for partition_id in partition_ids:
+            code, text_ = _elect(view, topic, partition_id, election, records, decided)
+            if not (everything and code is ErrorCode.ELECTION_NOT_NEEDED):
+                row.partition_result.append(_result(partition_id, code, text_))
+    return Result(records, response, cause)
+
+
+def _asked(view: ControllerView, request: ElectLeadersRequest) -> list[tuple[str, Sequence[int]]]:
+    if request.topic_partitions is None:
+        return [(topic.name, range(len(topic.partitions))) for topic in view.image.topics()]
+    return [(asked.topic, asked.partitions) for asked in request.topic_partitions]
+
+
+def refused(request: ElectLeadersRequest, code: ErrorCode, text: str | None = None) -> ElectLeadersResponse:
+    """The same answer for all that was asked for."""
+    response = ElectLeadersResponse(error_code=code)
+    for asked in request.topic_partitions or ():
+        row = ElectLeadersResponse.ReplicaElectionResult(topic=asked.topic)
+        row.partition_result = [_result(partition_id, code, text) for partition_id in asked.partitions]
+        response.replica_election_results.append(row)
+    return response
+
+
+def _result(partition_id: int, code: ErrorCode, text: str | None) -> ElectLeadersResponse.PartitionResult:
+    return ElectLeadersResponse.PartitionResult(partition_id=partition_id, error_code=code, error_message=text)
+
+
+def _elect(
+    view: ControllerView,
+    topic_name: str,
+    partition_id: int,
+    election: Election,
+    records: list[Versioned],
+    decided: set[int],
+) -> _Answer:
+    """`decided`: partitions of this topic that the same request has an election for already."""
+    topic = view.image.topics_by_name.get(topic_name)
+    if topic is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic_name}"
+    if not 0 <= partition_id < len(topic.partitions):
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such partition as {topic_name}-{partition_id}"
+    located = (topic, partition_id, topic.partitions[partition_id])
+    if partition_id in decided or not _is_needed(located[2], election):
+        return _answer(ErrorCode.ELECTION_NOT_NEEDED)
+    record = _change(view, located, election)
+    if record is None:
+        preferred = election is Election.PREFERRED
+        return _answer(
+            ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE if preferred else ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
+        )
+    decided.add(partition_id)
+    records.append(record)
+    return _DONE
+
+
+def _answer(code: ErrorCode) -> _Answer:
+    return code, _TEXTS[code]
+
+
+def _is_needed(partition: PartitionImage, election: Election) -> bool:
+    if election is Election.PREFERRED:
+        return partition.leader != partition.preferred_leader
+    return not partition.has_leader
+
+
+def _change(view: ControllerView, located: Located, election: Election) -> Versioned | None:
+    topic, partition_id, partition = located
+    rules = view.rules(topic.name, len(partition.replicas), can_lead(view, partition), election)
+    record = PartitionChange(partition, rules).build(topic.topic_id, partition_id)
+    return None if record is None else (record, partition_version(view.image.metadata_version))
+
+
+# By itself.
+
+
+def unclean_elections_due(view: ControllerView) -> Result[None]:
+    """Leaders for leaderless partitions of topics that allow unclean ones, as many as one batch takes."""
+    records: list[Versioned] = []
+    allowed: dict[str, bool] = {}
+    for located in find(view, lambda partition: not partition.has_leader):
+        name = located[0].name
+        if name not in allowed:
+            allowed[name] = view.unclean_election_allowed(name)
+        record = _change(view, located, Election.UNCLEAN) if allowed[name] else None
+        if record is not None:
+            records.append(record)
+            if len(records) == ELECTIONS_PER_BATCH:
+                break
+    return Result(records, None, Cause("unclean elections allowed", "controller", _counted(records)))
+
+
+def allows_unclean(records: Iterable[Versioned]) -> bool:
+    """Whether these change what topics allow, so that `unclean_elections_due` should be asked at once."""
+    return any(isinstance(record, ConfigRecord) and record.name == UNCLEAN_ELECTION for record, _ in records)
+
+
+def rebalance(view: ControllerView) -> Result[None]:
+    """Leaders back to where they are preferred and may lead, as many as one batch takes."""
+    records: list[Versioned] = []
+    for located in find(view, lambda partition: partition.leader != partition.preferred_leader):
+        partition = located[2]
+        # What may not lead is left alone here, so that each batch brings the end nearer.
+        if partition.preferred_leader not in partition.isr or not can_lead(view, partition)(partition.preferred_leader):
+            continue
+        record = _change(view, located, Election.PREFERRED)
+        if record is not None:
+            records.append(record)
+            if len(records) == ELECTIONS_PER_BATCH:
+                break
+    return Result(records, None, Cause("leaders rebalanced", "controller", _counted(records)))
+
+
+def _counted(records: Sequence[Versioned]) -> str:
+    return f"{len(records)} partitions"
+
+
+# What an election cost.
+
+
+def unclean_leaders(before: MetadataImage, records: Iterable[Versioned]) -> list[str]:
+    """One sentence for each partition whose new leader was neither in its ISR nor eligible: what is known of the loss
+    (guard G13). Offsets are the leaders' knowledge: here is told whose records nobody asked for any more."""
+    found = []
+    for record, _ in records:
+        if not isinstance(record, PartitionChangeRecord) or record.leader <= NO_LEADER:
+            continue
+        topic = before.topics_by_id.get(record.topic_id)
+        if topic is None or record.partition_id >= len(topic.partitions):
+            continue
+        partition = topic.partitions[record.partition_id]
+        again = partition.leader_recovery_state == RECOVERING and record.leader_recovery_state < 0
+        if record.leader in (*partition.isr, *partition.elr, partition.leader):
+            continue
+        if record.leader_recovery_state != RECOVERING and not again:
+            continue
+        in_sync = partition.isr or partition.elr or partition.last_known_elr
+        found.append(
+            f"{topic.name}-{record.partition_id}: unclean leader {record.leader} after epoch {partition.leader_epoch}; "
+            f"records that only {list(in_sync)} had are lost"
+        )
+    return found

@@ -1,0 +1,210 @@
+"""Moving replicas: AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860).
+
+While a reassignment is under way a partition's replicas are the target, in its order, and then those on their way out:
+
+    replicas [1, 2, 3], target [4, 2, 3]  ->  replicas [4, 2, 3, 1]  adding [4]  removing [1]
+
+It ends in `PartitionChange`, with the ISR change that brings the last of the target in sync. Until then it can be
+changed to another target, or cancelled: then who was being added goes, and who was being removed stays.
+
+Codes and texts are Kafka 4.1's. Kafka keeps the old lists of added and removed replicas where a second target adds or
+removes none itself, so that a replica asked to stay can be removed all the same; here they always follow the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.controller.decisions import Election
+from barnabas.controller.kraft.partitions import Located, can_lead
+from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.topics import check_assignment
+from barnabas.controller.kraft.view import ControllerView
+from barnabas.controller.partition_change import PartitionChange
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.topics import RECOVERING, PartitionImage, TopicImage
+from barnabas.metadata.versions import partition_version
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from barnabas.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+NONE_IN_PROGRESS: Final = "No partition reassignment is in progress."
+_Wish = AlterPartitionReassignmentsRequest.ReassignablePartition
+_TopicRow = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
+_Row = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
+_Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
+
+
+def alter_reassignments(
+    view: ControllerView, request: AlterPartitionReassignmentsRequest, actor: str
+) -> Result[AlterPartitionReassignmentsResponse]:
+    """One answer per partition; those in order are begun whatever becomes of the others."""
+    may_change_factor = request.allow_replication_factor_change
+    response = AlterPartitionReassignmentsResponse(
+        error_message=None, allow_replication_factor_change=may_change_factor
+    )
+    records: list[Versioned] = []
+    done: list[str] = []
+    decided: set[tuple[str, int]] = set()
+    for topic in request.topics:
+        row = _TopicRow(name=topic.name)
+        response.responses.append(row)
+        for wish in topic.partitions:
+            index = wish.partition_index
+            try:
+                if (topic.name, index) in decided:
+                    raise RequestFailed(
+                        ErrorCode.INVALID_REQUEST, f"Partition {topic.name}:{index} is named more than once."
+                    )
+                located = _find(view, topic.name, index)
+                change = _cancelled(view, located) if wish.replicas is None else _begun(view, located, wish.replicas)
+                if wish.replicas is not None and not may_change_factor:
+                    _check_factor(located[2], wish.replicas)
+                record = change.build(located[0].topic_id, index)
+            except RequestFailed as error:
+                row.partitions.append(_Row(partition_index=index, error_code=error.code, error_message=error.message))
+                continue
+            decided.add((topic.name, index))
+            row.partitions.append(_Row(partition_index=index, error_code=ErrorCode.NONE, error_message=None))
+            if record is not None:
+                records.append((record, partition_version(view.image.metadata_version)))
+                done.append(_told(topic.name, wish))
+    return Result(records, response, Cause("AlterPartitionReassignments", actor, "; ".join(done)))
+
+
+def _told(name: str, wish: _Wish) -> str:
+    return f"{name}-{wish.partition_index} " + ("cancelled" if wish.replicas is None else f"to {wish.replicas}")
+
+
+def refused(request: AlterPartitionReassignmentsRequest, code: ErrorCode) -> AlterPartitionReassignmentsResponse:
+    return AlterPartitionReassignmentsResponse(
+        error_code=code,
+        error_message=None,
+        allow_replication_factor_change=request.allow_replication_factor_change,
+        responses=[
+            _TopicRow(
+                name=topic.name,
+                partitions=[
+                    _Row(partition_index=wish.partition_index, error_code=code, error_message=None)
+                    for wish in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def _find(view: ControllerView, name: str, index: int) -> Located:
+    topic = view.image.topics_by_name.get(name)
+    if topic is None:
+        raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find a topic named {name}.")
+    if not 0 <= index < len(topic.partitions):
+        raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Unable to find partition {name}:{index}.")
+    return topic, index, topic.partitions[index]
+
+
+def is_in_progress(partition: PartitionImage) -> bool:
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def _check_factor(partition: PartitionImage, target: Sequence[int]) -> None:
+    before = len(set(partition.replicas) - set(partition.removing_replicas))
+    if before != len(target):
+        text = f"The replication factor is changed from {before} to {len(target)}"
+        raise RequestFailed(ErrorCode.INVALID_REPLICATION_FACTOR, text)
+
+
+def _begun(view: ControllerView, located: Located, target: Sequence[int]) -> PartitionChange:
+    topic, _, partition = located
+    check_assignment(view, target, None)
+    current = set(partition.replicas)
+    removing = sorted(current - set(target))
+    adding = (set(target) - current) | (set(partition.adding_replicas) & set(target))
+    rules = view.rules(topic.name, len(partition.replicas), can_lead(view, partition), Election.ONLINE)
+    change = PartitionChange(partition, rules)
+    change.target_replicas = (*target, *removing)
+    change.target_removing = tuple(removing)
+    change.target_adding = tuple(sorted(adding))
+    return change
+
+
+class _Reverted(NamedTuple):
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    #: All that was in sync was being added: whoever leads now lacks records.
+    is_unclean: bool
+
+
+def _revert(partition: PartitionImage) -> _Reverted:
+    replicas = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
+    if not replicas:
+        text = "Invalid replica assignment: addingReplicas contains all replicas."
+        raise RequestFailed(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
+    isr = tuple(replica for replica in partition.isr if replica in replicas)
+    if isr:
+        return _Reverted(replicas, isr, False)
+    if set(partition.elr) & set(replicas):
+        # Who stays holds everything that was committed, though nobody can lead at the moment.
+        return _Reverted(replicas, (), False)
+    return _Reverted(replicas, replicas[:1], True)
+
+
+def _cancelled(view: ControllerView, located: Located) -> PartitionChange:
+    topic, index, partition = located
+    if not is_in_progress(partition):
+        raise RequestFailed(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, NONE_IN_PROGRESS)
+    reverted = _revert(partition)
+    unclean_allowed = view.unclean_election_allowed(topic.name)
+    if reverted.is_unclean and not unclean_allowed:
+        raise RequestFailed(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Unable to revert partition assignment for {topic.name}:{index} because it would require an unclean "
+            "leader election.",
+        )
+    change = PartitionChange(partition, view.rules(topic.name, len(reverted.replicas), can_lead(view, partition)))
+    change.target_isr = reverted.isr
+    change.target_replicas = reverted.replicas
+    change.target_removing = change.target_adding = ()
+    if reverted.is_unclean:
+        change.target_recovery_state = RECOVERING
+    return change
+
+
+def list_reassignments(
+    image: MetadataImage, request: ListPartitionReassignmentsRequest
+) -> ListPartitionReassignmentsResponse:
+    """Those under way, of all topics or of the partitions asked for; what is not there is left out."""
+    response = ListPartitionReassignmentsResponse(error_message=None)
+    if request.topics is None:
+        for topic in image.topics():
+            _add_ongoing(response, topic, range(len(topic.partitions)))
+        return response
+    for asked in request.topics:
+        named = image.topics_by_name.get(asked.name)
+        if named is not None:
+            _add_ongoing(response, named, asked.partition_indexes)
+    return response
+
+
+def _add_ongoing(response: ListPartitionReassignmentsResponse, topic: TopicImage, indexes: Iterable[int]) -> None:
+    rows = [
+        _Ongoing(
+            partition_index=index,
+            replicas=list(partition.replicas),
+            adding_replicas=list(partition.adding_replicas),
+            removing_replicas=list(partition.removing_replicas),
+        )
+        for index in indexes
+        if 0 <= index < len(topic.partitions) and is_in_progress(partition := topic.partitions[index])
+    ]
+    if rows:
+        response.topics.append(
+            ListPartitionReassignmentsResponse.OngoingTopicReassignment(name=topic.name, partitions=rows)
+        )

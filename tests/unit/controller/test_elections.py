@@ -1,0 +1,287 @@
+"""Elections asked for and held by the controller itself: what moves, what is refused, what is told of a loss."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from tests.support.controller_world import ControllerWorld
+from tests.support.isr_wishes import isr_wish, set_isr
+from tests.support.node_world import NodeWorld
+
+from barnabas.common.errors import ErrorCode
+from barnabas.controller.kraft import brokers, elections
+from barnabas.controller.kraft.configs import ConfigChange
+from barnabas.controller.kraft.result import Cause
+from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, TOPIC_RESOURCE
+from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+
+UNCLEAN_KEY = "unclean.leader.election.enable"
+Rows = dict[tuple[str, int], tuple[int, str | None]]
+
+
+@pytest.fixture
+def world() -> ControllerWorld:
+    """Topic `t`: one partition on 1, 2, 3, led by 1; without ELR."""
+    return make_world()
+
+
+def make_world(*, elr: bool = False) -> ControllerWorld:
+    world = ControllerWorld(features={ELR_VERSION: int(elr)})
+    for broker_id in (1, 2, 3):
+        world.add_broker(broker_id)
+    world.create_assigned("t", [1, 2, 3])
+    return world
+
+
+def elect(world: ControllerWorld, kind: int, *partitions: tuple[str, list[int]], everything: bool = False) -> Rows:
+    asked = [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=ids) for topic, ids in partitions]
+    request = ElectLeadersRequest(election_type=kind, topic_partitions=None if everything else asked)
+    response = world.apply(elections.elect_leaders(world.view(), request, "User:test"))
+    return rows(response)
+
+
+def rows(response: ElectLeadersResponse) -> Rows:
+    return {
+        (topic.topic, row.partition_id): (row.error_code, row.error_message)
+        for topic in response.replica_election_results
+        for row in topic.partition_result
+    }
+
+
+def leaderless(world: ControllerWorld) -> None:
+    """1 was alone in sync and is gone; 2 and 3 are there."""
+    set_isr(world, [1])
+    world.fence(1)
+    assert world.partition("t").leader == NO_LEADER
+
+
+def test_a_preferred_leader_that_is_back_in_sync_is_elected(world: ControllerWorld) -> None:
+    world.fence(1)
+    world.unfence(1)
+    assert world.partition("t").leader == 2
+    unavailable = (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+    assert elect(world, elections.PREFERRED, ("t", [0])) == {("t", 0): unavailable}
+    set_isr(world, [1, 2, 3])
+    epoch = world.partition("t").leader_epoch
+    assert elect(world, elections.PREFERRED, ("t", [0])) == {("t", 0): (0, None)}
+    assert (world.partition("t").leader, world.partition("t").leader_epoch) == (1, epoch + 1)
+
+
+@pytest.mark.parametrize("kind", [elections.PREFERRED, elections.UNCLEAN])
+def test_what_needs_no_election_and_what_is_not_there(world: ControllerWorld, kind: int) -> None:
+    assert elect(world, kind, ("t", [0, 1]), ("u", [0])) == {
+        ("t", 0): (ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition."),
+        ("t", 1): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such partition as t-1"),
+        ("u", 0): (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "No such topic as u"),
+    }
+    assert elect(world, kind, everything=True) == {}
+
+
+def test_all_partitions_are_answered_for_where_something_was_to_do(world: ControllerWorld) -> None:
+    world.create_assigned("u", [2, 1])
+    world.fence(1)
+    world.unfence(1)
+    assert elect(world, elections.PREFERRED, everything=True) == {
+        ("t", 0): (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+    }
+
+
+def test_a_partition_named_twice_is_elected_once(world: ControllerWorld) -> None:
+    leaderless(world)
+    epoch = world.partition("t").leader_epoch
+    answers = elect(world, elections.UNCLEAN, ("t", [0, 0]))
+    assert answers == {("t", 0): (ErrorCode.ELECTION_NOT_NEEDED, "Leader election not needed for topic partition.")}
+    assert (world.partition("t").leader, world.partition("t").leader_epoch) == (2, epoch + 1)
+
+
+def test_an_unknown_kind_is_refused(world: ControllerWorld) -> None:
+    request = ElectLeadersRequest(
+        election_type=7, topic_partitions=[ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])]
+    )
+    result = elections.elect_leaders(world.view(), request, "User:test")
+    assert (result.records, result.response.error_code) == ([], ErrorCode.INVALID_REQUEST)
+    assert rows(result.response) == {("t", 0): (ErrorCode.INVALID_REQUEST, "Unknown election type 7")}
+
+
+def test_an_unclean_election_on_request_says_what_may_be_lost(world: ControllerWorld) -> None:
+    leaderless(world)
+    before = world.image
+    request = ElectLeadersRequest(
+        election_type=elections.UNCLEAN,
+        topic_partitions=[ElectLeadersRequest.TopicPartitions(topic="t", partitions=[0])],
+    )
+    result = elections.elect_leaders(world.view(), request, "User:test")
+    world.apply(result)
+    partition = world.partition("t")
+    assert (partition.leader, partition.isr, partition.leader_recovery_state) == (2, (2,), RECOVERING)
+    epoch = before.topics_by_name["t"].partitions[0].leader_epoch
+    assert elections.unclean_leaders(before, result.records) == [
+        f"t-0: unclean leader 2 after epoch {epoch}; records that only [1] had are lost"
+    ]
+
+
+def test_an_unclean_election_needs_somebody_alive(world: ControllerWorld) -> None:
+    leaderless(world)
+    for broker_id in (2, 3):
+        world.fence(broker_id)
+    assert elect(world, elections.UNCLEAN, ("t", [0])) == {
+        ("t", 0): (ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE, "Eligible topic partition leaders are not available.")
+    }
+
+
+def test_an_eligible_leader_is_no_unclean_one() -> None:
+    world = make_world(elr=True)
+    world.configure(TOPIC_RESOURCE, "t", "min.insync.replicas", "2")
+    for broker_id in (3, 2, 1):
+        world.fence(broker_id)
+    assert world.partition("t").isr == ()
+    assert world.partition("t").elr == (1, 2)
+    world.unfence(3)
+    assert world.partition("t").leader == NO_LEADER
+    before = world.image
+    back = brokers.unfence_records(world.view(), world.image.brokers[2])
+    assert elections.unclean_leaders(before, back) == []
+    world.replay(back)
+    assert (world.partition("t").leader, world.partition("t").leader_recovery_state) == (2, RECOVERED)
+
+
+def test_settings_decide_which_leaderless_partitions_get_one(world: ControllerWorld) -> None:
+    world.create_assigned("u", [1, 2])
+    leaderless(world)
+    world.apply(elections.unclean_elections_due(world.view()))
+    assert world.partition("t").leader == NO_LEADER
+    world.configure(TOPIC_RESOURCE, "t", UNCLEAN_KEY, "true")
+    result = elections.unclean_elections_due(world.view())
+    world.apply(result)
+    assert world.partition("t").leader == 2
+    assert (result.cause.event, result.cause.detail) == ("unclean elections allowed", "1 partitions")
+
+
+def test_the_cluster_wide_setting_counts_unless_the_topic_says_no(world: ControllerWorld) -> None:
+    leaderless(world)
+    world.configure(BROKER_RESOURCE, "", UNCLEAN_KEY, "true")
+    world.configure(TOPIC_RESOURCE, "t", UNCLEAN_KEY, "false")
+    assert elections.unclean_elections_due(world.view()).records == []
+
+
+def test_batches_end(world: ControllerWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(elections, "ELECTIONS_PER_BATCH", 3)
+    for name in "abcdefg":
+        world.create_assigned(name, [1, 2])
+        set_isr(world, [1], name)
+    world.create_assigned("w", [3])
+    world.fence(1)
+    world.configure(BROKER_RESOURCE, "", UNCLEAN_KEY, "true")
+    assert batches(world, elections.unclean_elections_due) == [3, 3, 1]
+    world.unfence(1)
+    for name in "abcdefg":
+        set_isr(world, [1, 2], name)
+    # `t` stays: its preferred leader is not in sync.
+    assert batches(world, elections.rebalance) == [3, 3, 1]
+    assert {name: world.partition(name).leader for name in "abtw"} == {"a": 1, "b": 1, "t": 2, "w": 3}
+
+
+def batches(world: ControllerWorld, decide: Callable[..., object]) -> list[int]:
+    sizes: list[int] = []
+    while True:
+        result = decide(world.view())
+        records = result.records  # type: ignore[attr-defined]
+        if not records:
+            return sizes
+        sizes.append(len(records))
+        world.replay(records)
+
+
+# In time, and by way of the log.
+
+
+def node_world(properties: dict[str, str] | None = None) -> NodeWorld:
+    """Brokers 1 and 2, `t` on both, led by 2 though 1 is preferred."""
+    world = NodeWorld(properties).join()
+    assert world.register(2).error_code == 0
+    world.beat(2)
+    answers: list[CreateTopicsResponse] = []
+    topic = CreateTopicsRequest.CreatableTopic(
+        name="t",
+        num_partitions=-1,
+        replication_factor=-1,
+        assignments=[CreateTopicsRequest.CreatableReplicaAssignment(partition_index=0, broker_ids=[2, 1])],
+    )
+    world.controller.create_topics(CreateTopicsRequest(topics=[topic]), answers.append)
+    return world
+
+
+def keep_alive(world: NodeWorld, seconds: int) -> None:
+    for _ in range(seconds):
+        for broker_id in (1, 2):
+            if not world.image.brokers[broker_id].fenced:
+                world.beat(broker_id)
+        world.host.timers.run_for(1_000)
+
+
+def leader(world: NodeWorld) -> int:
+    partition = world.image.partition("t", 0)
+    assert partition is not None
+    return partition.leader
+
+
+def lose_leader(world: NodeWorld) -> None:
+    world.controller.broker_is_gone(2)
+    assert world.beat(2).is_fenced is False
+
+
+def rejoin(world: NodeWorld) -> None:
+    answers: list[object] = []
+    world.controller.alter_partition(isr_wish(world.image, [1, 2]), answers.append)
+    assert len(answers) == 1
+
+
+def test_leaders_come_back_at_the_interval() -> None:
+    world = node_world({"leader.imbalance.check.interval.seconds": "30"})
+    lose_leader(world)
+    rejoin(world)
+    keep_alive(world, 25)
+    assert leader(world) == 1
+    keep_alive(world, 6)
+    assert leader(world) == 2
+
+
+def test_leaders_stay_where_rebalancing_is_off() -> None:
+    world = node_world({"leader.imbalance.check.interval.seconds": "30", "auto.leader.rebalance.enable": "false"})
+    lose_leader(world)
+    rejoin(world)
+    keep_alive(world, 65)
+    assert leader(world) == 1
+
+
+def test_a_controller_that_resigned_holds_no_elections() -> None:
+    world = node_world({"leader.imbalance.check.interval.seconds": "30"})
+    lose_leader(world)
+    rejoin(world)
+    world.controller.resign()
+    world.host.timers.run_for(100_000)
+    assert leader(world) == 1
+
+
+def test_a_setting_that_allows_unclean_elections_has_effect_at_once() -> None:
+    world = node_world()
+    causes: list[Cause] = []
+    world.controller.journal = lambda offset, cause: causes.append(cause)
+    world.controller.broker_is_gone(1)
+    assert leader(world) == 2
+    world.controller.broker_is_gone(2)
+    world.beat(1)
+    # 2 was alone in sync; with ELR it is eligible and awaited.
+    assert leader(world) == NO_LEADER
+    answers: list[object] = []
+    world.controller.alter_configs(
+        [(TOPIC_RESOURCE, "t", [(UNCLEAN_KEY, ConfigChange.SET, "true")])], False, answers.append
+    )
+    assert leader(world) == 1
+    assert world.controller.unclean_election_count == 1
+    assert causes[-1].event == "unclean elections allowed"
+    assert "t-0: unclean leader 1" in causes[-1].detail
+    assert "only [2] had" in causes[-1].detail
