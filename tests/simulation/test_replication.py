@@ -142,7 +142,7 @@ def test_the_next_leader_has_all_and_goes_on() -> None:
 
 
 def test_followers_find_a_new_leader_at_once_although_they_wait_elsewhere() -> None:
-    """One fetch is under way per leader: a partition that comes to it must not wait for the end of that fetch's wait."""
+    """One fetch is under way per leader: a new partition must not wait for the end of that fetch's wait."""
     for delay_us in (0, 3_000, 9_000):
         world = Replicated()
         world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="2")
@@ -155,6 +155,18 @@ def test_followers_find_a_new_leader_at_once_although_they_wait_elsewhere() -> N
         began_us = world.world.now_us
         assert world.produce(b"first", to=2) == (0, 0)
         assert world.world.now_us - began_us < 40_000 + delay_us
+
+
+def test_a_new_leader_knows_its_epoch_before_its_first_record() -> None:
+    """G3"""
+    world = rig()
+    world.produce(b"first")
+    world.node(1).kill()
+    world.run_until(lambda: world.partition(2).role is Role.LEADER, "broker 2 leads")
+    partition = world.partition(2)
+    assert partition.log.epochs.latest_epoch == partition.leader_epoch
+    assert partition.log.end_offset_for_epoch(partition.leader_epoch) == (partition.leader_epoch, 1)
+    assert partition.log.end_offset_for_epoch(0) == (0, 1)
 
 
 def test_an_idempotent_retry_after_the_failover_gets_the_original_offset() -> None:

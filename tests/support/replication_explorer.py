@@ -49,14 +49,19 @@ _DURATIONS_MS = (30, 200, 800, 2_500)
 
 
 def draw_faults(random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
-    """A swarm: each seed has its own kinds, its own pace, and one broker at most that loses power."""
+    """A swarm: each seed has its own kinds, its own pace, and one broker at most that loses power. Some cut a broker
+    off from all others at once, which is what a leader of the past needs to believe in itself."""
     harms = list(random.choice(((FaultKind.POWER,), _WITHOUT_POWER)))
     kinds = [kind for kind in (*harms, FaultKind.PAUSE, *_LINKS) if random.random() < 0.6] or harms
     victim = random.choice(BROKERS)
     gap_ms = random.choice((150, 400, 1_000))
+    isolates = random.random() < 0.4
     faults: list[Fault] = []
     at_ms = begin_ms
     while (at_ms := at_ms + 1 + int(random.expovariate(1 / gap_ms))) < end_ms:
+        if isolates and random.random() < 0.15:
+            faults += _isolation(random, at_ms)
+            continue
         kind = random.choice(kinds)
         node = victim if kind is FaultKind.POWER else random.choice(BROKERS)
         peer = random.choice([name for name in (*BROKERS, CONTROLLER) if name != node]) if kind in _LINKS else ""
@@ -64,6 +69,14 @@ def draw_faults(random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
         duration_ms = int(random.choice(_DURATIONS_MS) * (0.25 + random.random()))
         faults.append(Fault(at_ms, kind, node, peer, duration_ms, amount if not peer or kind in _LINKS else 0))
     return faults
+
+
+def _isolation(random: Random, at_ms: int) -> list[Fault]:
+    """Nobody but clients reach this broker, for longer than a session lasts."""
+    node = random.choice(BROKERS)
+    duration_ms = random.randint(1_200, 3_500)
+    peers = [name for name in (*BROKERS, CONTROLLER) if name != node]
+    return [Fault(at_ms, FaultKind.PARTITION, node, peer, duration_ms) for peer in peers]
 
 
 @dataclass
