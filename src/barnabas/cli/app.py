@@ -16,6 +16,7 @@ from barnabas.cli.clients import failure
 from barnabas.cli.consume import consume
 from barnabas.cli.demo import demo
 from barnabas.cli.failures import Failure
+from barnabas.cli.format import format_directories, info, random_uuid
 from barnabas.cli.log import app as log
 from barnabas.cli.produce import produce
 from barnabas.cli.simulate import simulate
@@ -85,6 +86,9 @@ def broker(
 app.command()(cluster.up)
 app.command()(cluster.status)
 app.command()(cluster.down)
+app.command(name="format")(format_directories)
+app.command()(random_uuid)
+app.command()(info)
 app.add_typer(topics, name="topics")
 app.command()(produce)
 app.command()(consume)

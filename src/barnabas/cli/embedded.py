@@ -187,7 +187,7 @@ class EmbeddedCluster:
             if found is None:
                 entries = dict(line.partition("=")[::2] for line in meta.read_text().splitlines())
                 found = entries.get("cluster.id")
-        return found or _new_cluster_id()
+        return found or new_cluster_id()
 
     def _launch(
         self, node_id: int, ports: Mapping[int, tuple[int, int]], cluster_id: str, properties: Mapping[str, str]
@@ -296,7 +296,7 @@ def _replication(brokers: int) -> dict[str, str]:
     }
 
 
-def _new_cluster_id() -> str:
+def new_cluster_id() -> str:
     """As `kafka-storage random-uuid` makes them: 22 characters that do not begin with "-"."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")

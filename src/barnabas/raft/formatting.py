@@ -97,6 +97,16 @@ def ensure_formatted(
     return Formatted(cluster, tuple(ids[d] for d in config.log_dirs if d in ids), ids[config.metadata_log_dir])
 
 
+def look_at(host: Host, config: BrokerConfig, directory: str) -> MetaProperties | None:
+    """What one directory says of itself; None if it is not formatted. ConfigError if it is not this node's."""
+    return _read(host, config, directory)
+
+
+def standalone_voters(host: Host, config: BrokerConfig) -> VoterSet:
+    """This node alone, with a new directory id."""
+    return _standalone(config, host.random.uuid())
+
+
 def _cluster_of(
     host: Host, config: BrokerConfig, found: Mapping[str, MetaProperties | None], cluster_id: str | None
 ) -> str:
