@@ -34,7 +34,9 @@ def franz_go(bootstrap: str) -> ProcessClient:
     def build(source: Path, target: Path) -> None:
         _run(["go", "build", "-o", str(target / "driver"), "."], cwd=source)
 
-    return ProcessClient("franz-go", [str(_built("go", build) / "driver")], bootstrap, Traits())
+    # The program takes one address; its client learns the others from there.
+    seed = bootstrap.partition(",")[0]
+    return ProcessClient("franz-go", [str(_built("go", build) / "driver")], seed, Traits())
 
 
 def kafkajs(bootstrap: str) -> ProcessClient:
@@ -49,7 +51,8 @@ def kafkajs(bootstrap: str) -> ProcessClient:
     traits = Traits(null_headers=False, repeated_headers=False)
     environment = {"KAFKAJS_NO_PARTITIONER_WARNING": "1"}
     command = ["env", *(f"{key}={value}" for key, value in environment.items()), "node"]
-    return ProcessClient("kafkajs", [*command, str(_built("node", build) / "driver.js")], bootstrap, traits)
+    seed = bootstrap.partition(",")[0]
+    return ProcessClient("kafkajs", [*command, str(_built("node", build) / "driver.js")], seed, traits)
 
 
 def _built(name: str, build: Callable[[Path, Path], None], *, extra: str = "") -> Path:

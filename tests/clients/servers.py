@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 import kafka_jars
+from barnabas.testing import Cluster
 
 PARTITIONS = 3
 COMMON = {"num.partitions": str(PARTITIONS), "log.retention.ms": "-1"}
@@ -97,6 +98,50 @@ class BarnabasServer:
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()
+
+
+class BarnabasCluster:
+    """Several brokers behind the same few words; `port` and the rest are those of the first one."""
+
+    def __init__(self, directory: Path, brokers: int, properties: Mapping[str, str]) -> None:
+        self.process: subprocess.Popen[bytes] | None = None
+        self.properties = dict(properties)
+        self.cluster = Cluster(directory, brokers=brokers, properties=self.properties)
+
+    @property
+    def port(self) -> int:
+        return int(self.bootstrap.partition(",")[0].rpartition(":")[2])
+
+    @property
+    def data_dir(self) -> Path:
+        return self.cluster.data_directory
+
+    @property
+    def log_path(self) -> Path:
+        return self.data_dir.with_name("broker.log")
+
+    @property
+    def bootstrap(self) -> str:
+        return self.cluster.bootstrap
+
+    @property
+    def pid(self) -> int:
+        return self.cluster.pid
+
+    def start(self, timeout_s: float = 30.0) -> BarnabasCluster:
+        self.cluster.start()
+        return self
+
+    def stop(self, timeout_s: float = 30.0) -> int:
+        self.cluster.stop()
+        return 0
+
+    def kill(self) -> None:
+        self.cluster.kill()
+
+
+def new_cluster(directory: Path, brokers: int, properties: Mapping[str, str] | None = None) -> BarnabasCluster:
+    return BarnabasCluster(directory, brokers, {**COMMON, **(properties or {})})
 
 
 def target() -> str:

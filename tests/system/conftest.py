@@ -10,6 +10,7 @@ import itertools
 import shutil
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,9 @@ from clients.drivers import Client, Clients, ProcessClient  # noqa: E402
 from clients.dumps import faults_in  # noqa: E402
 from clients.kcat import Kcat  # noqa: E402
 from clients.python_clients import AioKafka, ConfluentKafka, KafkaPython  # noqa: E402
-from clients.servers import Server, new_server, target  # noqa: E402
+from clients.servers import Server, new_cluster, new_server, target  # noqa: E402
+
+ThreeBrokers = Callable[[int], AbstractContextManager[tuple[Server, Clients]]]
 
 
 @pytest.fixture(scope="session")
@@ -72,6 +75,12 @@ def own_server(tmp_path: Path, left_directories: list[Path] | None) -> Iterator[
 @pytest.fixture(scope="session")
 def clients(server: Server) -> Iterator[Clients]:
     """Clients by name; each program is started when it is first asked for and then kept."""
+    with clients_of(server) as by_name:
+        yield by_name
+
+
+@contextmanager
+def clients_of(server: Server) -> Iterator[Clients]:
     makers: dict[str, Callable[[str], Client]] = {
         "confluent-kafka": ConfluentKafka,
         "aiokafka": AioKafka,
@@ -90,10 +99,32 @@ def clients(server: Server) -> Iterator[Clients]:
             made[name] = makers[name](server.bootstrap)
         return made[name]
 
-    yield by_name
-    for client in made.values():
-        if isinstance(client, ProcessClient):
-            client.close()
+    try:
+        yield by_name
+    finally:
+        for client in made.values():
+            if isinstance(client, ProcessClient):
+                client.close()
+
+
+@pytest.fixture(scope="session")
+def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> ThreeBrokers:
+    """Starts a cluster of three, for as long as a `with` lasts, and clients of it. Its argument: how many replicas a
+    topic has that does not say so."""
+
+    @contextmanager
+    def start(replicas: int) -> Iterator[tuple[Server, Clients]]:
+        in_sync = str(max(1, replicas - 1))
+        settings = {"default.replication.factor": str(replicas), "min.insync.replicas": in_sync}
+        cluster = new_cluster(tmp_path_factory.mktemp("three"), 3, settings)
+        cluster.start()
+        try:
+            with clients_of(cluster) as by_name:
+                yield cluster, by_name
+        finally:
+            cluster.stop()
+
+    return start
 
 
 @pytest.fixture(scope="session")

@@ -1,20 +1,79 @@
-"""Seven unmodified Kafka clients against one server: what each writes, each reads back equal."""
+"""Seven unmodified Kafka clients: what each writes, each reads back equal. Against one broker; in the full suite also
+against three, whose topics have one replica, or three."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from clients.drivers import CODECS, Client, Clients, Record, Traits
-from clients.servers import PARTITIONS, Server
+from clients.servers import PARTITIONS, Server, target
 from clients.wire import codecs_on_the_wire
 
 NAMES = ("confluent-kafka", "aiokafka", "kafka-python", "kcat", "java", "franz-go", "kafkajs")
+Create = Callable[[Client, str], None]
 START_MS = 1_700_000_000_000
 STEP_MS = 1_000
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(None, id="one-broker"),
+        pytest.param(1, id="three-brokers", marks=pytest.mark.full),
+        pytest.param(3, id="three-replicas", marks=pytest.mark.full),
+    ],
+)
+def replicas(request: pytest.FixtureRequest) -> int | None:
+    """Of each topic, on a cluster of three; None for the one broker that other tests use too."""
+    found: int | None = request.param
+    return found
+
+
+@pytest.fixture(scope="module")
+def place(request: pytest.FixtureRequest, replicas: int | None) -> Iterator[tuple[Server, Clients]]:
+    if replicas is None:
+        yield request.getfixturevalue("server"), request.getfixturevalue("clients")
+        return
+    if target() == "kafka":
+        pytest.skip("only Barnabas is run as three brokers here")
+    with request.getfixturevalue("three_brokers")(replicas) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(place: tuple[Server, Clients]) -> Server:
+    return place[0]
+
+
+@pytest.fixture(scope="module")
+def clients(place: tuple[Server, Clients]) -> Clients:
+    return place[1]
+
+
+@pytest.fixture
+def create(server: Server, replicas: int | None) -> Create:
+    """Creates a topic: each client its own with one replica, which is what they all ask for."""
+
+    def create(client: Client, topic: str) -> None:
+        if replicas is None or replicas == 1:
+            client.create_topic(topic, PARTITIONS)
+            return
+        admin = AdminClient({"bootstrap.servers": server.bootstrap})
+        admin.create_topics([NewTopic(topic, PARTITIONS, replicas)])[topic].result(30)
+
+    return create
+
+
+def codecs_of(server: Server, topic: str, partition: int) -> set[str]:
+    """Of the batches of a partition, asked for where its leader is."""
+    metadata = AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(topic, timeout=10)
+    leader = metadata.topics[topic].partitions[partition].leader
+    return codecs_on_the_wire(metadata.brokers[leader].port, topic, partition)
 
 
 def records_for(traits: Traits, seed: str) -> list[Record]:
@@ -58,17 +117,22 @@ def partitions_of(records: Sequence[Record]) -> dict[int, list[Record]]:
 @pytest.mark.parametrize("codec", CODECS)
 @pytest.mark.parametrize("name", NAMES)
 def test_client_reads_back_what_it_wrote(
-    name: str, codec: str, clients: Clients, server: Server, new_topic_name: Callable[[str], str]
+    name: str,
+    codec: str,
+    clients: Clients,
+    server: Server,
+    create: Create,
+    new_topic_name: Callable[[str], str],
 ) -> None:
     client = clients(name)
     topic = new_topic_name(f"own-{name}-{codec}")
     written = records_for(client.traits, f"{name} {codec}")
-    client.create_topic(topic, PARTITIONS)
+    create(client, topic)
 
     offsets = client.produce(topic, codec, written)
 
     # A client sends a batch as it is when compression does not make it smaller.
-    assert codec in codecs_on_the_wire(server.port, topic, 0) | codecs_on_the_wire(server.port, topic, 1)
+    assert codec in codecs_of(server, topic, 0) | codecs_of(server, topic, 1)
     for partition, expected in partitions_of(written).items():
         expect_equal(client.consume(topic, partition, len(expected)), expected)
         if offsets:
@@ -77,10 +141,12 @@ def test_client_reads_back_what_it_wrote(
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_client_seeks_by_offset_and_by_time(name: str, clients: Clients, new_topic_name: Callable[[str], str]) -> None:
+def test_client_seeks_by_offset_and_by_time(
+    name: str, clients: Clients, create: Create, new_topic_name: Callable[[str], str]
+) -> None:
     client = clients(name)
     topic = new_topic_name(f"seek-{name}")
-    client.create_topic(topic, PARTITIONS)
+    create(client, topic)
     written = [Record(f"k{n}".encode(), f"v{n}".encode(), (), START_MS + n * STEP_MS) for n in range(20)]
     # Batches of several records, so that the right one is not always the first of its batch.
     for start in range(0, 20, 5):
@@ -94,11 +160,11 @@ def test_client_seeks_by_offset_and_by_time(name: str, clients: Clients, new_top
 
 @pytest.mark.parametrize("writer_name", NAMES)
 def test_every_client_reads_what_one_wrote(
-    writer_name: str, clients: Clients, new_topic_name: Callable[[str], str]
+    writer_name: str, clients: Clients, create: Create, new_topic_name: Callable[[str], str]
 ) -> None:
     writer = clients(writer_name)
     topic = new_topic_name(f"cross-{writer_name}")
-    writer.create_topic(topic, PARTITIONS)
+    create(writer, topic)
     # kcat's JSON cannot show bytes that are not text; the binary records are in the clients' own tests.
     traits = replace(writer.traits, binary=False, repeated_headers=False)
     written: list[Record] = []
