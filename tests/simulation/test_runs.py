@@ -87,6 +87,18 @@ def test_a_follower_with_a_full_disk_does_not_ask_without_end() -> None:
     assert outcome.events < 60_000
 
 
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_voter_without_room_keeps_still_and_lives(seed: int) -> None:
+    """It cannot save a vote, so it gives none; the answer says so, and no connection or process ends for it."""
+    full = Fault(4_000, FaultKind.FULL_DISK, "broker3", duration_ms=10_000)
+    kills = (
+        Fault(6_000, FaultKind.KILL, "broker1", duration_ms=1_000),
+        Fault(9_000, FaultKind.KILL, "broker2", duration_ms=1_000),
+    )
+    outcome = run(replace(QUICK, seed=seed, layout=Layout(brokers=3), faults_s=12, schedule=(full, *kills)))
+    assert not outcome.failed, explain(outcome)
+
+
 # -- known mistakes, patched in
 
 

@@ -21,6 +21,10 @@ from barnabas.raft.voters import VoterKey, address_on
 _FLUSH_AGAIN_MS = 1000
 
 
+def _nothing() -> None:
+    return None
+
+
 class QuorumTimes(NamedTuple):
     """`controller.quorum.*`, in ms."""
 
@@ -250,11 +254,18 @@ class Core:
         except (StorageFault, OSError) as error:
             self.fail(error)
 
+    def careful(self, step: Callable[[], None], otherwise: Callable[[], None] = _nothing) -> None:
+        """Take a step that may change role or epoch. Where there is no room to save that, nothing was promised and
+        this node is what it was; `otherwise` sees to it that it tries again."""
+        try:
+            step()
+        except (StorageFault, OSError) as error:
+            if not is_exhausted(error):
+                self.fail(error)
+            self.host.faults.report(f"this voter keeps still, for it cannot keep its word: {error}", error)
+            otherwise()
+
     def fail(self, error: BaseException) -> NoReturn:
         message = f"the metadata log in {self._log_dir} failed: {error}"
         self.host.faults.fatal(message, error)
         raise FatalFault(message) from error
-
-
-def _nothing() -> None:
-    return None

@@ -31,7 +31,7 @@ _BACKOFF_BASE_MS = 50
 class Elections:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._alarm = Alarm(core.host.clock, core.host.timers, self._on_time)
+        self._alarm = Alarm(core.host.clock, core.host.timers, lambda: core.careful(self._on_time, self._on_time_again))
         #: Elections that were lost since somebody led.
         self._lost = 0
         self._is_backing_off = False
@@ -105,6 +105,9 @@ class Elections:
         else:
             self._back_off()
 
+    def _on_time_again(self) -> None:
+        self._alarm.set(self._core.election_timeout_ms())
+
     def _give_up(self, role: Prospective) -> None:
         """Others follow a leader, or cannot be reached: go back to what was before."""
         quorum = self._core.quorum
@@ -139,7 +142,12 @@ class Elections:
             pre_vote=isinstance(role, Prospective),
         )
         timeout_ms = min(core.times.request_timeout_ms, max(core.times.election_timeout_ms, 1))
-        core.peers.send(address, request, lambda response: self._on_vote(role, voter, response), timeout_ms=timeout_ms)
+        core.peers.send(
+            address,
+            request,
+            lambda response: core.careful(lambda: self._on_vote(role, voter, response)),
+            timeout_ms=timeout_ms,
+        )
 
     def _on_vote(self, role: Prospective | Candidate, voter: Voter, response: Message | None) -> None:
         core = self._core

@@ -99,7 +99,10 @@ class Following:
                 position=download.position,
             )
             core.peers.send(
-                address, request, lambda response: self._on_piece(role, download, response), timeout_ms=timeout_ms
+                address,
+                request,
+                lambda piece: core.careful(lambda: self._on_piece(role, download, piece), lambda: self._again(role)),
+                timeout_ms=timeout_ms,
             )
             return
         last_epoch, offset = core.last
@@ -112,7 +115,19 @@ class Following:
             last_epoch=min(last_epoch, role.epoch),
             high_watermark=core.delivery.high_watermark,
         )
-        core.peers.send(address, request, lambda answer: self._on_fetch(role, address, answer), timeout_ms=timeout_ms)
+        core.peers.send(
+            address,
+            request,
+            lambda answer: core.careful(lambda: self._on_fetch(role, address, answer), lambda: self._again(role)),
+            timeout_ms=timeout_ms,
+        )
+
+    def _again(self, role: Follower | Unattached) -> None:
+        """What the answer told could not be saved."""
+        if isinstance(role, Follower):
+            self._later(role)
+        else:
+            self._discover_later(role)
 
     def _later(self, role: Follower) -> None:
         self._core.host.timers.call_later(self._core.times.retry_backoff_ms, lambda: self._next(role))

@@ -167,7 +167,12 @@ class Leading:
         if address is None:
             return
         request = begin_request(core.cluster_id, core.own.node_id, leader.epoch, voter.key, core.own_endpoints)
-        core.peers.send(address, request, self._on_begun, timeout_ms=core.times.request_timeout_ms)
+        core.peers.send(
+            address,
+            request,
+            lambda response: core.careful(lambda: self._on_begun(response)),
+            timeout_ms=core.times.request_timeout_ms,
+        )
 
     def _on_begun(self, response: Message | None) -> None:
         answer = None

@@ -183,7 +183,12 @@ class RaftNode:
         check_stored(self._config, self.own, state, loaded)
         log.flush()
         stored = state_at_least(state, max(log.latest_epoch, loaded.snapshot_id.epoch))
-        self._core.open(log, QuorumState(self.own, loaded.history, stored, persister(state_file, loaded.history)))
+        self._core.open(
+            log,
+            QuorumState(
+                self.own, loaded.history, stored, persister(state_file, loaded.history, self._config.metadata_log_dir)
+            ),
+        )
         if loaded.snapshot is not None:
             self._delivery.reset(loaded.snapshot_id, loaded.snapshot)
         for batch in loaded.batches:

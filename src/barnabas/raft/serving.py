@@ -37,11 +37,14 @@ class QuorumServer:
     def serve(self, request: Message, version: int, listener: str, reply: AnswerReply) -> None:
         """Answer one request of this version, at once or later. `reply` is called exactly once, with what that version
         can carry."""
-        self._serve(request, listener, lambda response: reply(fit(response, version)))
+        self._core.careful(
+            lambda: self._serve(request, listener, lambda response: reply(fit(response, version))),
+            lambda: reply(refusal(request, ErrorCode.KAFKA_STORAGE_ERROR)),
+        )
 
     def _serve(self, request: Message, listener: str, reply: AnswerReply) -> None:
         if not self._core.is_open or self._core.is_stopped:
-            reply(unavailable(request))
+            reply(refusal(request, ErrorCode.BROKER_NOT_AVAILABLE))
         elif isinstance(request, FetchRequest):
             self._answers.fetch(request, listener, reply)
         elif isinstance(request, AddRaftVoterRequest):
@@ -78,7 +81,7 @@ def fit(response: Message, version: int) -> Message:
     return response
 
 
-def unavailable(request: Message) -> Message:
-    """This node has not begun yet, or is about to end."""
+def refusal(request: Message, code: ErrorCode) -> Message:
+    """An answer that says no more: this node has not begun, is about to end, or cannot keep its word."""
     assert request.API_KEY is not None
-    return response_class(request.API_KEY)(error_code=ErrorCode.BROKER_NOT_AVAILABLE)  # type: ignore[call-arg]
+    return response_class(request.API_KEY)(error_code=code)  # type: ignore[call-arg]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import FatalFault
+from barnabas.common.errors import FatalFault, StorageExhausted, is_exhausted
 from barnabas.common.host import Disk
 from barnabas.metadata.cluster import Endpoint, endpoints_of
 from barnabas.raft.loading import Loaded
@@ -52,9 +52,16 @@ def check_stored(config: BrokerConfig, own: VoterKey, stored: ElectionState | No
         )
 
 
-def persister(file: QuorumStateFile, history: VoterHistory) -> Callable[[ElectionState], None]:
+def persister(file: QuorumStateFile, history: VoterHistory, directory: str) -> Callable[[ElectionState], None]:
+    """What saves a role's promise. StorageExhausted if there is no room for it: then nothing was promised."""
+
     def persist(state: ElectionState) -> None:
-        file.write(state, kraft_version=min(history.kraft_version, 1), voter_ids=list(history.voters.ids))
+        try:
+            file.write(state, kraft_version=min(history.kraft_version, 1), voter_ids=list(history.voters.ids))
+        except OSError as error:
+            if is_exhausted(error):
+                raise StorageExhausted(directory, f"{FILE_NAME} cannot be written: {error}") from error
+            raise
 
     return persist
 
