@@ -37,9 +37,9 @@ def percentile(values: list[float], share: float) -> float:
     return ordered[max(0, math.ceil(len(ordered) * share) - 1)]
 
 
-def create_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
+def create_topic(bootstrap: str, topic: str, partitions: int = 1, replicas: int = 1) -> None:
     admin = AdminClient({"bootstrap.servers": bootstrap, **_QUIET})
-    for future in admin.create_topics([NewTopic(topic, partitions, 1)], operation_timeout=30).values():
+    for future in admin.create_topics([NewTopic(topic, partitions, replicas)], operation_timeout=30).values():
         future.result(60)
 
 
@@ -112,9 +112,9 @@ def _ask_api_versions(bootstrap: str) -> socket.socket:
 
 
 def one_in_flight(bootstrap: str, options: Options) -> Measured:
-    """One record, its acknowledgement (acks=1), the next."""
-    create_topic(bootstrap, options["topic"])
-    producer = Producer({"bootstrap.servers": bootstrap, **_LOW_LATENCY})
+    """One record, its acknowledgement (acks=1 unless `acks` says otherwise), the next."""
+    create_topic(bootstrap, options["topic"], replicas=options.get("replicas", 1))
+    producer = Producer({"bootstrap.servers": bootstrap, **_LOW_LATENCY, "acks": options.get("acks", "1")})
     value = payload(options["size_bytes"])
     done: list[float] = []
 
@@ -136,13 +136,13 @@ def one_in_flight(bootstrap: str, options: Options) -> Measured:
 
 
 def produce(bootstrap: str, options: Options) -> Measured:
-    """As many records as go, all acknowledged (acks=1) at the end; `settings` are librdkafka's."""
+    """As many records as go, all acknowledged (acks=1 unless `acks` says otherwise); `settings` are librdkafka's."""
     topic, records, size_bytes = options["topic"], options["records"], options["size_bytes"]
-    create_topic(bootstrap, topic)
+    create_topic(bootstrap, topic, replicas=options.get("replicas", 1))
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
-            "acks": "1",
+            "acks": options.get("acks", "1"),
             "queue.buffering.max.messages": 1_000_000,
             "queue.buffering.max.kbytes": 1_048_576,
             **options.get("settings", {}),

@@ -1,20 +1,19 @@
-"""Barnabas beside Apache Kafka 4.1.0 on this machine: the same client, the same settings, one broker at a time.
+"""Barnabas beside Apache Kafka 4.1.0 on this machine: the same client, the same settings, one kind at a time.
 
 make bench                              everything (about 25 minutes, 16 GB of disk)
 make bench ARGS=--quick                 everything, small, one round (about 5 minutes)
 make bench ARGS="--only unbatched,tail --rounds 5"
 make bench ARGS="--only storage --gigabytes 2"
+make bench ARGS="--only cluster"
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import resource
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -22,42 +21,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import cluster
 import report
 import storage
+from client_process import Client
+from cluster_rows import CLUSTER_STEPS
 from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
 from workloads import EXPERIMENTS, STEPS, Experiment, Step
-
-CLIENT = Path(__file__).resolve().parent / "client.py"
-_STEP_TIMEOUT_S = 600
-
-
-class Client:
-    """One run of client.py."""
-
-    def __init__(self, step: Step, bootstrap: str, options: dict[str, Any]) -> None:
-        assert step.client is not None, f"{step.name} has no client"
-        command = [sys.executable, str(CLIENT), step.client, bootstrap, json.dumps(options)]
-        self._step = step
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def await_ready(self) -> None:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline().strip()
-        if line != "ready":
-            raise RuntimeError(f"the client of {self._step.name} is not ready: {line!r}")
-
-    def finish(self, word: str = "") -> dict[str, float]:
-        """Tell it to go on, and take what it measured."""
-        output, _ = self._process.communicate(f"{word}\n", timeout=_STEP_TIMEOUT_S)
-        if self._process.returncode != 0:
-            raise RuntimeError(f"the client of {self._step.name} ended with code {self._process.returncode}")
-        measured: dict[str, float] = json.loads(output.splitlines()[-1])
-        return measured
-
-    def kill(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
 
 
 def run_step(step: Step, target: Target, options: dict[str, Any]) -> dict[str, float]:
@@ -67,7 +37,7 @@ def run_step(step: Step, target: Target, options: dict[str, Any]) -> dict[str, f
         return {"mb": resident_mb(target.pid)}
     # What earlier steps wrote goes to disk now, not during this one.
     os.sync()
-    client = Client(step, target.bootstrap, options)
+    client = Client(step.client, target.bootstrap, options)
     try:
         if step.name == "cold_start":
             client.await_ready()
@@ -111,18 +81,24 @@ def run_life(target: Target, steps: Sequence[Step], values: report.Values, *, qu
         target.stop()
 
 
-def select(only: str | None) -> tuple[list[Step], list[str]]:
-    """The steps to run, with those that others need, and the names of the experiments; in their order."""
+def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
+    """The steps to run, with those that others need, the names of the experiments and those of the steps of clusters;
+    in their order."""
     steps, experiments = [step.name for step in STEPS], [experiment.name for experiment in EXPERIMENTS]
+    clusters = [step.name for step in CLUSTER_STEPS]
     if only is None:
-        return list(STEPS), experiments
-    groups = {"speed": steps, "storage": experiments}
+        return list(STEPS), experiments, clusters
+    groups = {"speed": steps, "storage": experiments, "cluster": clusters}
     wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
-    if unknown := wanted - {*steps, *experiments}:
-        there = ", ".join([*groups, *steps, *experiments])
+    if unknown := wanted - {*steps, *experiments, *clusters}:
+        there = ", ".join([*groups, *steps, *experiments, *clusters])
         raise SystemExit(f"bench: no such step: {', '.join(sorted(unknown))}; there are {there}")
     wanted |= {step.after for step in STEPS if step.name in wanted and step.after is not None}
-    return [step for step in STEPS if step.name in wanted], [name for name in experiments if name in wanted]
+    return (
+        [step for step in STEPS if step.name in wanted],
+        [name for name in experiments if name in wanted],
+        cluster.select(wanted),
+    )
 
 
 def warm_up(targets: Sequence[str], data: Path) -> None:
@@ -161,6 +137,12 @@ def tables(rounds: int, experiments: Sequence[Experiment]) -> list[report.Table]
             "and tells its end; both brokers started on the same files. The append is compared with a bare loop.",
             [metric for each in experiments for metric in each.metrics],
         ),
+        report.Table(
+            "Cluster",
+            f"Rounds: {rounds}. Three brokers that are controllers too, on this machine, with fresh data each time; "
+            "replication factor 3, at least 2 in sync. A start is over when each broker tells clients of all three.",
+            [metric for step in CLUSTER_STEPS for metric in step.metrics.values()],
+        ),
     ]
 
 
@@ -169,7 +151,14 @@ def prepare_process() -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda number, frame: sys.exit(f"bench: ended by signal {number}"))
+        signal.signal(number, _end)
+
+
+def _end(number: int, frame: object) -> None:
+    """Once: a second signal must not end the cleaning up."""
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, signal.SIG_IGN)
+    sys.exit(f"bench: ended by signal {number}")
 
 
 def arguments_of(argv: Sequence[str]) -> argparse.Namespace:
@@ -178,7 +167,7 @@ def arguments_of(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, help="how often all is run (default 3, quick 1; storage as its table says)"
     )
-    parser.add_argument("--only", help="steps, separated by commas; speed and storage are all of a table")
+    parser.add_argument("--only", help="steps, separated by commas; speed, storage, cluster: all of a table")
     parser.add_argument("--gigabytes", type=float, help="the size of the large logs (default 10, quick 0.5)")
     parser.add_argument("--targets", default="kafka,barnabas", help="which brokers (default both)")
     parser.add_argument("--data", type=Path, help="where data folders are made (default the cache folder)")
@@ -192,7 +181,7 @@ def main() -> int:
     targets = [name.strip() for name in arguments.targets.split(",")]
     if unknown := set(targets) - set(TARGETS):
         raise SystemExit(f"bench: no such broker: {', '.join(sorted(unknown))}")
-    steps, names = select(arguments.only)
+    steps, names, cluster_names = select(arguments.only)
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
     if "kafka" in targets:
@@ -208,6 +197,7 @@ def main() -> int:
         if steps:
             run_rounds(steps, targets, rounds, data, values, quick=arguments.quick)
         storage.run(experiments, data, targets, values)
+        cluster.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
     finally:
         shutil.rmtree(data, ignore_errors=True)
     given = (arguments.only, arguments.gigabytes, arguments.rounds)

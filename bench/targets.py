@@ -131,6 +131,8 @@ class Kafka:
 
 class Barnabas:
     name = "barnabas"
+    #: What the command gets behind the file.
+    arguments: tuple[str, ...] = ()
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
         self._directory = directory
@@ -156,7 +158,8 @@ class Barnabas:
         self._settings.properties_path.write_text("".join(lines))
 
     def launch(self) -> None:
-        command = [str(Path(sys.executable).parent / "barnabas"), "broker", str(self._settings.properties_path)]
+        program = str(Path(sys.executable).parent / "barnabas")
+        command = [program, "broker", str(self._settings.properties_path), *self.arguments]
         # Bytecode is kept, as after any installation; otherwise every start would compile the whole package.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
         with self._log.open("ab") as log:

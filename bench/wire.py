@@ -1,7 +1,7 @@
 """A broker asked by hand: one socket, one request, one answer, nothing between that retries or waits by itself.
 
-The storage rows need it where a client library's own back-off would be part of what is measured: when a broker is
-ready, and how long one fetch takes.
+The storage and cluster rows need it where a client library's own back-off would be part of what is measured: when a
+broker is ready, how long one fetch takes, when metadata shows what was decided.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from barnabas.protocol.codec import decode, encode
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -25,10 +27,13 @@ R = TypeVar("R", bound=Message)
 
 #: The last versions before the flexible ones: their headers are plain.
 _METADATA_VERSION = 8
+_CREATE_TOPICS_VERSION = 4
 _LIST_OFFSETS_VERSION = 5
 _FETCH_VERSION = 11
 _LATEST = -1
 _POLL_S = 0.02
+#: It never had a version with plain headers.
+_DESCRIBE_QUORUM_VERSION = 2
 
 
 class NotReady(Exception):
@@ -58,25 +63,68 @@ class Link:
         return bytes(data)
 
     def call(self, request: Message, version: int, answer: type[R]) -> R:
-        return decode(answer, version, self.exchange(framed(request, version)))[0]
+        return self.call_timed(request, version, answer)[0]
+
+    def call_timed(self, request: Message, version: int, answer: type[R]) -> tuple[R, float]:
+        """The answer, and when it had come: before it was decoded, which may take long."""
+        data = self.exchange(framed(request, version))
+        arrived_at = time.monotonic()
+        # Behind the correlation id of a flexible answer is a count of tagged fields, which is 0.
+        return decode(answer, version, data[1:] if _is_flexible(request, version) else data)[0], arrived_at
+
+    def metadata(self, names: Iterable[str] = ()) -> tuple[MetadataResponse, float]:
+        """Brokers and these topics, and when the answer had come."""
+        topics = [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+        return self.call_timed(request, _METADATA_VERSION, MetadataResponse)
+
+    def create_topic(
+        self, name: str, partitions: int, replicas: int, assignment: Sequence[int] = (), timeout_ms: int = 60_000
+    ) -> int:
+        """The error code of the answer. `assignment`: the replicas of every partition, if the broker may not choose."""
+        by_hand = [
+            CreateTopicsRequest.CreatableReplicaAssignment(partition_index=index, broker_ids=list(assignment))
+            for index in range(partitions if assignment else 0)
+        ]
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=-1 if assignment else partitions,
+            replication_factor=-1 if assignment else replicas,
+            assignments=by_hand,
+        )
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+        return self.call(request, _CREATE_TOPICS_VERSION, CreateTopicsResponse).topics[0].error_code
+
+    def active_controller(self) -> int:
+        """The leader of the metadata quorum; -1 while there is none."""
+        partition = DescribeQuorumRequest.PartitionData(partition_index=0)
+        asked = DescribeQuorumRequest.TopicData(topic_name="__cluster_metadata", partitions=[partition])
+        request = DescribeQuorumRequest(topics=[asked])
+        answer = self.call(request, _DESCRIBE_QUORUM_VERSION, DescribeQuorumResponse)
+        if answer.error_code or not answer.topics:
+            return -1
+        found = answer.topics[0].partitions[0]
+        return -1 if found.error_code else found.leader_id
 
     def close(self) -> None:
         self._socket.close()
 
 
+def _is_flexible(request: Message, version: int) -> bool:
+    return request.FLEXIBLE is not None and version >= request.FLEXIBLE
+
+
 def framed(request: Message, version: int) -> bytes:
     key = request.API_KEY
     assert key is not None, "a request has an API key"
-    body = struct.pack(">hhih5s", key, version, 7, 5, b"bench") + encode(request, version)
+    no_tags = b"\0" if _is_flexible(request, version) else b""
+    body = struct.pack(">hhih5s", key, version, 7, 5, b"bench") + no_tags + encode(request, version)
     return struct.pack(">i", len(body)) + body
 
 
 def check_ready(link: Link, topics: Mapping[str, int], end_offset: int) -> None:
     """Every partition has a leader and ends at `end_offset`, or NotReady. `topics` are names with partition counts."""
-    names = [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
-    metadata = link.call(
-        MetadataRequest(topics=names, allow_auto_topic_creation=False), _METADATA_VERSION, MetadataResponse
-    )
+    metadata, _ = link.metadata(topics)
     for topic in metadata.topics:
         led = sum(partition.leader_id >= 0 for partition in topic.partitions)
         if topic.error_code or led != topics[topic.name or ""]:

@@ -1,0 +1,262 @@
+"""The rows of clusters: three brokers of one kind at a time, from the start of a life to its end.
+
+Steps with a client run it as the rows of one broker do. The others are functions here: the bench stops, kills and
+starts brokers, and asks those that are left over bare sockets; where records are written meanwhile, failover.py does.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import report
+import wire
+from client_process import Client
+from cluster_rows import CLUSTER_STEPS, LIVES
+from clusters import BROKERS, Cluster, has_leaders, is_in_sync
+from workloads import Step
+
+Options = Mapping[str, Any]
+#: What a step calls a value -> the values.
+Measured = dict[str, list[float]]
+
+_SETTLE_S = 0.3
+_RETRY_S = 0.01
+_TIMEOUT_S = 60.0
+_TOPIC_ALREADY_EXISTS = 36
+
+
+def rss(cluster: Cluster, options: Options) -> Measured:
+    time.sleep(options.get("settle_s", 0.0))
+    return {"mb": [cluster.resident_mb()]}
+
+
+def _victim(cluster: Cluster) -> int:
+    """A broker that is not the active controller."""
+    controller = cluster.controller()
+    return next(node_id for node_id in cluster.nodes if node_id != controller)
+
+
+def _lead(cluster: Cluster, topic: str, leader: int) -> None:
+    """A topic of one partition whose first replica is on this broker."""
+    cluster.create_topic(topic, 1, [leader, *(node_id for node_id in cluster.nodes if node_id != leader)])
+
+
+def _writer(cluster: Cluster, topic: str, options: Options) -> Client:
+    settings = {"topic": topic, "partition": 0, "interval_s": options["interval_s"]}
+    return Client("writer", cluster.bootstrap, settings, script="failover.py")
+
+
+def crash(cluster: Cluster, options: Options) -> Measured:
+    """The leader of a partition that is written to is killed; it is not the active controller."""
+    measured: Measured = {"first_ack_s": [], "elect_s": [], "refresh_s": []}
+    for index in range(options["times"]):
+        topic, victim = f"crash-{index}", _victim(cluster)
+        _lead(cluster, topic, victim)
+        survivor = next(node_id for node_id in cluster.nodes if node_id not in (victim, cluster.controller()))
+        writer = _writer(cluster, topic, options)
+        try:
+            writer.await_ready()
+            time.sleep(_SETTLE_S)
+            killed_at = time.monotonic()
+            cluster.nodes[victim].kill()
+            writer.tell(f"crashed {killed_at!r}")
+            elected_at = cluster.await_metadata(
+                survivor,
+                [topic],
+                lambda found, victim=victim: has_leaders(found, 1, {victim}),  # type: ignore[misc]
+                "a new leader",
+            )
+            acked_at = writer.finish()["acked_at"]
+        finally:
+            writer.kill()
+        measured["first_ack_s"].append(acked_at - killed_at)
+        measured["elect_s"].append(elected_at - killed_at)
+        # The client may ask another broker, which knew it before.
+        measured["refresh_s"].append(max(0.0, acked_at - elected_at))
+        cluster.restart(victim, [topic])
+    return measured
+
+
+def stop(cluster: Cluster, options: Options) -> Measured:
+    """The leader of a partition that is written to is stopped in order."""
+    pauses_s = []
+    for index in range(options["times"]):
+        topic, victim = f"stop-{index}", _victim(cluster)
+        _lead(cluster, topic, victim)
+        writer = _writer(cluster, topic, options)
+        try:
+            writer.await_ready()
+            time.sleep(_SETTLE_S)
+            writer.tell(f"stopping {time.monotonic()!r}")
+            cluster.nodes[victim].end()
+            pauses_s.append(writer.finish(f"stopped {time.monotonic()!r}")["pause_s"])
+        finally:
+            writer.kill()
+        cluster.restart(victim, [topic])
+    return {"pause_s": pauses_s}
+
+
+def controller(cluster: Cluster, options: Options) -> Measured:
+    """The active controller is killed; a survivor that has served CreateTopics before is asked for another topic."""
+    times_s = []
+    for index in range(options["times"]):
+        _lead(cluster, f"before-{index}", 1)
+        victim = cluster.controller()
+        link = wire.Link(next(node.port for node_id, node in cluster.nodes.items() if node_id != victim))
+        try:
+            _create_now(link, f"warm-up-{index}")
+            time.sleep(_SETTLE_S)
+            killed_at = time.monotonic()
+            cluster.nodes[victim].kill()
+            times_s.append(_create_now(link, f"after-{index}") - killed_at)
+        finally:
+            link.close()
+        cluster.restart(victim, [f"before-{index}"])
+    return {"s": times_s}
+
+
+def _create_now(link: wire.Link, topic: str) -> float:
+    """Ask until it is created; when that was answered."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while (code := link.create_topic(topic, 1, 2)) not in (0, _TOPIC_ALREADY_EXISTS):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"CreateTopics is answered with error {code} for {_TIMEOUT_S:.0f} s")
+        time.sleep(_RETRY_S)
+    return time.monotonic()
+
+
+def rolling(cluster: Cluster, options: Options) -> Measured:
+    """Each broker is stopped in order and started again; the next one when all replicas are in sync."""
+    cluster.create_topic("rolling", options["partitions"])
+    for node_id in cluster.nodes:
+        cluster.await_metadata(node_id, ["rolling"], is_in_sync, "all are in sync")
+    begun = ended_at = time.monotonic()
+    for node_id, node in cluster.nodes.items():
+        node.end()
+        ended_at = cluster.restart(node_id, ["rolling"])
+    return {"s": [ended_at - begun]}
+
+
+def create(cluster: Cluster, options: Options) -> Measured:
+    """Topics of 1,000 partitions, one request after the other, for Kafka takes no more than 10,000 records in one."""
+    names = [f"many-{index}" for index in range(options["topics"])]
+    link = wire.Link(cluster.nodes[1].port)
+    begun = time.monotonic()
+    for name in names:
+        if code := link.create_topic(name, options["partitions_per_topic"], BROKERS):
+            raise RuntimeError(f"CreateTopics of {name} was answered with error {code}")
+    link.close()
+    return {"s": [_await_leaders(cluster, names, options["partitions_per_topic"]) - begun]}
+
+
+def _await_leaders(cluster: Cluster, names: Sequence[str], partitions: int) -> float:
+    """Once all brokers tell of leaders for all. The last topic is asked for often, all of them then."""
+
+    def led(count: int) -> Callable[[Any], bool]:
+        return lambda found: has_leaders(found, count)
+
+    for node_id in cluster.nodes:
+        cluster.await_metadata(node_id, names[-1:], led(partitions), "the last topic")
+    count = partitions * len(names)
+    return max(cluster.await_metadata(node_id, names, led(count), "all topics") for node_id in cluster.nodes)
+
+
+def leaderships(cluster: Cluster, options: Options) -> Measured:
+    """A third of the partitions of `create` and as many more as make it a half are led by the broker that is killed."""
+    partitions = options["partitions_per_topic"] * options["topics"]
+    names = [f"many-{index}" for index in range(options["topics"])]
+    active = cluster.controller()
+    victim, survivor = (node_id for node_id in cluster.nodes if node_id != active)
+    link = wire.Link(cluster.nodes[active].port)
+    found, _ = link.metadata(names)
+    link.close()
+    led = sum(partition.leader_id == victim for topic in found.topics for partition in topic.partitions)
+    cluster.create_topic("more", partitions // 2 - led, [victim, survivor, active])
+    for node_id in cluster.nodes:
+        cluster.await_metadata(node_id, [*names, "more"], is_in_sync, "all are in sync")
+    time.sleep(_SETTLE_S)
+    killed_at = time.monotonic()
+    cluster.nodes[victim].kill()
+    cluster.await_metadata(
+        survivor, ["more"], lambda found: has_leaders(found, partitions // 2 - led, {victim}), "new leaders of one"
+    )
+    ended_at = cluster.await_metadata(
+        survivor, [*names, "more"], lambda found: has_leaders(found, partitions * 3 // 2 - led, {victim}), "new leaders"
+    )
+    return {"s": [ended_at - killed_at]}
+
+
+#: The steps without a client of client.py. The start is measured by whoever starts.
+COURSES: dict[str, Callable[[Cluster, Options], Measured]] = {
+    "cluster_rss_idle": rss,
+    "cluster_rss_loaded": rss,
+    "cluster_crash": crash,
+    "cluster_stop": stop,
+    "cluster_controller": controller,
+    "cluster_rolling": rolling,
+    "cluster_create": create,
+    "cluster_leaderships": leaderships,
+}
+
+
+def run_step(step: Step, cluster: Cluster, options: Options) -> Measured:
+    # What earlier steps wrote goes to disk now, not during this one.
+    os.sync()
+    if step.client is None:
+        return COURSES[step.name](cluster, options)
+    client = Client(step.client, cluster.bootstrap, {"topic": step.name, **options})
+    try:
+        return {name: [value] for name, value in client.finish().items()}
+    finally:
+        client.kill()
+
+
+def run_life(cluster: Cluster, steps: Sequence[Step], values: report.Values, *, quick: bool) -> None:
+    """Three brokers from their start to their end, these steps in order."""
+
+    def record(step: Step, measured: Measured) -> None:
+        for name, metric in step.metrics.items():
+            values.setdefault(metric.name, {}).setdefault(cluster.name, []).extend(measured[name])
+            shown = ", ".join(report.number(value) for value in measured[name])
+            print(f"  {cluster.name:9} {metric.title:80} {shown:>10} {metric.unit}", flush=True)
+
+    try:
+        cluster.prepare()
+        os.sync()
+        launched_at = time.monotonic()
+        cluster.launch()
+        started_s = cluster.await_usable() - launched_at
+        for step in steps:
+            if step.name == "cluster_start":
+                record(step, {"s": [started_s]})
+            else:
+                record(step, run_step(step, cluster, step.sized(quick=quick)))
+    except Exception:
+        print(cluster.log_tails(), file=sys.stderr)
+        raise
+    finally:
+        cluster.destroy()
+
+
+def run(
+    names: Sequence[str], data: Path, targets: Sequence[str], rounds: int, values: report.Values, *, quick: bool
+) -> None:
+    """The lives that these steps need, in turns; which kind is first changes from round to round."""
+    for index in range(rounds):
+        for life, all_steps in LIVES.items():
+            steps = [step for step in all_steps if step.name in names]
+            for name in targets if index % 2 == 0 else targets[::-1]:
+                if steps:
+                    print(f"cluster, round {index + 1} of {rounds}, {life}: three of {name}", flush=True)
+                    run_life(Cluster(name, data / f"cluster-{name}"), steps, values, quick=quick)
+
+
+def select(wanted: set[str]) -> list[str]:
+    """Those of the steps that are of this table, in order, with those that they need."""
+    needed = {step.after for step in CLUSTER_STEPS if step.name in wanted and step.after is not None}
+    return [step.name for step in CLUSTER_STEPS if step.name in wanted | needed]

@@ -1,0 +1,212 @@
+"""Three brokers of one kind, each a controller too, with static voters and the same properties on both sides.
+
+Apache Kafka's folders are formatted before the clock runs (one run of its tool; the other two folders are copies with
+their own node id and directory id); Barnabas formats its own while it starts.
+"""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import time
+import uuid
+from collections.abc import Callable, Container, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import wire
+from barnabas.protocol.messages.metadata import MetadataResponse
+from targets import TARGETS, Barnabas, Target, kafka_jars, resident_mb
+
+T = TypeVar("T")
+
+BROKERS = 3
+PROPERTIES = {
+    "default.replication.factor": "3",
+    "min.insync.replicas": "2",
+    "offsets.topic.replication.factor": "3",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.state.log.min.isr": "2",
+    "share.coordinator.state.topic.replication.factor": "3",
+    "share.coordinator.state.topic.min.isr": "2",
+}
+_POLL_S = 0.005
+_TIMEOUT_S = 60.0
+
+
+class Cluster:
+    """Brokers 1 to 3 below `directory`; not started by the constructor."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name = name
+        self._directory = directory
+        self.nodes: dict[int, Target] = {}
+        for node_id, properties in node_properties(kafka_jars.free_ports(2 * BROKERS)).items():
+            node = TARGETS[name](directory / str(node_id), properties)
+            if isinstance(node, Barnabas):
+                node.arguments = ("--cluster-id", kafka_jars.CLUSTER_ID)
+            self.nodes[node_id] = node
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes.values())
+
+    def prepare(self) -> None:
+        """All that a start does not count."""
+        if self.name == "kafka":
+            self._format()
+        for node in self.nodes.values():
+            node.prepare()
+
+    def _format(self) -> None:
+        first = self.nodes[1]
+        first.data_dir.parent.mkdir(parents=True)
+        file = first.data_dir.parent / "format.properties"
+        lines = {**node_properties(list(range(1, 2 * BROKERS + 1)))[1], "process.roles": "broker,controller"}
+        lines |= {"controller.listener.names": "CONTROLLER", "log.dirs": str(first.data_dir)}
+        file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        done = kafka_jars.run_tool("kafka.tools.StorageTool", "format", "-t", kafka_jars.CLUSTER_ID, "-c", str(file))
+        if done.returncode != 0:
+            raise RuntimeError(f"kafka-storage format failed:\n{done.stdout}{done.stderr}")
+        for node_id, node in self.nodes.items():
+            if node_id != 1:
+                shutil.copytree(first.data_dir, node.data_dir)
+            meta = node.data_dir / "meta.properties"
+            meta.write_text(readdressed(meta.read_text(), node_id))
+
+    def launch(self) -> None:
+        for node in self.nodes.values():
+            node.launch()
+
+    def await_usable(self) -> float:
+        """Once each broker tells clients of all of them; when the last one did."""
+        return max(self.await_brokers(node_id) for node_id in self.nodes)
+
+    def await_brokers(self, node_id: int) -> float:
+        """Once this broker tells clients of all of them; when its answer had come."""
+
+        def all_there(link: wire.Link) -> float | None:
+            metadata, arrived_at = link.metadata()
+            return arrived_at if len(metadata.brokers) == BROKERS else None
+
+        return self.poll(node_id, all_there, "all brokers are there")
+
+    def await_metadata(
+        self, node_id: int, topics: Iterable[str], holds: Callable[[MetadataResponse], bool], what: str
+    ) -> float:
+        """Once what this broker tells of the topics is so; when its answer had come."""
+        names = list(topics)
+
+        def asked(link: wire.Link) -> float | None:
+            metadata, arrived_at = link.metadata(names)
+            return arrived_at if holds(metadata) else None
+
+        return self.poll(node_id, asked, what)
+
+    def poll(self, node_id: int, ask: Callable[[wire.Link], T | None], what: str) -> T:
+        """What `ask` finds on a connection to a broker; again while that is nothing, or the broker not there."""
+        node, link = self.nodes[node_id], None
+        deadline = time.monotonic() + _TIMEOUT_S
+        last: Exception | None = None
+        try:
+            while time.monotonic() < deadline:
+                if node.process.poll() is not None:
+                    raise RuntimeError(f"{self.name} {node_id} ended with code {node.process.poll()}")
+                try:
+                    link = link or wire.Link(node.port)
+                    if (found := ask(link)) is not None:
+                        return found
+                except (OSError, EOFError) as error:
+                    last = error
+                    if link is not None:
+                        link.close()
+                    link = None
+                time.sleep(_POLL_S)
+        finally:
+            if link is not None:
+                link.close()
+        raise RuntimeError(f"{self.name} {node_id}: not within {_TIMEOUT_S:.0f} s: {what} ({last})")
+
+    def controller(self) -> int:
+        """The active controller's id."""
+
+        def asked(link: wire.Link) -> int | None:
+            found = link.active_controller()
+            return found if found in self.nodes else None
+
+        return self.poll(1, asked, "there is an active controller")
+
+    def create_topic(self, name: str, partitions: int, assignment: Iterable[int] = ()) -> None:
+        link = wire.Link(self.nodes[1].port)
+        try:
+            if code := link.create_topic(name, partitions, BROKERS, list(assignment)):
+                raise RuntimeError(f"{self.name}: CreateTopics of {name} was answered with error {code}")
+        finally:
+            link.close()
+        for node_id in self.nodes:
+            self.await_metadata(node_id, [name], lambda found: has_leaders(found, partitions), f"{name} has leaders")
+
+    def restart(self, node_id: int, topics: Iterable[str]) -> float:
+        """Launch one that was stopped; when it is in all ISRs of these topics again, as another broker tells."""
+        self.nodes[node_id].launch()
+        self.await_brokers(node_id)
+        other = next(other for other in self.nodes if other != node_id)
+        return self.await_metadata(other, topics, is_in_sync, "all are in sync")
+
+    def resident_mb(self) -> float:
+        """Of the largest of the brokers."""
+        return max(resident_mb(node.pid) for node in self.nodes.values())
+
+    def destroy(self) -> None:
+        """End all processes, not in order, and remove their files."""
+        for node in self.nodes.values():
+            node.kill()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def log_tails(self) -> str:
+        return "\n".join(f"{self.name} {node_id}: {node.log_tail()}" for node_id, node in self.nodes.items())
+
+
+def node_properties(ports: list[int]) -> dict[int, dict[str, str]]:
+    """Node id -> its properties. The first half of the ports is for clients, the second for controllers."""
+    ids = range(1, BROKERS + 1)
+    at = dict(zip(ids, ports[BROKERS:], strict=True))
+    found = {}
+    for node_id, port in zip(ids, ports[:BROKERS], strict=True):
+        found[node_id] = {
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{at[node_id]}",
+            "controller.quorum.voters": ",".join(f"{voter}@127.0.0.1:{at[voter]}" for voter in ids),
+            "controller.quorum.bootstrap.servers": ",".join(f"127.0.0.1:{at[voter]}" for voter in ids),
+            **PROPERTIES,
+        }
+    return found
+
+
+def readdressed(meta_properties: str, node_id: int) -> str:
+    """A meta.properties for another node: its id, and a directory id of its own."""
+    own = {"node.id": str(node_id), "directory.id": _directory_id()}
+    entries = dict(line.split("=", 1) for line in meta_properties.splitlines() if line and not line.startswith("#"))
+    return "".join(f"{key}={value}\n" for key, value in {**entries, **own}.items())
+
+
+def _directory_id() -> str:
+    return base64.urlsafe_b64encode(b"\1" + uuid.uuid4().bytes[1:]).decode().rstrip("=")
+
+
+def has_leaders(metadata: MetadataResponse, partitions: int, without: Container[int] = ()) -> bool:
+    """All topics are there, with so many partitions in all, each led by a broker that is not one of `without`."""
+    leaders = [partition.leader_id for topic in metadata.topics for partition in topic.partitions]
+    errors = any(topic.error_code for topic in metadata.topics)
+    return (
+        not errors and len(leaders) == partitions and all(leader >= 0 and leader not in without for leader in leaders)
+    )
+
+
+def is_in_sync(metadata: MetadataResponse) -> bool:
+    """Every partition has a leader, and all replicas in its ISR."""
+    return all(not topic.error_code and topic.partitions for topic in metadata.topics) and all(
+        partition.leader_id >= 0 and len(partition.isr_nodes) == len(partition.replica_nodes) == BROKERS
+        for topic in metadata.topics
+        for partition in topic.partitions
+    )
