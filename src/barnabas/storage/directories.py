@@ -11,7 +11,7 @@ what needs room, and is tried again (decision 0012).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from barnabas.common.errors import ConfigError, StorageFault, is_full
 from barnabas.common.host import Host
@@ -159,17 +159,12 @@ class LogDirectories:
         """The directory with that id, if there is one that works."""
         return next((known.path for known in self.online() if known.id == directory_id), None)
 
-    def emptiest(self, used: Iterable[str]) -> str:
-        """Placement by fewest partitions, as Kafka does it; `used` names the directory of each log there is."""
-        counts = {path: 0 for path in self.paths if path not in self.offline}
-        if not counts:
+    def emptiest(self, counts: Mapping[str, int]) -> str:
+        """Placement by fewest partitions, as Kafka does it; `counts` tells the logs in each directory."""
+        usable = [path for path in self.paths if path not in self.offline]
+        if not usable:
             raise StorageFault(self.paths[0], "no log directory is left")
-        if len(counts) == 1:
-            return next(iter(counts))  # one of ten thousand partitions need not count the others
-        for path in used:
-            if path in counts:
-                counts[path] += 1
-        return min(counts, key=lambda path: counts[path])
+        return min(usable, key=lambda path: counts.get(path, 0))
 
     def write_checkpoint(self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """If it says something new. Where there is no room, the old one stays, which says less but nothing wrong."""

@@ -68,6 +68,8 @@ class FutureLogs:
         self._checkpoint = checkpoint
         self._futures: dict[TopicPartition, Log] = {}
         self._wished: dict[TopicPartition, str] = {}
+        #: Rises whenever a log begins to be in a directory, or ends to be there.
+        self.changes = 0
         #: Told of a partition whose current log was cut short; its future one is cut by then.
         self.on_truncated: Callable[[TopicPartition], None] = lambda _: None
 
@@ -171,6 +173,7 @@ class FutureLogs:
 
     def _add(self, future: Log) -> None:
         self._futures[future.topic_partition] = future
+        self.changes += 1
 
     def reconfigure(self, topic_partition: TopicPartition, config: LogConfig) -> None:
         future = self._futures.get(topic_partition)
@@ -183,6 +186,7 @@ class FutureLogs:
         future = self._futures.pop(topic_partition, None)
         if future is None:
             return
+        self.changes += 1
         self._resume_cleaning(topic_partition)
         root = root_of(future.directory)
         if root in self._directories.offline:
@@ -197,6 +201,7 @@ class FutureLogs:
         for future in self:
             if root_of(future.directory) == root:
                 del self._futures[future.topic_partition]
+                self.changes += 1
                 self._resume_cleaning(future.topic_partition)
 
     def current_truncated(self, current: Log) -> None:
@@ -246,6 +251,7 @@ class FutureLogs:
         future.renamed(name)
         self._futures.pop(future.topic_partition, None)
         self._logs[future.topic_partition] = future
+        self.changes += 1
 
     def _set_aside(self, log: Log, root: str) -> None:
         """Its directory is named as one to be deleted, for sure, when this returns. Raises StorageFault."""

@@ -12,6 +12,7 @@ Invariants
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import partial
 
@@ -34,6 +35,7 @@ from barnabas.storage.checkpoints import (
     remove_tree_quietly,
 )
 from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.closing import Shape, close_all, shape_of
 from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDirectory, Offsets, root_of
 from barnabas.storage.epoch_files import EpochWriter
 from barnabas.storage.futures import FutureLogs
@@ -53,6 +55,11 @@ class LogManager:
         self._config = config
         self._disk = host.disk
         self._logs: dict[TopicPartition, Log] = {}
+        #: Logs in each directory, as of the futures' `changes`.
+        self._counts: Counter[str] | None = None
+        self._counted_at = 0
+        #: Of the logs that were opened after a stop in order.
+        self._opened_as: dict[Log, Shape] = {}
         self._directories = LogDirectories(host, config.log_dirs, self._fault)
         self._removal = DelayedRemoval(host)
         self._epoch_files = EpochWriter(host, lambda directory, error: self._fault(root_of(directory), error))
@@ -156,6 +163,8 @@ class LogManager:
         work = [partial(open_log, services, opening) for opening in openings]
         for opening, log in zip(openings, host.blocking.run_all(work, threads), strict=True):
             self._logs[opening.topic_partition] = self._connect(log)
+            if directory.clean:
+                self._opened_as[log] = shape_of(log)
             progress.step()
         progress.end()
 
@@ -181,6 +190,8 @@ class LogManager:
 
     def _adopt(self, opening: Opening) -> Log:
         log = self._logs[opening.topic_partition] = self._open(opening)
+        if self._counts is not None:
+            self._counts[root_of(opening.directory)] += 1
         return log
 
     def _open(self, opening: Opening) -> Log:
@@ -199,17 +210,14 @@ class LogManager:
         self.cleaner.stop()
         self._removal.cancel()
         self._epoch_files.stop()
-        unclean: set[str] = set()
-        for log in (*self._logs.values(), *self.futures):
-            root = root_of(log.directory)
-            if root not in self.offline_directories:
-                try:
-                    log.close(clean=True)
-                except StorageFault as fault:
-                    unclean.add(root)
-                    self.storage_fault(fault)
+        online = [
+            log for log in (*self._logs.values(), *self.futures) if not self._directories.is_offline(log.directory)
+        ]
+        faults = close_all(self._host.blocking, online, self._opened_as)
+        for fault in faults:
+            self.storage_fault(fault)
         self._upkeep.write_checkpoints()
-        self._directories.close(broker_epoch, frozenset(unclean))
+        self._directories.close(broker_epoch, frozenset(fault.directory for fault in faults))
 
     # -- logs
 
@@ -265,7 +273,11 @@ class LogManager:
             raise kind(root, f"cannot open {topic_partition}: {error}") from error
 
     def _emptiest(self) -> str:
-        return self._directories.emptiest(root_of(log.directory) for log in (*self._logs.values(), *self.futures))
+        """One of ten thousand partitions need not count the others: that is done only after a move."""
+        if self._counts is None or self._counted_at != self.futures.changes:
+            self._counts = Counter(root_of(log.directory) for log in (*self._logs.values(), *self.futures))
+            self._counted_at = self.futures.changes
+        return self._directories.emptiest(self._counts)
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Rename the log's directory at once, remove it after `file.delete.delay.ms`."""
@@ -275,11 +287,15 @@ class LogManager:
             self.storage_fault(fault)
         self.futures.fulfilled(topic_partition)
         log = self._logs.pop(topic_partition, None)
+        if log is not None:
+            self._opened_as.pop(log, None)
         self._upkeep.checkpointed_high_watermarks.pop(topic_partition, None)
         if log is None:
             return
         self.cleaner.forget(log)
         root = root_of(log.directory)
+        if self._counts is not None:
+            self._counts[root] -= 1
         target = f"{root}/{marked_dir_name(topic_partition, self._host.random.uuid(), DELETE_DIR_SUFFIX)}"
         try:
             self._disk.rename(log.directory, target)
