@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from barnabas.common.errors import ErrorCode
+from barnabas.common.types import ZERO_UUID
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
 from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
-from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 from barnabas.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
@@ -24,6 +25,8 @@ from barnabas.raft.voter_changes import VoterChanges
 
 #: KIP-595
 _FETCH_TELLS_OF_LEADERS = 12
+#: KIP-853
+_DESCRIBE_TELLS_OF_DIRECTORIES = 2
 AnswerReply = Callable[[Message], None]
 
 
@@ -78,6 +81,11 @@ def fit(response: Message, version: int) -> Message:
         for topic in response.responses:
             for partition in topic.partitions:
                 partition.diverging_epoch = partition.current_leader = partition.snapshot_id = None
+    if isinstance(response, DescribeQuorumResponse) and version < _DESCRIBE_TELLS_OF_DIRECTORIES:
+        response.nodes = []
+        for row in (partition for topic in response.topics for partition in topic.partitions):
+            for state in (*row.current_voters, *row.observers):
+                state.replica_directory_id = ZERO_UUID
     return response
 
 

@@ -375,6 +375,19 @@ def test_the_directories_of_static_voters_are_told_too() -> None:
     ]
 
 
+@pytest.mark.parametrize("version", [0, 1])
+def test_older_versions_describe_it_without_directories_and_addresses(version: int) -> None:
+    calm = Calm(observers=1)
+    calm.pass_time(600)
+    assert calm.leader.node is not None
+    answers: list[Any] = []
+    calm.leader.node.server.serve(describe(), version, "CONTROLLER", answers.append)
+    (response,) = answers
+    encode(response, version)
+    assert [state.replica_id for state in partition_of(response).current_voters] == [1, 2, 3]
+    assert [state.replica_id for state in partition_of(response).observers] == [101]
+
+
 def test_nobody_else_describes_it(calm: Calm) -> None:
     assert partition_of(calm.asked(calm.followers()[0], describe())).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert partition_of(calm.asked(calm.leader, describe("orders"))).error_code == 3
