@@ -15,10 +15,12 @@ from barnabas.cli import cluster, output
 from barnabas.cli.clients import failure
 from barnabas.cli.consume import consume
 from barnabas.cli.demo import demo
+from barnabas.cli.elect import elect
 from barnabas.cli.failures import Failure
 from barnabas.cli.format import format_directories, info, random_uuid
 from barnabas.cli.log import app as log
 from barnabas.cli.produce import produce
+from barnabas.cli.reassign import app as reassign
 from barnabas.cli.simulate import simulate
 from barnabas.cli.topics import app as topics
 
@@ -90,6 +92,8 @@ app.command(name="format")(format_directories)
 app.command()(random_uuid)
 app.command()(info)
 app.add_typer(topics, name="topics")
+app.command()(elect)
+app.add_typer(reassign, name="reassign")
 app.command()(produce)
 app.command()(consume)
 app.command()(demo)

@@ -1,0 +1,362 @@
+"""`barnabas reassign generate|execute|verify|cancel`: replicas to other brokers and directories, in the arguments and
+JSON of Kafka's kafka-reassign-partitions tool."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Final, NamedTuple
+
+import typer
+from confluent_kafka import TopicCollection
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from barnabas.cli.clients import TIMEOUT_S, admin_client, result
+from barnabas.cli.failures import Failure
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty
+from barnabas.cli.reassign_plan import ANY_DIRECTORY, Partition, Plan, propose, read_plan, read_topics, to_json
+from barnabas.cli.wire import Wire
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
+from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from barnabas.protocol.messages.list_partition_reassignments import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
+
+PlanFile = Annotated[
+    Path,
+    typer.Option("--reassignment-json-file", help="The plan, as `generate` prints it.", exists=True, dir_okay=False),
+]
+_BROKER_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
+_DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
+_LEADERS: Final = "leader.replication.throttled.replicas"
+_FOLLOWERS: Final = "follower.replication.throttled.replicas"
+_DIRECTORY_PAUSE_S: Final = 0.1
+
+app = typer.Typer(help="Move replicas to other brokers or directories.", no_args_is_help=True)
+
+
+class Node(NamedTuple):
+    host: str
+    port: int
+    rack: str | None
+
+
+class _Cluster:
+    """What the commands ask the cluster."""
+
+    def __init__(self, bootstrap: str, properties: list[str] | None) -> None:
+        self.admin: AdminClient = admin_client(bootstrap, properties)
+        described = result(self.admin.describe_cluster(request_timeout=TIMEOUT_S), "cannot describe the cluster")
+        self.nodes = {node.id: Node(node.host, node.port, node.rack) for node in described.nodes}
+
+    def replicas(self, topics: Iterable[str]) -> dict[Partition, list[int]]:
+        futures = self.admin.describe_topics(TopicCollection(sorted(set(topics))), request_timeout=TIMEOUT_S)
+        return {
+            (name, row.id): [node.id for node in row.replicas]
+            for name, future in futures.items()
+            for row in result(future, f"cannot describe topic {name}").partitions
+        }
+
+    def wire(self, broker_id: int | None = None) -> Wire:
+        """To this broker, or to any."""
+        wanted = next(iter(self.nodes)) if broker_id is None else broker_id
+        node = self.nodes.get(wanted)
+        if node is None:
+            raise Failure(f"broker {wanted} is not there")
+        return Wire(node.host, node.port)
+
+    def ongoing(self) -> dict[Partition, ListPartitionReassignmentsResponse.OngoingPartitionReassignment]:
+        with self.wire() as wire:
+            answer = wire.ask(ListPartitionReassignmentsRequest(topics=None), 0, ListPartitionReassignmentsResponse)
+        _require(answer.error_code, answer.error_message, "cannot list reassignments")
+        return {(topic.name, row.partition_index): row for topic in answer.topics for row in topic.partitions}
+
+    def alter(
+        self, targets: Mapping[Partition, Sequence[int] | None], *, factor_may_change: bool = True
+    ) -> dict[Partition, str]:
+        """Begin these, or cancel them where there is no target. What could not be, with the reason."""
+        by_topic: dict[str, list[AlterPartitionReassignmentsRequest.ReassignablePartition]] = {}
+        for (topic, index), ids in sorted(targets.items()):
+            wish = AlterPartitionReassignmentsRequest.ReassignablePartition(
+                partition_index=index, replicas=None if ids is None else list(ids)
+            )
+            by_topic.setdefault(topic, []).append(wish)
+        request = AlterPartitionReassignmentsRequest(
+            allow_replication_factor_change=factor_may_change,
+            topics=[
+                AlterPartitionReassignmentsRequest.ReassignableTopic(name=name, partitions=wishes)
+                for name, wishes in by_topic.items()
+            ],
+        )
+        with self.wire() as wire:
+            version = 0 if factor_may_change else 1
+            answer = wire.ask(request, version, AlterPartitionReassignmentsResponse)
+        _require(answer.error_code, answer.error_message, "cannot alter reassignments")
+        return {
+            (topic.name, row.partition_index): f"{row.error_message} ({ErrorCode(row.error_code).name})"
+            for topic in answer.responses
+            for row in topic.partitions
+            if row.error_code
+        }
+
+    def configure(self, kind: ResourceType, name: str, values: Mapping[str, str | None]) -> None:
+        """Set these; unset those without a value."""
+        entries = [
+            ConfigEntry(
+                key,
+                value,
+                incremental_operation=AlterConfigOpType.DELETE if value is None else AlterConfigOpType.SET,
+            )
+            for key, value in values.items()
+        ]
+        resource = ConfigResource(kind, name, incremental_configs=entries)
+        for future in self.admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values():
+            result(future, f"cannot set {', '.join(values)} of {kind.name.lower()} {name}")
+
+
+def _require(code: int, text: str | None, what: str) -> None:
+    if code:
+        raise Failure(f"{what}: {text or ErrorCode(code).name}")
+
+
+def _names(partitions: Iterable[Partition]) -> str:
+    return ",".join(f"{topic}-{index}" for topic, index in sorted(partitions))
+
+
+def _check(failed: Mapping[Partition, str], what: str) -> None:
+    if failed:
+        lines = [f"{topic}-{index}: {why}" for (topic, index), why in sorted(failed.items())]
+        raise Failure(f"{what} {len(failed)} partition(s)", "\n".join(lines))
+
+
+@app.command()
+def generate(
+    topics_file: Annotated[
+        Path, typer.Option("--topics-to-move-json-file", exists=True, help='{"topics": [{"topic": "orders"}]}')
+    ],
+    broker_list: Annotated[str, typer.Option("--broker-list", help="Ids of the brokers to use: 1,2,3.")],
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Racks do not count.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Propose a plan for moving topics to some brokers; nothing is moved."""
+    cluster = _Cluster(bootstrap, properties)
+    try:
+        chosen = sorted({int(text) for text in broker_list.split(",")})
+    except ValueError as error:
+        raise Failure(f"--broker-list {broker_list}: expected ids with commas between") from error
+    unknown = [broker_id for broker_id in chosen if broker_id not in cluster.nodes]
+    if unknown:
+        raise Failure(f"no such brokers: {unknown}")
+    racks = {broker_id: None if disable_rack_aware else cluster.nodes[broker_id].rack for broker_id in chosen}
+    if any(racks.values()) and not all(racks.values()):
+        raise Failure("not all brokers have a rack", "add --disable-rack-aware to place without regard to racks")
+    current = cluster.replicas(read_topics(topics_file))
+    print(f"Current partition replica assignment\n{to_json(current)}\n")
+    proposed: dict[Partition, Sequence[int]] = {}
+    for topic in sorted({name for name, _ in current}):
+        indexes = sorted(index for name, index in current if name == topic)
+        placed = propose(racks, len(indexes), len(current[topic, indexes[0]]), random.Random())
+        proposed.update({(topic, index): ids for index, ids in zip(indexes, placed, strict=True)})
+    print(f"Proposed partition reassignment configuration\n{to_json(proposed)}")
+
+
+@app.command()
+def execute(
+    plan_file: PlanFile,
+    throttle: Annotated[int, typer.Option("--throttle", help="Bytes/s between brokers; -1: none.")] = -1,
+    directory_throttle: Annotated[
+        int, typer.Option("--replica-alter-log-dirs-throttle", help="Bytes/s between directories; -1: none.")
+    ] = -1,
+    additional: Annotated[bool, typer.Option("--additional", help="Though others are under way.")] = False,
+    fixed_factor: Annotated[
+        bool, typer.Option("--disallow-replication-factor-change", help="Refuse to change the number of replicas.")
+    ] = False,
+    timeout_ms: Annotated[int, typer.Option("--timeout", help="How long to try to name directories, ms.")] = 10_000,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Begin what a plan says. `verify` tells when it is done and takes throttles away."""
+    plan = read_plan(plan_file)
+    cluster = _Cluster(bootstrap, properties)
+    if cluster.ongoing() and not additional:
+        raise Failure("a reassignment is under way", "wait for it, cancel it, or add --additional")
+    unknown = sorted({replica for target in plan.values() for replica in target.replicas} - set(cluster.nodes))
+    if unknown:
+        raise Failure(f"no such brokers: {unknown}")
+    current = cluster.replicas(topic for topic, _ in plan)
+    missing = [partition for partition in plan if partition not in current]
+    if missing:
+        raise Failure(f"no such partitions: {_names(missing)}")
+    affected = {partition: current[partition] for partition in plan}
+    print(f"Current partition replica assignment\n\n{to_json(affected)}\n")
+    print("Save this to use as the --reassignment-json-file option during rollback")
+    _throttle(cluster, plan, affected, throttle, directory_throttle)
+    targets = {partition: target.replicas for partition, target in plan.items()}
+    # Brokers that are about to be given a replica remember where it is to lie, if they are told before.
+    _place(cluster, plan, time.monotonic())
+    _check(cluster.alter(targets, factor_may_change=not fixed_factor), "cannot begin the reassignment of")
+    print(f"Successfully started partition reassignment(s) for {_names(plan)}")
+    left = _place(cluster, plan, time.monotonic() + timeout_ms / 1_000)
+    _check(left, "cannot name the directory of replicas of")
+
+
+def _throttle(
+    cluster: _Cluster, plan: Plan, current: Mapping[Partition, Sequence[int]], rate: int, directory_rate: int
+) -> None:
+    brokers: dict[int, dict[str, str | None]] = {}
+    if rate >= 0:
+        leaders: dict[str, list[str]] = {}
+        followers: dict[str, list[str]] = {}
+        for (topic, index), target in sorted(plan.items()):
+            before = current[topic, index]
+            leaders.setdefault(topic, []).extend(f"{index}:{replica}" for replica in before)
+            added = [replica for replica in target.replicas if replica not in before]
+            followers.setdefault(topic, []).extend(f"{index}:{replica}" for replica in added)
+            for replica in (*before, *target.replicas):
+                brokers.setdefault(replica, {}).update(dict.fromkeys(_BROKER_RATES, str(rate)))
+        for topic in leaders:
+            values = {_LEADERS: ",".join(leaders[topic]), _FOLLOWERS: ",".join(followers[topic])}
+            cluster.configure(ResourceType.TOPIC, topic, {key: value for key, value in values.items() if value})
+    if directory_rate >= 0:
+        for target in plan.values():
+            for replica, path in zip(target.replicas, target.log_dirs, strict=True):
+                if path != ANY_DIRECTORY:
+                    brokers.setdefault(replica, {})[_DIRECTORY_RATE] = str(directory_rate)
+    for broker_id in sorted(brokers):
+        cluster.configure(ResourceType.BROKER, str(broker_id), brokers[broker_id])
+    if brokers:
+        print(f"throttled brokers {','.join(map(str, sorted(brokers)))}; `verify` ends it when all is done")
+
+
+def _place(cluster: _Cluster, plan: Plan, deadline: float) -> dict[Partition, str]:
+    """Tell brokers in which directory replicas are to lie, again until they have taken it or the time is up."""
+    wanted = {
+        (partition, replica): path
+        for partition, target in plan.items()
+        for replica, path in zip(target.replicas, target.log_dirs, strict=True)
+        if path != ANY_DIRECTORY
+    }
+    failed: dict[Partition, str] = {}
+    while wanted:
+        failed = {}
+        for (partition, replica), path in list(wanted.items()):
+            code = _move_to_directory(cluster, replica, partition, path)
+            if code is ErrorCode.NONE:
+                del wanted[partition, replica]
+            else:
+                failed[partition] = f"broker {replica}, {path}: {code.name}"
+        if time.monotonic() >= deadline:
+            break
+        time.sleep(_DIRECTORY_PAUSE_S)
+    return failed if wanted else {}
+
+
+def _move_to_directory(cluster: _Cluster, broker_id: int, partition: Partition, path: str) -> ErrorCode:
+    topic = AlterReplicaLogDirsRequest.AlterReplicaLogDirTopic(name=partition[0], partitions=[partition[1]])
+    request = AlterReplicaLogDirsRequest(
+        dirs=[AlterReplicaLogDirsRequest.AlterReplicaLogDir(path=path, topics=[topic])]
+    )
+    with cluster.wire(broker_id) as wire:
+        answer = wire.ask(request, 2, AlterReplicaLogDirsResponse)
+    return ErrorCode(answer.results[0].partitions[0].error_code)
+
+
+@app.command()
+def verify(
+    plan_file: PlanFile,
+    preserve_throttles: Annotated[bool, typer.Option("--preserve-throttles", help="Leave throttles as set.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Tell how far a plan is. When nothing is under way any more, throttles are taken away."""
+    plan = read_plan(plan_file)
+    cluster = _Cluster(bootstrap, properties)
+    ongoing = cluster.ongoing()
+    current = cluster.replicas(topic for topic, _ in plan)
+    print("Status of partition reassignment:")
+    for (topic, index), target in sorted(plan.items()):
+        name, found = f"{topic}-{index}", current.get((topic, index), [])
+        if (topic, index) in ongoing:
+            print(f"Reassignment of partition {name} is still in progress.")
+        elif tuple(found) == target.replicas:
+            print(f"Reassignment of partition {name} is completed.")
+        else:
+            has, wants = (",".join(map(str, ids)) for ids in (found, target.replicas))
+            print(f"There is no active reassignment of partition {name}, but replica set is {has} rather than {wants}.")
+    moving = _show_directories(cluster, plan)
+    if not preserve_throttles and not ongoing and not moving:
+        _unthrottle(cluster, {topic for topic, _ in plan})
+
+
+def _show_directories(cluster: _Cluster, plan: Plan) -> bool:
+    """Whether any replica is still on its way to its directory."""
+    moving = False
+    for partition, target in sorted(plan.items()):
+        for replica, path in zip(target.replicas, target.log_dirs, strict=True):
+            if path == ANY_DIRECTORY or replica not in cluster.nodes:
+                continue
+            where = _directories(cluster, replica, partition)
+            name = f"{partition[0]}-{partition[1]}-{replica}"
+            if where.get(path) is False:
+                print(f"Reassignment of replica {name} completed successfully.")
+            elif where.get(path):
+                moving = True
+                print(f"Reassignment of replica {name} is still in progress.")
+            else:
+                print(f"Partition {name} is not found in log dir {path} but in {sorted(where)}.")
+    return moving
+
+
+def _directories(cluster: _Cluster, broker_id: int, partition: Partition) -> dict[str, bool]:
+    """Directory -> whether the replica is only on its way there."""
+    topic = DescribeLogDirsRequest.DescribableLogDirTopic(topic=partition[0], partitions=[partition[1]])
+    with cluster.wire(broker_id) as wire:
+        answer = wire.ask(DescribeLogDirsRequest(topics=[topic]), 4, DescribeLogDirsResponse)
+    return {
+        found.log_dir: row.is_future_key
+        for found in answer.results
+        for each in found.topics
+        for row in each.partitions
+        if (each.name, row.partition_index) == partition
+    }
+
+
+def _unthrottle(cluster: _Cluster, topics: Iterable[str]) -> None:
+    brokers = sorted(cluster.nodes)
+    print(f"\nClearing broker-level throttles on brokers {','.join(map(str, brokers))}")
+    for broker_id in brokers:
+        values: dict[str, str | None] = dict.fromkeys((*_BROKER_RATES, _DIRECTORY_RATE))
+        cluster.configure(ResourceType.BROKER, str(broker_id), values)
+    print(f"Clearing topic-level throttles on topics {','.join(sorted(topics))}")
+    for topic in sorted(topics):
+        cluster.configure(ResourceType.TOPIC, topic, dict.fromkeys((_LEADERS, _FOLLOWERS)))
+
+
+@app.command()
+def cancel(
+    plan_file: PlanFile,
+    preserve_throttles: Annotated[bool, typer.Option("--preserve-throttles", help="Leave throttles as set.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Take back what is under way of a plan: added replicas go, those that were to go stay."""
+    plan = read_plan(plan_file)
+    cluster = _Cluster(bootstrap, properties)
+    ongoing = cluster.ongoing()
+    targets: dict[Partition, Sequence[int] | None] = {each: None for each in plan if each in ongoing}
+    if not targets:
+        print("None of the specified partition reassignments are active.")
+    else:
+        _check(cluster.alter(targets), "cannot cancel the reassignment of")
+        print(f"Successfully cancelled partition reassignments for: {_names(targets)}")
+    if not preserve_throttles:
+        _unthrottle(cluster, {topic for topic, _ in plan})

@@ -1,0 +1,112 @@
+"""Which replicas are to go where: the JSON of Kafka's kafka-reassign-partitions tool, and proposals made as it makes
+them (AdminUtils: round robin from a random broker, racks taking turns)."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from barnabas.cli.failures import Failure
+
+ANY_DIRECTORY: Final = "any"
+Partition = tuple[str, int]
+
+
+class Target(NamedTuple):
+    replicas: tuple[int, ...]
+    #: A path or "any" for each replica.
+    log_dirs: tuple[str, ...]
+
+
+Plan = dict[Partition, Target]
+
+
+def read_plan(path: Path) -> Plan:
+    """Failure for what cannot be carried out: no such file, no such form, something named twice."""
+    try:
+        document = json.loads(path.read_text())
+        rows = [_target(row) for row in document["partitions"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Failure(f"{path}: no reassignment ({error!r})") from error
+    plan = dict(rows)
+    if not plan:
+        raise Failure(f"{path}: no partitions in it")
+    if len(plan) < len(rows):
+        raise Failure(f"{path}: a partition is named twice")
+    for (topic, index), target in plan.items():
+        if not target.replicas or len(set(target.replicas)) < len(target.replicas):
+            raise Failure(f"{path}: {topic}-{index} has no replicas, or one of them twice")
+        if len(target.log_dirs) != len(target.replicas):
+            raise Failure(f"{path}: {topic}-{index} has not as many log_dirs as replicas")
+    return plan
+
+
+def _target(row: Mapping[str, Any]) -> tuple[Partition, Target]:
+    replicas = tuple(int(replica) for replica in row["replicas"])
+    directories = tuple(str(each) for each in row.get("log_dirs") or (ANY_DIRECTORY,) * len(replicas))
+    return (str(row["topic"]), int(row["partition"])), Target(replicas, directories)
+
+
+def read_topics(path: Path) -> list[str]:
+    try:
+        names = [str(row["topic"]) for row in json.loads(path.read_text())["topics"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Failure(f"{path}: no list of topics ({error!r})") from error
+    if not names or len(set(names)) < len(names):
+        raise Failure(f"{path}: no topics in it, or one of them twice")
+    return names
+
+
+def to_json(replicas: Mapping[Partition, Sequence[int]]) -> str:
+    """As `read_plan` takes it."""
+    rows = [
+        {"topic": topic, "partition": index, "replicas": list(ids), "log_dirs": [ANY_DIRECTORY] * len(ids)}
+        for (topic, index), ids in sorted(replicas.items())
+    ]
+    return json.dumps({"version": 1, "partitions": rows}, separators=(",", ":"))
+
+
+def propose(
+    racks: Mapping[int, str | None], partition_count: int, factor: int, chance: random.Random
+) -> list[list[int]]:
+    """Replicas for each partition of one topic on these brokers (id -> rack). Racks count if every broker has one."""
+    if not 0 < factor <= len(racks):
+        raise Failure(f"a replication factor of {factor} cannot be had of {len(racks)} brokers")
+    known = {rack for rack in racks.values() if rack}
+    aware = bool(known) and all(racks.values())
+    brokers = _alternating(racks) if aware else sorted(racks)
+    count = len(brokers)
+    start, shift = chance.randrange(count), chance.randrange(count)
+    placed = []
+    for index in range(partition_count):
+        if index > 0 and index % count == 0:
+            shift += 1
+        first = (index + start) % count
+        step = shift * len(known) if aware else shift
+        replicas = [brokers[first]]
+        used = {racks[brokers[first]]}
+        turn = 0
+        while len(replicas) < factor:
+            broker = brokers[(first + 1 + (step + turn) % (count - 1)) % count]
+            turn += 1
+            if broker in replicas or (aware and racks[broker] in used and len(used) < len(known)):
+                continue
+            replicas.append(broker)
+            used.add(racks[broker])
+        placed.append(replicas)
+    return placed
+
+
+def _alternating(racks: Mapping[int, str | None]) -> list[int]:
+    """One broker of each rack, then the next of each."""
+    turns = [
+        iter(sorted(broker for broker, rack in racks.items() if rack == name))
+        for name in sorted({rack or "" for rack in racks.values()})
+    ]
+    found: list[int] = []
+    while len(found) < len(racks):
+        found += [broker for turn in turns if (broker := next(turn, None)) is not None]
+    return found

@@ -1,0 +1,71 @@
+"""Requests that librdkafka has no call for, over a connection of their own: one request, one answer, no pipelining."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from types import TracebackType
+from typing import Final, TypeVar
+
+from barnabas.cli.failures import Failure
+from barnabas.common.errors import DecodeError
+from barnabas.protocol import codec
+from barnabas.protocol.header import request_header_version, response_header_version
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.header import RequestHeader
+from barnabas.protocol.wire import skip_tagged_fields
+
+M = TypeVar("M", bound=Message)
+
+_TIMEOUT_S: Final = 30.0
+_SIZE: Final = struct.Struct(">i")
+
+
+class Wire:
+    """A connection to one broker, plain text."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._where = f"{host}:{port}"
+        try:
+            self._socket = socket.create_connection((host, port), timeout=_TIMEOUT_S)
+        except OSError as error:
+            raise Failure(f"no connection to {self._where} ({error.strerror or error})") from error
+        self._asked = 0
+
+    def ask(self, request: Message, version: int, expected: type[M]) -> M:
+        """The answer. Raises Failure if there is none, or none that can be read."""
+        key = type(request).API_KEY
+        assert key is not None
+        self._asked += 1
+        header = RequestHeader(
+            request_api_key=key, request_api_version=version, correlation_id=self._asked, client_id="barnabas"
+        )
+        frame = codec.encode(header, request_header_version(key, version))
+        codec.encode_into(request, version, frame)
+        try:
+            self._socket.sendall(_SIZE.pack(len(frame)) + frame)
+            (size,) = _SIZE.unpack(self._read(4))
+            answer = self._read(size)
+            position = 4
+            if response_header_version(key, version) == 1:
+                position = skip_tagged_fields(answer, position)
+            return codec.decode(expected, version, answer, position)[0]
+        except (OSError, DecodeError) as error:
+            raise Failure(f"{self._where} did not answer {type(request).NAME}: {error}") from error
+
+    def _read(self, size: int) -> bytes:
+        data = bytearray()
+        while len(data) < size:
+            chunk = self._socket.recv(size - len(data))
+            if not chunk:
+                raise ConnectionError("it hung up")
+            data += chunk
+        return bytes(data)
+
+    def __enter__(self) -> Wire:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._socket.close()
