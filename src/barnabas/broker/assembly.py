@@ -21,6 +21,7 @@ from barnabas.broker.liveness import BrokerLiveness
 from barnabas.broker.own_registration import AfterOwnRegistration
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.quorum_peers import QuorumPeers
+from barnabas.broker.quorum_watch import QuorumWatch
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
@@ -59,12 +60,15 @@ class Broker:
         self._connection_log = connection_log
         self._area = ReceiveArea()
         self._opened = False
+        #: Whether the node takes part in the quorum, which a log that is not its own forbids.
+        self._joined = False
         self.formatted = ensure_formatted(host, config, cluster_id=cluster_id)
         cluster_id = self.formatted.cluster_id
         self.metadata = MetadataStore()
         self.logs = LogManager(host, config)
         self._quorum_peers = QuorumPeers(host, self._area, f"raft-client-{config.node_id}")
         self.raft = RaftNode(host, config, self.metadata, self.formatted, self._quorum_peers)
+        self._watch = QuorumWatch(host, config, self.raft)
         self.controller = Controller(host, config, self.raft, self.metadata, cluster_id)
         self.replicas = ReplicaManager(host, config, config.node_id, self.logs)
         partitions = InternalPartitions(self.replicas, host.clock)
@@ -112,6 +116,8 @@ class Broker:
             self._open_replicas()
         self._opened = True
         self.raft.start()
+        self._joined = True
+        self._watch.start()
 
     def _open_replicas(self) -> None:
         self.logs.start(high_watermarks=self.replicas.high_watermarks)
@@ -160,6 +166,7 @@ class Broker:
             done()
             return
         self._opened = False
+        self._watch.stop()
 
         def close() -> None:
             release()
@@ -179,7 +186,7 @@ class Broker:
     def _linger(self, then: Callable[[], None]) -> None:
         """A voter goes last: while other brokers are on their way out too, its vote may be what they wait for. And not
         before the answers have left that came with its own."""
-        if not self.config.is_controller or len(self.raft.voters) < 2:
+        if not self.config.is_controller or not self._joined or len(self.raft.voters) < 2:
             then()
             return
         begin_ms = self.host.clock.now_ms()

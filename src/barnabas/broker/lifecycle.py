@@ -37,6 +37,12 @@ _HOPELESS: Final = {
     ErrorCode.BROKER_ID_NOT_REGISTERED: "the controller does not take brokers in ZooKeeper mode",
 }
 
+#: What may pass by itself.
+_WAITING: Final = {
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "; another process with this node.id lives, or died a moment ago: each "
+    "node needs a node.id of its own",
+}
+
 
 class BrokerLifecycle:
     """Keeps this broker registered. `epoch` is -1 until the controller gave one."""
@@ -161,6 +167,9 @@ class BrokerLifecycle:
             self._host.faults.fatal(f"{who}; given up after initial.broker.registration.timeout.ms")
         else:
             # Most of all DUPLICATE_BROKER_REGISTRATION: the last incarnation's session has to run out.
+            if self._pause_ms >= _REGISTRATION_PAUSE_MS_MAX:
+                left_s = (self._give_up_ms - self._host.clock.now_ms()) // 1000
+                self._host.faults.report(f"{who}{_WAITING.get(code, '')}; asking for {left_s} s more")
             self._timer = self._host.timers.call_later(self._pause_ms, self._register)
             self._pause_ms = min(2 * self._pause_ms, _REGISTRATION_PAUSE_MS_MAX)
 
