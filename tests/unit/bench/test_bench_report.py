@@ -14,6 +14,7 @@ import client  # noqa: E402
 import report  # noqa: E402
 import run  # noqa: E402
 import storage  # noqa: E402
+from cluster_rows import CLUSTER_STEPS  # noqa: E402
 from workloads import EXPERIMENTS, STEPS, Goal  # noqa: E402
 
 REQUESTS = [metric for step in STEPS for metric in step.metrics.values()]
@@ -103,10 +104,14 @@ def test_every_experiment_can_be_run_in_each_size() -> None:
 
 
 def test_steps_are_chosen_by_name_or_by_table_and_bring_those_they_read_from() -> None:
-    steps, experiments = run.select("consume_1kb,lookup")
-    assert ([step.name for step in steps], experiments) == (["batched_1kb", "consume_1kb"], ["lookup"])
-    assert run.select("storage") == ([], [experiment.name for experiment in EXPERIMENTS])
-    assert run.select("speed") == (list(STEPS), [])
-    assert run.select(None) == (list(STEPS), [experiment.name for experiment in EXPERIMENTS])
+    steps, experiments, clusters = run.select("consume_1kb,lookup")
+    assert ([step.name for step in steps], experiments, clusters) == (["batched_1kb", "consume_1kb"], ["lookup"], [])
+    all_experiments = [experiment.name for experiment in EXPERIMENTS]
+    all_clusters = [step.name for step in CLUSTER_STEPS]
+    assert run.select("storage") == ([], all_experiments, [])
+    assert run.select("speed") == (list(STEPS), [], [])
+    assert run.select("cluster") == ([], [], all_clusters)
+    assert run.select("cluster_leaderships") == ([], [], ["cluster_create", "cluster_leaderships"])
+    assert run.select(None) == (list(STEPS), all_experiments, all_clusters)
     with pytest.raises(SystemExit, match="no such step: nonsense"):
         run.select("nonsense")
