@@ -6,14 +6,18 @@ import json
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Final, NamedTuple
 
 import typer
-from confluent_kafka import ElectionType, KafkaError, TopicPartition
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
 
-from barnabas.cli.clients import TIMEOUT_S, admin_client, reason, result
+from barnabas.cli.clients import TIMEOUT_S, admin_client, result
 from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty
+from barnabas.cli.wire import Wire
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 
 class Kind(StrEnum):
@@ -21,7 +25,14 @@ class Kind(StrEnum):
     UNCLEAN = "unclean"
 
 
-_KINDS = {Kind.PREFERRED: ElectionType.PREFERRED, Kind.UNCLEAN: ElectionType.UNCLEAN}
+#: ElectLeaders' `election_type`.
+_KINDS: Final = {Kind.PREFERRED: 0, Kind.UNCLEAN: 1}
+
+
+class _Row(NamedTuple):
+    name: str
+    code: ErrorCode
+    text: str | None
 
 
 def elect(
@@ -49,9 +60,32 @@ def elect(
         asked = [TopicPartition(topic, partition)]
     elif path is not None:
         asked = read_partitions(path)
-    admin = admin_client(bootstrap, properties)
-    future = admin.elect_leaders(_KINDS[kind], asked, request_timeout=TIMEOUT_S)
-    _show(kind, result(future, f"cannot hold the {kind.value} election"))
+    rows = _ask(admin_client(bootstrap, properties), kind, asked)
+    _show(kind, rows)
+
+
+def _ask(admin: AdminClient, kind: Kind, asked: list[TopicPartition] | None) -> list[_Row]:
+    """Over a connection of our own: confluent-kafka's `elect_leaders` raises SystemError with any timeout."""
+    described = result(admin.describe_cluster(request_timeout=TIMEOUT_S), "cannot describe the cluster")
+    by_topic: dict[str, list[int]] = {}
+    for each in asked or ():
+        by_topic.setdefault(each.topic, []).append(each.partition)
+    topics = [ElectLeadersRequest.TopicPartitions(topic=name, partitions=ids) for name, ids in by_topic.items()]
+    request = ElectLeadersRequest(
+        election_type=_KINDS[kind],
+        topic_partitions=None if asked is None else topics,
+        timeout_ms=int(TIMEOUT_S * 1_000),
+    )
+    with Wire(described.nodes[0].host, described.nodes[0].port) as wire:
+        answer = wire.ask(request, 2, ElectLeadersResponse)
+    rows = [
+        _Row(f"{topic.topic}-{row.partition_id}", ErrorCode(row.error_code), row.error_message)
+        for topic in answer.replica_election_results
+        for row in topic.partition_result
+    ]
+    if answer.error_code and not rows:
+        raise Failure(f"cannot hold the {kind.value} election: {ErrorCode(answer.error_code).name}")
+    return rows
 
 
 def read_partitions(path: Path) -> list[TopicPartition]:
@@ -68,34 +102,23 @@ def read_partitions(path: Path) -> list[TopicPartition]:
     return found
 
 
-def _show(kind: Kind, answers: dict[TopicPartition, Any]) -> None:
-    done: list[str] = []
-    needless: list[str] = []
-    failed: list[str] = []
-    for each, error in sorted(answers.items(), key=lambda item: (item[0].topic, item[0].partition)):
-        name = f"{each.topic}-{each.partition}"
-        code = _code(error)
-        if code is None:
-            done.append(name)
-        elif code == KafkaError.ELECTION_NOT_NEEDED:
-            needless.append(name)
-        else:
-            failed.append(f"{name}: {reason(error if isinstance(error, KafkaError) else error.args[0])}")
-    _line(f"Successfully completed leader election ({kind.name}) for partitions", done)
-    _line("Valid replica already elected for partitions", needless)
-    if not answers:
+def _show(kind: Kind, rows: Sequence[_Row]) -> None:
+    _line(
+        f"Successfully completed leader election ({kind.name}) for partitions",
+        [row.name for row in rows if row.code is ErrorCode.NONE],
+    )
+    _line(
+        "Valid replica already elected for partitions",
+        [row.name for row in rows if row.code is ErrorCode.ELECTION_NOT_NEEDED],
+    )
+    failed = [row for row in rows if row.code not in (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)]
+    if not rows:
         print("no partition needs an election")
     if failed:
-        raise Failure(f"{len(failed)} replica(s) could not be elected", "\n".join(failed))
-
-
-def _code(error: Any) -> int | None:
-    if error is None:
-        return None
-    found = error if isinstance(error, KafkaError) else error.args[0]
-    return int(found.code()) or None
+        lines = [f"{row.name}: {row.text or row.code.name} ({row.code.name})" for row in failed]
+        raise Failure(f"{len(failed)} replica(s) could not be elected", "\n".join(lines))
 
 
 def _line(text: str, names: Sequence[str]) -> None:
     if names:
-        print(f"{text} {', '.join(names)}")
+        print(f"{text} {', '.join(sorted(names))}")

@@ -1,0 +1,232 @@
+"""Replicas moved and leaders elected on three brokers under load, by our commands and by Kafka's own tools."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import kafka_jars
+from barnabas.cli import entry
+from barnabas.testing import Cluster
+
+TOPIC = "orders"
+QUIET = {"log_level": 0}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("moves") / "cluster", brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
+    """A topic with its own name for each test, on all three brokers."""
+    name = f"{TOPIC}-{request.node.name.removeprefix('test_')[:40]}"
+    admin = client(cluster)
+    new = NewTopic(name, 2, replica_assignment=[[1, 2], [2, 1]], config={"min.insync.replicas": "1"})
+    (future,) = admin.create_topics([new]).values()
+    future.result(20)
+    return name
+
+
+def client(cluster: Cluster) -> AdminClient:
+    return AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
+
+
+class Load:
+    """An idempotent producer that goes on in a thread; what was acknowledged and what was refused."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._producer = Producer(
+            {**QUIET, "bootstrap.servers": cluster.bootstrap, "enable.idempotence": True, "retry.backoff.max.ms": 100}
+        )
+        self._topic = topic
+        self._stopped = threading.Event()
+        self.acked: list[tuple[int, int, bytes]] = []
+        self.failed: list[str] = []
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        sent = 0
+        while not self._stopped.is_set():
+            self._producer.produce(self._topic, str(sent), partition=sent % 2, on_delivery=self._answered)
+            self._producer.poll(0.002)
+            sent += 1
+        assert self._producer.flush(30) == 0
+
+    def _answered(self, error: object, message: object) -> None:
+        if error is not None:
+            self.failed.append(str(error))
+        else:
+            self.acked.append((message.partition(), message.offset(), message.value()))  # type: ignore[attr-defined]
+
+    def __enter__(self) -> Load:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        self._thread.join()
+
+
+def state(cluster: Cluster, topic: str) -> dict[int, tuple[int, list[int], list[int]]]:
+    """Partition -> leader, replicas, ISR."""
+    found = client(cluster).list_topics(topic, timeout=10).topics[topic].partitions
+    return {index: (row.leader, list(row.replicas), sorted(row.isrs)) for index, row in sorted(found.items())}
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 30) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+
+
+def command(cluster: Cluster, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:
+    capsys.readouterr()
+    ended = entry.run([*arguments, "--bootstrap", cluster.bootstrap])
+    captured = capsys.readouterr()
+    assert ended == code, captured.out + captured.err
+    return captured.out + captured.err
+
+
+def plan(directory: Path, topic: str, replicas: Mapping[int, Sequence[int]]) -> str:
+    rows = [{"topic": topic, "partition": index, "replicas": list(ids)} for index, ids in replicas.items()]
+    path = directory / "plan.json"
+    path.write_text(json.dumps({"version": 1, "partitions": rows}))
+    return str(path)
+
+
+def read_back(cluster: Cluster, topic: str, expected: list[tuple[int, int, bytes]]) -> None:
+    """All that was acknowledged is where it was said to be."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    wanted: dict[object, object] = {(partition, offset): value for partition, offset, value in expected}
+    reader = Consumer({**QUIET, "bootstrap.servers": cluster.bootstrap, "group.id": f"reader-{topic}"})
+    reader.assign([TopicPartition(topic, partition, 0) for partition in (0, 1)])
+    deadline = time.monotonic() + 30
+    while wanted and time.monotonic() < deadline:
+        message = reader.poll(0.5)
+        if message is not None and message.error() is None:
+            value = wanted.pop((message.partition(), message.offset()), message.value())
+            assert value == message.value()
+    reader.close()
+    assert not wanted, f"{len(wanted)} acknowledged records are not there"
+
+
+def test_replicas_move_under_load(
+    cluster: Cluster, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    moved = plan(tmp_path, topic, {0: [3, 2], 1: [3, 1]})
+    grown = {0: [1, 2, 3], 1: [3, 1, 2]}
+    with Load(cluster, topic) as load:
+        wait_until(lambda: len(load.acked) > 100, "nothing acknowledged")
+        said = command(cluster, capsys, "reassign", "execute", "--reassignment-json-file", moved)
+        assert f"Successfully started partition reassignment(s) for {topic}-0,{topic}-1" in said
+        wait_until(lambda: state(cluster, topic) == {0: (3, [3, 2], [2, 3]), 1: (3, [3, 1], [1, 3])}, "not moved")
+        said = command(cluster, capsys, "reassign", "verify", "--reassignment-json-file", moved)
+        assert f"Reassignment of partition {topic}-1 is completed." in said
+        bigger = plan(tmp_path, topic, grown)
+        command(cluster, capsys, "reassign", "execute", "--reassignment-json-file", bigger)
+        wait_until(lambda: all(row[2] == [1, 2, 3] for row in state(cluster, topic).values()), "not grown")
+        smaller = plan(tmp_path, topic, {0: [1], 1: [2]})
+        command(cluster, capsys, "reassign", "execute", "--reassignment-json-file", smaller)
+        wait_until(lambda: state(cluster, topic) == {0: (1, [1], [1]), 1: (2, [2], [2])}, "not shrunk")
+        count = len(load.acked)
+        wait_until(lambda: len(load.acked) > count + 100, "nothing acknowledged afterwards")
+    assert load.failed == []
+    read_back(cluster, topic, load.acked)
+
+
+def test_a_move_to_a_broker_that_dies_is_cancelled(
+    cluster: Cluster, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guard G28. The preferred leaders come back by an election afterwards."""
+    target = plan(tmp_path, topic, {0: [3, 2], 1: [3, 1]})
+    with Load(cluster, topic) as load:
+        wait_until(lambda: len(load.acked) > 100, "nothing acknowledged")
+        cluster.kill(3)
+        wait_until(lambda: 3 not in client(cluster).list_topics(timeout=10).brokers, "3 is still there")
+        # Our command refuses a target that is not there; the cluster itself takes one that is registered.
+        said = command(cluster, capsys, "reassign", "execute", "--reassignment-json-file", target, code=1)
+        assert "no such brokers: [3]" in said
+        from barnabas.cli.reassign import _Cluster
+
+        asked = _Cluster(cluster.bootstrap, None)
+        assert asked.alter({(topic, 0): [3, 2], (topic, 1): [3, 1]}) == {}
+        assert sorted(asked.ongoing()) == [(topic, 0), (topic, 1)]
+        said = command(cluster, capsys, "reassign", "verify", "--reassignment-json-file", target)
+        assert f"Reassignment of partition {topic}-0 is still in progress." in said
+        said = command(cluster, capsys, "reassign", "cancel", "--reassignment-json-file", target)
+        assert f"Successfully cancelled partition reassignments for: {topic}-0,{topic}-1" in said
+        assert {index: row[1] for index, row in state(cluster, topic).items()} == {0: [2, 1], 1: [1, 2]}
+        said = command(cluster, capsys, "reassign", "cancel", "--reassignment-json-file", target)
+        assert "None of the specified partition reassignments are active." in said
+    cluster.start_broker(3)
+    assert load.failed == []
+    read_back(cluster, topic, load.acked)
+
+
+def test_preferred_leaders_come_back_after_a_restart(
+    cluster: Cluster, topic: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Load(cluster, topic) as load:
+        wait_until(lambda: len(load.acked) > 100, "nothing acknowledged")
+        cluster.stop_broker(1)
+        wait_until(lambda: {row[0] for row in state(cluster, topic).values()} == {2}, "2 does not lead")
+        said = command(cluster, capsys, "elect", "--type", "preferred", "--topic", topic, "--partition", "0", code=1)
+        assert "PREFERRED_LEADER_NOT_AVAILABLE" in said
+        cluster.start_broker(1)
+        wait_until(lambda: all(row[2] == [1, 2] for row in state(cluster, topic).values()), "1 is not in sync")
+        said = command(cluster, capsys, "elect", "--type", "preferred", "--topic", topic, "--partition", "0")
+        assert f"(PREFERRED) for partitions {topic}-0" in said
+        wait_until(lambda: state(cluster, topic)[0][0] == 1, "1 does not lead")
+        said = command(cluster, capsys, "elect", "--type", "preferred", "--topic", topic, "--partition", "0")
+        assert f"Valid replica already elected for partitions {topic}-0" in said
+        command(cluster, capsys, "elect", "--type", "preferred", "--all-topic-partitions")
+    assert load.failed == []
+    read_back(cluster, topic, load.acked)
+
+
+def test_a_proposal_keeps_the_replication_factor(
+    cluster: Cluster, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    topics = tmp_path / "topics.json"
+    topics.write_text(json.dumps({"version": 1, "topics": [{"topic": topic}]}))
+    said = command(
+        cluster, capsys, "reassign", "generate", "--topics-to-move-json-file", str(topics), "--broker-list", "1,3"
+    )
+    proposal = json.loads(said.rstrip().splitlines()[-1])
+    assert [set(row["replicas"]) for row in proposal["partitions"]] == [{1, 3}, {1, 3}]
+
+
+def test_kafkas_own_tools_move_and_elect(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+    moved = plan(tmp_path, topic, {0: [3, 2], 1: [3, 1]})
+    done = tool("reassign.ReassignPartitionsCommand", cluster, "--reassignment-json-file", moved, "--execute")
+    assert f"Successfully started partition reassignments for {topic}-0,{topic}-1" in done
+    wait_until(lambda: all(row[0] == 3 for row in state(cluster, topic).values()), "not moved")
+    done = tool("reassign.ReassignPartitionsCommand", cluster, "--reassignment-json-file", moved, "--verify")
+    assert f"Reassignment of partition {topic}-0 is completed." in done
+    assert "Clearing broker-level throttles on brokers 1,2,3" in done
+    cluster.stop_broker(3)
+    cluster.start_broker(3)
+    wait_until(lambda: all(3 in row[2] for row in state(cluster, topic).values()), "3 is not in sync")
+    done = tool("LeaderElectionCommand", cluster, "--election-type", "preferred", "--all-topic-partitions")
+    assert f"{topic}-0" in done
+    assert {row[0] for row in state(cluster, topic).values()} == {3}
+
+
+def tool(name: str, cluster: Cluster, *arguments: str) -> str:
+    done = kafka_jars.run_tool(
+        f"org.apache.kafka.tools.{name}", "--bootstrap-server", cluster.bootstrap, *arguments, timeout_s=90
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return str(done.stdout)
