@@ -66,11 +66,17 @@ def _write_placeholders(disk: Disk, paths: Sequence[str]) -> None:
 def _swap(disk: Disk, log: Log, replaced: Sequence[Segment], placeholders: Sequence[str]) -> None:
     first = replaced[0]
     names = [path for suffix in _SUFFIXES if disk.exists((path := first.path(suffix)) + CLEANED_SUFFIX)]
+    if placeholders:
+        disk.sync_dir(log.directory)  # one that is lost would not undo the swap that needs it
     for path in [*placeholders, *names]:
         disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+    # Each step is sure before the next: where names are not synced in order, an old segment would go without a new one,
+    # or come back beside it.
+    disk.sync_dir(log.directory)
     files: list[str] = []
     for segment in reversed(replaced):
         files += segment.mark_deleted()
+    disk.sync_dir(log.directory)
     for path in reversed(placeholders):
         disk.remove(path + SWAP_SUFFIX)
     for path in names:

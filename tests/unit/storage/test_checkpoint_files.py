@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.batches import NOW_MS
 from tests.support.log_world import PARTITION, TOPIC_ID, encode_records
 from tests.support.power_world import started
 
+from barnabas.common.host import Buffer
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import TopicPartition
 from barnabas.simulation.host import MemoryHost
@@ -80,7 +82,7 @@ def test_what_a_process_left_half_written_is_removed() -> None:
     assert not host.disk.exists(f"{POINTS}.beside-12345678")
 
 
-def test_logs_that_did_not_change_are_not_written_at_a_stop() -> None:
+def test_logs_that_did_not_change_are_not_written_at_a_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     host = MemoryHost()
     manager = started(host)
     for index in range(3):
@@ -92,7 +94,12 @@ def test_logs_that_did_not_change_are_not_written_at_a_stop() -> None:
     append(changed)
     written: list[str] = []
     write = host.disk.write
-    host.disk.write = lambda path, data, sync=False: (written.append(path), write(path, data, sync=sync))[1]  # type: ignore[method-assign,assignment,misc]
+
+    def noted(path: str, data: Buffer, *, sync: bool = False) -> None:
+        written.append(path)
+        write(path, data, sync=sync)
+
+    monkeypatch.setattr(host.disk, "write", noted)
     again.shutdown(1)
     assert {path.split("/")[2] for path in written if "/t-" in path} == {"t-1"}
     third = started(MemoryHost(disk=host.disk))
