@@ -14,7 +14,8 @@ from typing import Annotated
 import typer
 
 from barnabas.cli import output
-from barnabas.cli.embedded import EmbeddedCluster, log_tail
+from barnabas.cli.cluster_view import ClusterView, view_of
+from barnabas.cli.embedded import EmbeddedCluster, Node, log_tail
 from barnabas.cli.failures import Failure
 from barnabas.cli.options import Json, key_values
 
@@ -59,25 +60,43 @@ def up(
 
 
 def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
-    """Show the processes of an embedded cluster. Exit code 1 unless all of them run."""
+    """Show the processes of an embedded cluster, its active controller and what its brokers lack.
+
+    Exit code 1 unless all of them run.
+    """
     nodes = EmbeddedCluster(directory).nodes
     if not nodes:
         raise Failure(f"no cluster was started in {directory}", f"start one with: barnabas up --dir {directory}")
     rows = [(node, node.running) for node in nodes]
+    view = view_of((node.host, node.port) for node, running in rows if running)
     if as_json:
         output.show_json(
             {
                 "bootstrap": ",".join(node.bootstrap for node in nodes),
-                "nodes": [{**asdict(node), "running": running, "serving": node.serving} for node, running in rows],
+                "controller": view.controller,
+                "controller_epoch": view.epoch,
+                "metadata_high_watermark": view.high_watermark,
+                "nodes": [
+                    {
+                        **asdict(node),
+                        "running": running,
+                        "serving": node.serving,
+                        "fenced": view.fenced.get(node.node_id),
+                        "metadata_lag": view.lag(node.node_id),
+                    }
+                    for node, running in rows
+                ],
             }
         )
     else:
         output.show_table(
-            ["node", "state", "pid", "bootstrap", "controller port", "roles", "directory"],
+            ["node", "state", "quorum", "lag", "pid", "bootstrap", "controller port", "roles", "directory"],
             [
                 (
                     node.node_id,
-                    "serving" if node.serving else "running" if running else "stopped",
+                    _state(node, running, view),
+                    _place(node, view),
+                    view.lag(node.node_id),
                     node.pid if running else None,
                     node.bootstrap,
                     node.controller_port,
@@ -89,6 +108,21 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> N
         )
     if not all(running for _, running in rows):
         raise typer.Exit(1)
+
+
+def _state(node: Node, running: bool, view: ClusterView) -> str:
+    if not running:
+        return "stopped"
+    if view.fenced.get(node.node_id):
+        return "fenced"
+    return "serving" if node.serving else "running"
+
+
+def _place(node: Node, view: ClusterView) -> str:
+    """In the metadata quorum."""
+    if view.controller < 0:
+        return "no leader"
+    return "active controller" if node.node_id == view.controller else "follower"
 
 
 def down(directory: Directory = DEFAULT_DIRECTORY) -> None:

@@ -1,0 +1,51 @@
+"""`barnabas status` of three brokers: who leads, who is fenced, what each lacks."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.cli.app import run
+from barnabas.testing import Cluster
+
+
+def shown(directory: Path, capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
+    assert run(["status", "--dir", str(directory), "--json"]) == code
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_three_brokers_then_two_then_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+        status = shown(cluster.directory, capsys, 0)
+        leader = status["controller"]
+        assert leader in (1, 2, 3)
+        assert status["metadata_high_watermark"] > 0
+        assert [(node["node_id"], node["fenced"], node["serving"]) for node in status["nodes"]] == [
+            (number, False, True) for number in (1, 2, 3)
+        ]
+        assert all(0 <= node["metadata_lag"] < 100 for node in status["nodes"])
+        assert run(["status", "--dir", str(cluster.directory)]) == 0
+        text = capsys.readouterr().out
+        assert text.count("active controller") == 1
+        assert text.count("follower") == 2
+
+        cluster.kill(leader)
+        deadline = time.monotonic() + 20
+        while True:
+            status = shown(cluster.directory, capsys, 1)
+            states = {node["node_id"]: node["fenced"] for node in status["nodes"]}
+            if status["controller"] not in (-1, leader) and states[leader]:
+                break
+            assert time.monotonic() < deadline, status
+            time.sleep(0.1)
+        assert [node["running"] for node in status["nodes"]].count(False) == 1
+
+        (other, *_) = [number for number in (1, 2, 3) if number != leader]
+        cluster.kill(other)
+        status = shown(cluster.directory, capsys, 1)
+        assert [node["running"] for node in status["nodes"]].count(True) == 1
