@@ -33,6 +33,8 @@ SETTINGS = {
     "reconnect.backoff.ms": 10,
     "reconnect.backoff.max.ms": 20,
     "topic.metadata.refresh.fast.interval.ms": 10,
+    # The fast refresh ends with the first answer, which may still name the old leader; then it looks once a second.
+    "topic.metadata.refresh.interval.ms": 50,
 }
 _TIMEOUT_S = 60.0
 _WARM_UP_RECORDS = 200
