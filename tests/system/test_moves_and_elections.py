@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, ResourceType
 
 import kafka_jars
 from barnabas.cli import entry
@@ -194,6 +194,51 @@ def test_preferred_leaders_come_back_after_a_restart(
         command(cluster, capsys, "elect", "--type", "preferred", "--all-topic-partitions")
     assert load.failed == []
     read_back(cluster, topic, load.acked)
+
+
+def test_an_unclean_leader_is_elected_on_request(
+    cluster: Cluster, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.kill(2)
+    wait_until(lambda: state(cluster, topic)[0] == (1, [1, 2], [1]), "2 is still in sync")
+    cluster.kill(1)
+    cluster.start_broker(2)
+    wait_until(lambda: state(cluster, topic)[0][0] == -1, "there is a leader")
+    partitions = tmp_path / "partitions.json"
+    partitions.write_text(json.dumps({"partitions": [{"topic": topic, "partition": 0}]}))
+    arguments = ("elect", "--path-to-json-file", str(partitions), "--type")
+    said = command(cluster, capsys, *arguments, "preferred", code=1)
+    assert "PREFERRED_LEADER_NOT_AVAILABLE" in said
+    said = command(cluster, capsys, *arguments, "unclean")
+    assert f"(UNCLEAN) for partitions {topic}-0" in said
+    wait_until(lambda: state(cluster, topic)[0] == (2, [1, 2], [2]), "2 does not lead")
+    cluster.start_broker(1)
+    wait_until(lambda: all(row[2] == [1, 2] for row in state(cluster, topic).values()), "1 is not in sync")
+
+
+def test_throttles_and_directories(
+    cluster: Cluster, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = str(cluster.data_directory_of(3))
+    rows = [{"topic": topic, "partition": 0, "replicas": [3, 2], "log_dirs": [directory, "any"]}]
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({"version": 1, "partitions": rows}))
+    flags = ("--reassignment-json-file", str(path))
+    command(cluster, capsys, "reassign", "execute", *flags, "--throttle", "100000000")
+    assert "follower.replication.throttled.replicas" in configs(cluster, topic)
+    wait_until(lambda: state(cluster, topic)[0] == (3, [3, 2], [2, 3]), "not moved")
+    said = command(cluster, capsys, "reassign", "verify", *flags)
+    assert f"Reassignment of replica {topic}-0-3 completed successfully." in said
+    assert f"Clearing topic-level throttles on topics {topic}" in said
+    assert "follower.replication.throttled.replicas" not in configs(cluster, topic)
+
+
+def configs(cluster: Cluster, topic: str) -> set[str]:
+    """Those that are set on the topic itself."""
+    admin = client(cluster)
+    (future,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)]).values()
+    found = future.result(20).values()
+    return {str(entry.name) for entry in found if entry.source == ConfigSource.DYNAMIC_TOPIC_CONFIG.value}
 
 
 def test_a_proposal_keeps_the_replication_factor(

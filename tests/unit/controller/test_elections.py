@@ -10,6 +10,8 @@ from tests.support.isr_wishes import isr_wish, set_isr
 from tests.support.node_world import NodeWorld
 
 from barnabas.common.errors import ErrorCode
+from barnabas.controller.decisions import Candidates, Election
+from barnabas.controller.decisions import elect as elect_of
 from barnabas.controller.kraft import brokers, elections
 from barnabas.controller.kraft.configs import ConfigChange
 from barnabas.controller.kraft.result import Cause
@@ -17,6 +19,7 @@ from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, TOPIC_RESOURCE
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
+from barnabas.protocol.messages.records_metadata import BrokerRegistrationChangeRecord
 
 UNCLEAN_KEY = "unclean.leader.election.enable"
 Rows = dict[tuple[str, int], tuple[int, str | None]]
@@ -146,6 +149,25 @@ def test_an_eligible_leader_is_no_unclean_one() -> None:
     assert elections.unclean_leaders(before, back) == []
     world.replay(back)
     assert (world.partition("t").leader, world.partition("t").leader_recovery_state) == (2, RECOVERED)
+
+
+def test_the_last_known_leader_leads_again_if_it_is_there_and_a_replica() -> None:
+    alone = Candidates(NO_LEADER, (1, 2), (), (), (3,), elr_enabled=True)
+    assert elect_of(alone, lambda _: True, Election.ONLINE).leader == NO_LEADER
+    assert elect_of(alone._replace(last_known_elr=(2,)), lambda _: True, Election.ONLINE) == (2, True)
+    assert elect_of(alone._replace(last_known_elr=(2,)), lambda each: each != 2, Election.ONLINE).leader == NO_LEADER
+
+
+def test_a_replica_in_a_lost_directory_is_not_elected(world: ControllerWorld) -> None:
+    world.fence(1)
+    world.unfence(1)
+    set_isr(world, [1, 2, 3])
+    broker = world.image.brokers[1]
+    gone = BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=broker.epoch, log_dirs=[b"another directo."])
+    world.replay([(gone, 2)])
+    unavailable = (ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE, "The preferred leader was not available.")
+    assert elect(world, elections.PREFERRED, ("t", [0])) == {("t", 0): unavailable}
+    assert elections.rebalance(world.view()).records == []
 
 
 def test_settings_decide_which_leaderless_partitions_get_one(world: ControllerWorld) -> None:
