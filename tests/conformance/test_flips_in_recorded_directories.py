@@ -200,6 +200,7 @@ def test_no_flip_makes_a_wrong_answer(name: str) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", NAMES)
 def test_no_flip_of_many_makes_a_wrong_answer(name: str) -> None:
     assert sum(sweep(name, 30).values()) > 500

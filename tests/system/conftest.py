@@ -29,12 +29,18 @@ ThreeBrokers = Callable[[int], AbstractContextManager[tuple[Server, Clients]]]
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """One running server for all tests that only talk to it."""
     made = new_server(tmp_path_factory.mktemp("server"))
     made.start()
     yield made
     made.stop()
+
+
+@pytest.fixture(scope="session")
+def server(shared_server: Server) -> Server:
+    """The server of a test; a module may put another one here."""
+    return shared_server
 
 
 @pytest.fixture(scope="session")
@@ -73,10 +79,15 @@ def own_server(tmp_path: Path, left_directories: list[Path] | None) -> Iterator[
 
 
 @pytest.fixture(scope="session")
-def clients(server: Server) -> Iterator[Clients]:
+def shared_clients(shared_server: Server) -> Iterator[Clients]:
     """Clients by name; each program is started when it is first asked for and then kept."""
-    with clients_of(server) as by_name:
+    with clients_of(shared_server) as by_name:
         yield by_name
+
+
+@pytest.fixture(scope="session")
+def clients(shared_clients: Clients) -> Clients:
+    return shared_clients
 
 
 @contextmanager

@@ -37,7 +37,7 @@ def replicas(request: pytest.FixtureRequest) -> int | None:
 @pytest.fixture(scope="module")
 def place(request: pytest.FixtureRequest, replicas: int | None) -> Iterator[tuple[Server, Clients]]:
     if replicas is None:
-        yield request.getfixturevalue("server"), request.getfixturevalue("clients")
+        yield request.getfixturevalue("shared_server"), request.getfixturevalue("shared_clients")
         return
     if target() == "kafka":
         pytest.skip("only Barnabas is run as three brokers here")
