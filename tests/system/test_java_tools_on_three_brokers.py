@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import re
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+import kafka_jars
+from barnabas.cli.app import run as run_barnabas
+from barnabas.cli.embedded import new_cluster_id
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.messages.header import RequestHeader
@@ -226,3 +232,49 @@ def test_topics_with_one_broker_down(run: Run, cluster: Cluster) -> None:
         cluster.start_broker(3)
     settled(lambda: listed("--under-replicated-partitions") == set(), "it is in sync again")
     run(TOPICS, "--delete", "--topic", "spread")
+
+
+def test_a_voter_of_a_dynamic_quorum_is_removed(tmp_path: Path, jvm: ProcessClient) -> None:
+    """Formatted with `barnabas format --initial-controllers`."""
+    cluster_id, directories = new_cluster_id(), {node_id: new_cluster_id() for node_id in (1, 2, 3)}
+    ports = kafka_jars.free_ports(6)
+    at = {node_id: f"127.0.0.1:{ports[node_id + 2]}" for node_id in (1, 2, 3)}
+    quorum = ",".join(f"{node_id}@{at[node_id]}:{directories[node_id]}" for node_id in (1, 2, 3))
+    processes: list[subprocess.Popen[bytes]] = []
+    files = {}
+    for node_id in (1, 2, 3):
+        files[node_id] = tmp_path / f"{node_id}.properties"
+        settings = {
+            "process.roles": "broker,controller",
+            "node.id": str(node_id),
+            "listeners": f"PLAINTEXT://127.0.0.1:{ports[node_id - 1]},CONTROLLER://{at[node_id]}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{ports[node_id - 1]},CONTROLLER://{at[node_id]}",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.bootstrap.servers": ",".join(at.values()),
+            "log.dirs": str(tmp_path / f"data-{node_id}"),
+        }
+        files[node_id].write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
+        assert run_barnabas(["format", str(files[node_id]), "-t", cluster_id, "-I", quorum]) == 0
+    try:
+        for node_id, file in files.items():
+            with (tmp_path / f"{node_id}.log").open("wb") as log:
+                command = [sys.executable, "-m", "barnabas.server.main", "broker", str(file)]
+                processes.append(subprocess.Popen(command, stdout=log, stderr=log))
+        for port, process in zip(ports, processes, strict=False):
+            kafka_jars.wait_until_serving(port, process, timeout_s=30)
+
+        def ids(label: str) -> list[str]:
+            shown = jvm.tool(QUORUM, BY_BROKERS, f"127.0.0.1:{ports[0]}", "describe", "--status")
+            return re.findall(r'"id": (\d)', labelled(shown.out).get(label, ""))
+
+        settled(lambda: ids("CurrentVoters") == ["1", "2", "3"], "the first voters")
+        removed = jvm.tool(
+            QUORUM, BY_BROKERS, f"127.0.0.1:{ports[0]}", "remove-controller", "-i", "3", "-d", directories[3]
+        )
+        assert removed.code == 0, removed.text
+        settled(lambda: (ids("CurrentVoters"), ids("CurrentObservers")) == (["1", "2"], ["3"]), "it votes no more")
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(30)
