@@ -97,6 +97,9 @@ def _note(item: FetchItem, result: FetchResult) -> None:
 
 
 def update_item(item: FetchItem, asked: AskedPartition) -> FetchItem:
+    if asked.current_leader_epoch != item.current_leader_epoch or asked.fetch_offset < item.offset:
+        # A follower in another epoch, or cut back: it has thrown away what it was told meanwhile, so tell it again.
+        item.answered_high_watermark = item.answered_log_start_offset = -1
     item.offset = asked.fetch_offset
     item.max_bytes = asked.partition_max_bytes
     item.current_leader_epoch = asked.current_leader_epoch

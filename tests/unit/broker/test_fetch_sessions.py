@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.fetch_sessions import Session, SessionCache, next_epoch
+from barnabas.broker.fetch_sessions import Session, SessionCache, next_epoch, update_item
 from barnabas.common.errors import ErrorCode
 from barnabas.replication.fetching import FetchItem, FetchResult
 from barnabas.simulation.host import SeededRandom
@@ -93,3 +93,26 @@ def test_a_followers_session_takes_a_consumers_slot_at_once_and_is_not_taken() -
     for now_ms in range(10_000, 200_000, 10_000):
         assert isinstance(cache.find(follower, now_ms // 10_000, False, now_ms), Session)
     assert begin(cache, 200_000, size=50) == 0
+
+
+class Asked:
+    partition, last_fetched_epoch, log_start_offset, partition_max_bytes = 0, -1, 0, 1
+
+    def __init__(self, epoch: int, offset: int) -> None:
+        self.current_leader_epoch, self.fetch_offset = epoch, offset
+
+
+def test_a_follower_in_another_epoch_or_cut_back_is_told_again() -> None:
+    """It has thrown away the answer that was under way; nothing may have changed since."""
+    session = session_of(0)
+    item = session.items["orders", 0]
+    for asked, expected in [
+        (Asked(1, 10), [0]),
+        (Asked(1, 10), []),
+        (Asked(1, 12), []),
+        (Asked(2, 12), [0]),
+        (Asked(2, 12), []),
+        (Asked(2, 11), [0]),
+    ]:
+        update_item(item, asked)
+        assert told(session, [result()]) == expected
