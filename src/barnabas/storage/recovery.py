@@ -39,6 +39,7 @@ from barnabas.storage.checkpoints import (
     TIME_INDEX_SUFFIX,
     TXN_INDEX_SUFFIX,
     CheckpointError,
+    EpochEntry,
     decode_partition_metadata,
     encode_partition_metadata,
     file_name,
@@ -51,7 +52,7 @@ from barnabas.storage.log import Log, LogParts
 from barnabas.storage.missing_epochs import find_missing_epochs
 from barnabas.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from barnabas.storage.replay import note_producer, replay_producers, take_snapshot
-from barnabas.storage.rescan import Place, end_of_batches, scan, synced_part
+from barnabas.storage.rescan import EpochRun, Place, end_of_batches, scan, synced_part
 from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.segments import LogServices, Segments
 
@@ -243,7 +244,7 @@ class _Recovery:
             segment.open_clean()
             if self._are_indexes_sure(segment):
                 return
-        self._take_epochs(scan(segment, self._limits, Place(0, segment.base_offset), _ignore))
+        self._take_epochs(_starts(scan(segment, self._limits, Place(0, segment.base_offset), _ignore)))
         segment.end_rebuild()
         segment.index.sync()
         segment.time_index.sync()
@@ -259,7 +260,9 @@ class _Recovery:
         """@F"""
         start = synced_part(unsure[0], self._opening.recovery_point)
         unsure[0].size_bytes = start.position
+        told = [entry for entry in self.epochs.entries if entry.start_offset >= start.offset]
         self.epochs.truncate_from_end(start.offset)
+        found: list[EpochRun] = []
         self._replay(log_start_offset, start.offset)
         replayed_to = max(self.producers.map_end_offset, log_start_offset)
         for segment in unsure:
@@ -268,7 +271,7 @@ class _Recovery:
                 if segment.base_offset > replayed_to:
                     self.producers.map_end_offset = segment.base_offset
                     take_snapshot(self.producers)
-            self._rescan_segment(segment, start, replayed_to)
+            found += self._rescan_segment(segment, start, replayed_to)
             is_damaged = segment.size_bytes < segment.file.size()
             segment.end_rebuild()
             segment.release()
@@ -276,11 +279,12 @@ class _Recovery:
                 for path in self.segments.drop(unsure[unsure.index(segment) + 1 :]):
                     self._disk.remove(path)
                 break
+        self._take_epochs([*_borne_out(told, found), *_starts(found)])
         end_offset = self.segments.active.end_offset()
         self.producers.map_end_offset = end_offset
         return end_offset
 
-    def _rescan_segment(self, segment: Segment, start: Place, replayed_to: int) -> None:
+    def _rescan_segment(self, segment: Segment, start: Place, replayed_to: int) -> list[EpochRun]:
         def note(header: BatchHeader, batch: memoryview) -> None:
             if header.last_offset >= replayed_to:
                 note_producer(self.producers, header, batch, segment)
@@ -289,15 +293,30 @@ class _Recovery:
             segment.txn_index.truncate_to(start.offset)
         else:
             segment.txn_index.clear()
-        self._take_epochs(scan(segment, self._limits, start, note))
+        return scan(segment, self._limits, start, note)
 
-    def _take_epochs(self, found: list[tuple[int, int]]) -> None:
-        for epoch, start_offset in found:
+    def _take_epochs(self, found: list[EpochEntry]) -> None:
+        for epoch, start_offset in sorted(found):
             if epoch > self.epochs.latest_epoch:
                 self.epochs.assign(epoch, start_offset)
 
     def _replay(self, log_start_offset: int, end_offset: int) -> None:
         replay_producers(self.producers, self.segments, log_start_offset, end_offset, self._wall_ms)
+
+
+def _starts(runs: list[EpochRun]) -> list[EpochEntry]:
+    return [EpochEntry(run.epoch, run.first_offset) for run in runs]
+
+
+def _borne_out(told: list[EpochEntry], found: list[EpochRun]) -> list[EpochEntry]:
+    """Of what the file says those epochs that no batch speaks against. Compaction leaves epochs without a batch, and
+    others without their first ones: only the file knows of them."""
+    return [
+        entry
+        for entry in told
+        if not any(run.last_offset >= entry.start_offset and run.epoch < entry.epoch for run in found)
+        and not any(run.first_offset < entry.start_offset and run.epoch >= entry.epoch for run in found)
+    ]
 
 
 def _ignore(header: BatchHeader, batch: memoryview) -> None:

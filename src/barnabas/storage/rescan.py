@@ -75,17 +75,27 @@ def _rise(segment: Segment) -> bool:
     )
 
 
-def scan(segment: Segment, limits: RollLimits, start: Place, on_producer: OnProducer) -> list[tuple[int, int]]:
-    """Note all intact batches from there on. (epoch, first offset) of each leader epoch in them."""
+class EpochRun(NamedTuple):
+    """Neighbouring batches of one leader epoch, and the offsets that they cover."""
+
+    epoch: int
+    first_offset: int
+    last_offset: int
+
+
+def scan(segment: Segment, limits: RollLimits, start: Place, on_producer: OnProducer) -> list[EpochRun]:
+    """Note all intact batches from there on. Returns the leader epochs in them, which rise."""
     segment.begin_rebuild(start.position, start.offset)
-    epochs: list[tuple[int, int]] = []
+    epochs: list[EpochRun] = []
     latest_epoch = -1
     for header, batch in _intact_batches(segment.file, start):
         if header.last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
             break  # base offsets are outside the checksums; no segment reaches so far
         if header.partition_leader_epoch > latest_epoch:
             latest_epoch = header.partition_leader_epoch
-            epochs.append((latest_epoch, header.base_offset))
+            epochs.append(EpochRun(latest_epoch, header.base_offset, header.last_offset))
+        elif header.partition_leader_epoch == latest_epoch >= 0:
+            epochs[-1] = EpochRun(latest_epoch, epochs[-1].first_offset, header.last_offset)
         if header.producer_id >= 0:
             on_producer(header, batch)
         segment.note(len(batch), header.base_offset + header.last_offset_delta, header.max_timestamp, limits)

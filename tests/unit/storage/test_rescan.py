@@ -9,6 +9,7 @@ from tests.support.batches import NOW_MS
 from tests.support.log_world import LogWorld
 
 from barnabas.common.log_config import LogConfig
+from barnabas.records.batch import iter_headers
 from barnabas.storage.rescan import Place, synced_part
 from barnabas.storage.verify import verify_partition
 
@@ -70,6 +71,28 @@ def test_a_stale_epoch_at_the_recovery_point_gives_way_to_what_the_batches_say()
     world.disk.write(path, b"0\n3\n0 0\n1 30\n9 35\n")
     recovered = world.kill()
     assert [tuple(entry) for entry in recovered.epochs.entries] == [(0, 0), (1, 30)]
+
+
+def test_epochs_that_compaction_left_no_batch_of_are_kept() -> None:
+    """Only the file knows of them; a follower that asks where such an epoch ended must be told the same as before."""
+    world = LogWorld(ONE_SEGMENT)
+    for epoch, value in ((0, b"a"), (2, b"b"), (2, b"c"), (5, b"d"), (7, b"e")):
+        world.append(NOW_MS, epoch=epoch, value=value)
+    expected = [tuple(entry) for entry in world.log.epochs.entries]
+    assert expected == [(0, 0), (2, 1), (5, 3), (7, 4)]
+    world.log.epochs.persist()
+    world.log.segments.active.write_out()
+    world.log.segments.release()
+    # What compaction may leave: neither the batch of epoch 0, nor the first one of epoch 2, nor the one of epoch 5.
+    (path,) = [world.path(name) for name in world.files(".log")]
+    data = world.disk.read(path)
+    kept = [data[at : at + header.size_bytes] for at, header in iter_headers(data) if header.base_offset in (2, 4)]
+    world.disk.write(path, b"".join(kept))
+    recovered = world.kill()
+    assert recovered.log_end_offset == 5
+    assert [tuple(entry) for entry in recovered.epochs.entries] == expected
+    assert recovered.end_offset_for_epoch(0) == (0, 1)
+    assert recovered.end_offset_for_epoch(6) == (5, 4)
 
 
 def test_batches_behind_the_last_index_entry_are_no_reason_to_scan() -> None:
