@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from barnabas.common.host import Buffer, DiskUsage
-from barnabas.simulation.disk import MemoryDisk, MemoryFile, MemoryLock
+from barnabas.simulation.disk import MemoryDirectory, MemoryDisk, MemoryFile, MemoryLock
 
 _NEED_ROOM = frozenset({"create", "append", "write_at", "write", "make_dirs"})
 _CHANGE = _NEED_ROOM | {"truncate", "rename", "remove", "remove_tree"}
@@ -134,6 +134,10 @@ class FailingDisk(MemoryDisk):
     def sync_dir(self, path: str) -> None:
         self.call("sync_dir", path)
         super().sync_dir(path)
+
+    def open_dir(self, path: str) -> MemoryDirectory:
+        self.call("open", path)
+        return MemoryDirectory(lambda: self.call("sync", path))
 
     def read(self, path: str) -> bytes:
         self.call("read", path)

@@ -91,6 +91,8 @@ class PowerDisk(MemoryDisk):
         super().__init__(clock=clock)
         self.before_change: Callable[[], None] = lambda: None
         self.changes = 0
+        #: Whether unsynced changes of names survive in any order, but for those of one file; some file systems do so.
+        self.reorders_names = False
         self._nodes: dict[str, _Node] = {"": _DirNode()}
 
     # -- what is done to it
@@ -212,7 +214,10 @@ class PowerDisk(MemoryDisk):
         count = {Fate.LOST: 0, Fate.KEPT: len(node.pending)}.get(fate)
         if count is None:
             count = chance.randint(0, len(node.pending))
-        for change in node.pending[:count]:
+        survived = node.pending[:count]
+        if self.reorders_names and fate is Fate.TORN:
+            survived = _any_order(node.pending, chance)
+        for change in survived:
             change.apply(names)
         for name, child in sorted(names.items()):
             if isinstance(child, _DirNode):
@@ -220,6 +225,18 @@ class PowerDisk(MemoryDisk):
                 self._restore(disk, f"{path}/{name}", child, fate, chance)
             else:
                 disk.write(f"{path}/{name}", _bytes_of(child, fate, chance))
+
+
+def _any_order(pending: list[_Change], chance: random.Random) -> list[_Change]:
+    """Of each file its first changes, whatever became of the others'."""
+    lost: set[int] = set()
+    survived = []
+    for change in pending:
+        if id(change.node) not in lost and chance.random() < 0.6:
+            survived.append(change)
+        else:
+            lost.add(id(change.node))
+    return survived
 
 
 def _bytes_of(node: _FileNode, fate: Fate, chance: random.Random) -> bytes:

@@ -80,6 +80,14 @@ class File(Protocol):
     def close(self) -> None: ...
 
 
+class Directory(Protocol):
+    """An open directory: its names can be made sure without another descriptor."""
+
+    def sync(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
 class DiskUsage(NamedTuple):
     total_bytes: int
     usable_bytes: int
@@ -110,6 +118,9 @@ class Disk(Protocol):
     def remove_tree(self, path: str) -> None: ...
 
     def sync_dir(self, path: str) -> None: ...
+
+    def open_dir(self, path: str) -> Directory:
+        """For several syncs, of which none may fail for want of a descriptor."""
 
     def read(self, path: str) -> bytes: ...
 

@@ -172,6 +172,19 @@ class OsLock:
             os.close(fd)
 
 
+class OsDirectory:
+    __slots__ = ("_fd",)
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+
+    def sync(self) -> None:
+        _sync(os.fsync, self._fd)
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
 class OsDisk:
     def open(self, path: str, *, create: bool = False, read_only: bool = False) -> OsFile:
         flags = os.O_RDONLY if read_only else os.O_RDWR
@@ -201,11 +214,14 @@ class OsDisk:
         shutil.rmtree(path)
 
     def sync_dir(self, path: str) -> None:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        directory = self.open_dir(path)
         try:
-            _sync(os.fsync, fd)
+            directory.sync()
         finally:
-            os.close(fd)
+            directory.close()
+
+    def open_dir(self, path: str) -> OsDirectory:
+        return OsDirectory(os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
 
     def read(self, path: str) -> bytes:
         with open(path, "rb") as stream:

@@ -104,6 +104,16 @@ class MemoryLock:
             self._disk = None
 
 
+class MemoryDirectory:
+    __slots__ = ("sync",)
+
+    def __init__(self, sync: Callable[[], None]) -> None:
+        self.sync = sync
+
+    def close(self) -> None:
+        """It holds nothing."""
+
+
 class MemoryDisk:
     """Files and directories by path, from the root "/" that is always there."""
 
@@ -197,6 +207,10 @@ class MemoryDisk:
 
     def sync_dir(self, path: str) -> None:
         self._need_dir(_normal(path))
+
+    def open_dir(self, path: str) -> MemoryDirectory:
+        self._need_dir(_normal(path))
+        return MemoryDirectory(lambda: self.sync_dir(path))
 
     def read(self, path: str) -> bytes:
         return bytes(self._existing(path).data)

@@ -15,7 +15,7 @@ import errno
 from collections.abc import Sequence
 
 from barnabas.common.errors import is_exhausted
-from barnabas.common.host import Disk
+from barnabas.common.host import Directory, Disk
 from barnabas.storage.checkpoints import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
@@ -41,13 +41,17 @@ def swap_in(disk: Disk, log: Log, replaced: Sequence[Segment], end_offset: int) 
     placeholders = [
         segment.path(suffix) for segment in beyond for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX)
     ]
-    _write_placeholders(disk, placeholders)
+    directory = disk.open_dir(log.directory)
     try:
-        _swap(disk, log, replaced, placeholders)
-    except OSError as error:
-        if is_exhausted(error):
-            raise OSError(errno.EIO, f"a swap is half done: {error.strerror}") from error
-        raise
+        _write_placeholders(disk, placeholders)
+        try:
+            _swap(disk, directory, log, replaced, placeholders)
+        except OSError as error:
+            if is_exhausted(error):
+                raise OSError(errno.EIO, f"a swap is half done: {error.strerror}") from error
+            raise
+    finally:
+        directory.close()
 
 
 def _write_placeholders(disk: Disk, paths: Sequence[str]) -> None:
@@ -63,20 +67,20 @@ def _write_placeholders(disk: Disk, paths: Sequence[str]) -> None:
         raise
 
 
-def _swap(disk: Disk, log: Log, replaced: Sequence[Segment], placeholders: Sequence[str]) -> None:
+def _swap(disk: Disk, directory: Directory, log: Log, replaced: Sequence[Segment], placeholders: Sequence[str]) -> None:
     first = replaced[0]
     names = [path for suffix in _SUFFIXES if disk.exists((path := first.path(suffix)) + CLEANED_SUFFIX)]
-    if placeholders:
-        disk.sync_dir(log.directory)  # one that is lost would not undo the swap that needs it
-    for path in [*placeholders, *names]:
-        disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
     # Each step is sure before the next: where names are not synced in order, an old segment would go without a new one,
     # or come back beside it.
-    disk.sync_dir(log.directory)
+    for group in (placeholders, names):
+        for path in group:
+            disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
+        if group:
+            directory.sync()
     files: list[str] = []
     for segment in reversed(replaced):
         files += segment.mark_deleted()
-    disk.sync_dir(log.directory)
+    directory.sync()
     for path in reversed(placeholders):
         disk.remove(path + SWAP_SUFFIX)
     for path in names:

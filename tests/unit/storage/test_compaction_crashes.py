@@ -6,13 +6,16 @@ leave beside that is told by the disk's fates (tests/support/crashing_disk.py).
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 import pytest
 from tests.support.clean_world import EAGER, CleanWorld, leftovers
 from tests.support.crashing_disk import CrashingDisk, Fate, PowerFailure
 from tests.support.log_world import LogWorld
+from tests.support.power_disk import PowerDisk
 
 from barnabas.records.batch import Record
 
@@ -52,9 +55,11 @@ def transactional(world: CleanWorld) -> None:
 FILLS = {"overwritten": overwritten, "emptied behind": emptied_behind, "transactional": transactional}
 
 
-def _prepared(fill: Fill) -> tuple[CleanWorld, CrashingDisk]:
+D = TypeVar("D", CrashingDisk, PowerDisk)
+
+
+def _prepared(fill: Fill, disk: D) -> tuple[CleanWorld, D]:
     """A log on sure ground: all that is in it is synced."""
-    disk = CrashingDisk()
     world = CleanWorld(replace(EAGER, min_cleanable_dirty_ratio=1.0), disk=disk)
     fill(world)
     world.log.flush()
@@ -69,7 +74,7 @@ def _prepared(fill: Fill) -> tuple[CleanWorld, CrashingDisk]:
 
 def _snapshots(fill: Fill) -> tuple[list[list[Record]], int]:
     """The records before the pass and after each of its groups; how many changes the pass makes on disk."""
-    world, disk = _prepared(fill)
+    world, disk = _prepared(fill, CrashingDisk())
     states = [world.records()]
     before = disk.changes
     deleted = world.log.on_segments_deleted
@@ -91,7 +96,7 @@ def test_the_old_or_the_new(fill: str, fate: Fate) -> None:
     assert changes > 30
     seen = set()
     for crash_at in range(changes + 1):
-        world, disk = _prepared(FILLS[fill])
+        world, disk = _prepared(FILLS[fill], CrashingDisk())
         disk.changes_left = disk.changes + crash_at
         try:
             world.clean()
@@ -118,7 +123,7 @@ def test_opening_after_a_crash_may_crash_too(fill: str) -> None:
     states, changes = _snapshots(FILLS[fill])
     crashes = 0
     for crash_at in range(changes):
-        world, disk = _prepared(FILLS[fill])
+        world, disk = _prepared(FILLS[fill], CrashingDisk())
         disk.changes_left = disk.changes + crash_at
         with pytest.raises(PowerFailure):
             world.clean()
@@ -136,3 +141,24 @@ def test_opening_after_a_crash_may_crash_too(fill: str) -> None:
             else:
                 break
     assert crashes > 50
+
+
+@pytest.mark.parametrize("fill", FILLS)
+def test_renames_that_reach_the_disk_in_another_order_make_no_mix(fill: str) -> None:
+    states, _ = _snapshots(FILLS[fill])
+    world, disk = _prepared(FILLS[fill], PowerDisk())
+    disk.reorders_names = True
+    checks = 0
+
+    def check() -> None:
+        nonlocal checks
+        for seed in range(6):
+            found = disk.after_crash(Fate.TORN, random.Random(disk.changes * 31 + seed))
+            again = LogWorld(world.config, found, clean=False, recovery_point=world.log.recovery_point)
+            assert again.records() in states, f"a mix after {disk.changes} changes, seed {seed}"
+            checks += 1
+
+    disk.before_change = check
+    assert world.clean() == 1
+    disk.before_change = lambda: None
+    assert checks > 150
