@@ -165,7 +165,10 @@ def _shrink(server: Server, client: ConfluentKafka, expected: dict[str, list[Rec
     expected["trimmed-whole"] = []
     expected["expired"] = []
     starts = server.data_dir / "log-start-offset-checkpoint"
-    served.until("log start in its file", lambda: f"trimmed 0 {TRIMMED_AT}\n" in starts.read_text() or None)
+    served.until(
+        "log start in its file",
+        lambda: (starts.exists() and f"trimmed 0 {TRIMMED_AT}\n" in starts.read_text()) or None,
+    )
 
     def at_rest() -> bool | None:
         found = served.read(server, [("expired", 0), ("retained", 0)])
