@@ -87,10 +87,10 @@ def every_stop_is_taken_for_a_clean_one(patch: Patch) -> None:
 def old_segments_go_before_the_swap_begins(patch: Patch) -> None:
     real = compaction_swap._swap
 
-    def swap(disk, log, replaced, placeholders):  # type: ignore[no-untyped-def]
+    def swap(disk, directory, log, replaced, placeholders):  # type: ignore[no-untyped-def]
         for segment in reversed(replaced):
             log.on_segments_deleted(segment.mark_deleted())
-        real(disk, log, replaced, placeholders)
+        real(disk, directory, log, replaced, placeholders)
 
     patch.setattr(compaction_swap, "_swap", swap)
 

@@ -9,6 +9,7 @@ offsets of the markers. The file is there only when something was aborted.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterable, Iterator
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -36,6 +37,16 @@ def read_entries(disk: Disk, path: str) -> list[AbortedTxn]:
 def _unpack(raw: Buffer) -> list[AbortedTxn]:
     whole = memoryview(raw)[: len(raw) - len(raw) % _ENTRY.size]
     return [AbortedTxn(*fields[1:]) for fields in _ENTRY.iter_unpack(whole)]
+
+
+def _possible(entries: Iterable[AbortedTxn]) -> Iterator[AbortedTxn]:
+    """Up to the first that no log could have: markers rise, and each stands behind a record of its transaction."""
+    marker = -1
+    for entry in entries:
+        if not max(marker, entry.first_offset) < entry.last_offset or entry.first_offset < 0 or entry.producer_id < 0:
+            return
+        marker = entry.last_offset
+        yield entry
 
 
 class TransactionIndex:
@@ -109,9 +120,10 @@ class TransactionIndex:
         self._unsynced = True
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the transactions whose marker is at or above `offset`."""
+        """Drop the transactions whose marker is at or above `offset`, and all from an impossible entry on, for where
+        nothing was synced a power failure may leave anything."""
         known = self.entries()
-        kept = list(takewhile(lambda entry: entry.last_offset < offset, known))
+        kept = list(takewhile(lambda entry: entry.last_offset < offset, _possible(known)))
         if not kept:
             if self._disk.exists(self.path):
                 self._disk.remove(self.path)
