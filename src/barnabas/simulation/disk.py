@@ -251,10 +251,7 @@ class MemoryDisk:
         if growth > self.free_bytes:
             raise _failed(errno.ENOSPC)
         self.free_bytes -= growth
-        content.modified_ms = self._now_ms()
-
-    def _now_ms(self) -> int:
-        return 0 if self._clock is None else self._clock.wall_ms()
+        content.modified_ms = _now_ms(self._clock)
 
     def _existing(self, path: str) -> _Content:
         path = _normal(path)
@@ -269,7 +266,7 @@ class MemoryDisk:
 
     def _new_file(self, path: str) -> _Content:
         self._need_dir(_split(path)[0])
-        content = self._files[path] = _Content(self._now_ms())
+        content = self._files[path] = _Content(_now_ms(self._clock))
         self._link(path)
         return content
 
@@ -305,3 +302,7 @@ def _normal(path: str) -> str:
 def _split(path: str) -> tuple[str, str]:
     parent, _, name = path.rpartition("/")
     return parent, name
+
+
+def _now_ms(clock: WallClock | None) -> int:
+    return 0 if clock is None else clock.wall_ms()
