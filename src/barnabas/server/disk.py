@@ -23,8 +23,8 @@ _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 _LARGE_BYTES = 64 * 1024
 _BUFFER_BYTES = 1024 * 1024
 _BUFFERS_MAX = 8
-#: Of the list, and of the call that asks.
-_UNUSED_REFERENCES = 2
+#: Of the list, of who looks, and of the call that asks.
+_UNUSED_REFERENCES = 3
 _NOT_OFFERED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
@@ -32,23 +32,21 @@ class _Buffers:
     """Memory for large reads, used again once nobody holds what was read into it: making a megabyte anew costs more
     than reading it. Whoever holds a view of it, holds the memory; that is seen by its reference count."""
 
-    __slots__ = ("_all", "_next")
+    __slots__ = ("_all",)
 
     def __init__(self) -> None:
         self._all: list[bytearray] = []
-        self._next = 0
 
     def take(self, size: int) -> bytearray | memoryview:
         if size > _BUFFER_BYTES:
             return bytearray(size)
-        everything = self._all
-        for _ in everything:
-            self._next = (self._next + 1) % len(everything)
-            if sys.getrefcount(everything[self._next]) <= _UNUSED_REFERENCES:
-                return memoryview(everything[self._next])[:size]
+        # The first that is free, and not the next in turn: it is the one that the processor's caches may still have.
+        for buffer in self._all:
+            if sys.getrefcount(buffer) <= _UNUSED_REFERENCES:
+                return memoryview(buffer)[:size]
         buffer = bytearray(_BUFFER_BYTES)
-        if len(everything) < _BUFFERS_MAX:
-            everything.append(buffer)
+        if len(self._all) < _BUFFERS_MAX:
+            self._all.append(buffer)
         return memoryview(buffer)[:size]
 
 
