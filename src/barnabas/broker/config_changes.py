@@ -66,18 +66,24 @@ class ResourceChanges(NamedTuple):
 
 #: What became of one resource.
 Outcome = tuple[ErrorCode, str | None]
+AlterRequest = AlterConfigsRequest | IncrementalAlterConfigsRequest
 
 
 def alter(
     context: RequestContext,
     services: Services,
+    request: AlterRequest,
     resources: Sequence[ResourceChanges],
-    validate_only: bool,
     answer: Callable[[Sequence[Outcome]], None],
     *,
     replace: bool = False,
 ) -> None:
-    """Carry out what a request asks; `answer` gets one outcome per resource, in order, once all are decided."""
+    """Carry out what a request asks, told as `resources`; `answer` gets one outcome for each, in order, once all are
+    decided. What comes by the controller's listener, in an envelope or not, is for the controller alone."""
+    decide = services.controller.alter_configs
+    if context.listener in services.config.controller_listener_names:
+        decide(resources, request.validate_only, answer, replace=replace, actor=context.principal)
+        return
     outcomes: list[Outcome | None] = []
     twice = repeated(resources)
     for resource in resources:
@@ -87,12 +93,12 @@ def alter(
             if check(services.config, services.metadata.image, resource, replace=replace):
                 outcomes.append(None)
                 continue
-            if not validate_only:
+            if not request.validate_only:
                 change_loggers(resource.changes)
             outcomes.append((ErrorCode.NONE, None))
         except RequestFailed as failure:
             outcomes.append((failure.code, failure.message))
-    left = [resource for resource, outcome in zip(resources, outcomes, strict=True) if outcome is None]
+    left = [place for place, outcome in enumerate(outcomes) if outcome is None]
     if not left:
         answer([outcome for outcome in outcomes if outcome is not None])
         return
@@ -102,79 +108,37 @@ def alter(
         answer([next(rest) if outcome is None else outcome for outcome in outcomes])
 
     if services.controller.is_active:
-        services.controller.alter_configs(left, validate_only, decided, replace=replace, actor=context.principal)
+        rest = [resources[place] for place in left]
+        decide(rest, request.validate_only, decided, replace=replace, actor=context.principal)
     else:
-        _ask_controller(context, services, left, validate_only, decided, replace=replace)
-
-
-def decide(
-    context: RequestContext,
-    services: Services,
-    resources: Sequence[ResourceChanges],
-    validate_only: bool,
-    answer: Callable[[Sequence[Outcome]], None],
-    *,
-    replace: bool = False,
-) -> None:
-    """The controller's part, for what a broker has let through."""
-    services.controller.alter_configs(resources, validate_only, answer, replace=replace, actor=context.principal)
-
-
-def is_for_controller(context: RequestContext, services: Services) -> bool:
-    """Whether the request came by the controller's listener, be it in an envelope."""
-    return context.listener in services.config.controller_listener_names
+        _ask_controller(context, services, request, left, decided)
 
 
 def _ask_controller(
     context: RequestContext,
     services: Services,
-    resources: Sequence[ResourceChanges],
-    validate_only: bool,
+    request: AlterRequest,
+    places: Sequence[int],
     decided: Callable[[Sequence[Outcome]], None],
-    *,
-    replace: bool,
 ) -> None:
-    request: Message
-    if replace:
-        request = AlterConfigsRequest(
-            validate_only=validate_only,
-            resources=[
-                AlterConfigsRequest.AlterConfigsResource(
-                    resource_type=resource.resource_type,
-                    resource_name=resource.name,
-                    configs=[
-                        AlterConfigsRequest.AlterableConfig(name=change.key, value=change.value)
-                        for change in resource.changes
-                    ],
-                )
-                for resource in resources
-            ],
+    """The same request with these of its resources, for the controller of another node."""
+    forwarded: Message
+    if isinstance(request, AlterConfigsRequest):
+        forwarded = AlterConfigsRequest(
+            validate_only=request.validate_only, resources=[request.resources[place] for place in places]
         )
     else:
-        request = IncrementalAlterConfigsRequest(
-            validate_only=validate_only,
-            resources=[
-                IncrementalAlterConfigsRequest.AlterConfigsResource(
-                    resource_type=resource.resource_type,
-                    resource_name=resource.name,
-                    configs=[
-                        IncrementalAlterConfigsRequest.AlterableConfig(
-                            name=change.key, config_operation=change.operation, value=change.value
-                        )
-                        for change in resource.changes
-                    ],
-                )
-                for resource in resources
-            ],
+        forwarded = IncrementalAlterConfigsRequest(
+            validate_only=request.validate_only, resources=[request.resources[place] for place in places]
         )
 
     def answered(response: Message | None) -> None:
         if isinstance(response, AlterConfigsResponse | IncrementalAlterConfigsResponse):
             decided([(ErrorCode(row.error_code), row.error_message) for row in response.responses])
         else:
-            decided([(ErrorCode.REQUEST_TIMED_OUT, "No controller answered in time.")] * len(resources))
+            decided([(ErrorCode.REQUEST_TIMED_OUT, "No controller answered in time.")] * len(places))
 
-    forward_message(services.access, context, request, answered)
+    forward_message(services.access, context, forwarded, answered)
 
 
 def repeated(resources: Sequence[ResourceChanges]) -> set[tuple[int, str]]:

@@ -34,6 +34,7 @@ PlanFile = Annotated[
     Path,
     typer.Option("--reassignment-json-file", help="The plan, as `generate` prints it.", exists=True, dir_okay=False),
 ]
+PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Leave throttles as set.")]
 _BROKER_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _LEADERS: Final = "leader.replication.throttled.replicas"
@@ -273,7 +274,7 @@ def _move_to_directory(cluster: _Cluster, broker_id: int, partition: Partition, 
 @app.command()
 def verify(
     plan_file: PlanFile,
-    preserve_throttles: Annotated[bool, typer.Option("--preserve-throttles", help="Leave throttles as set.")] = False,
+    preserve_throttles: PreserveThrottles = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
@@ -344,7 +345,7 @@ def _unthrottle(cluster: _Cluster, topics: Iterable[str]) -> None:
 @app.command()
 def cancel(
     plan_file: PlanFile,
-    preserve_throttles: Annotated[bool, typer.Option("--preserve-throttles", help="Leave throttles as set.")] = False,
+    preserve_throttles: PreserveThrottles = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:

@@ -166,23 +166,32 @@ class Following:
                 core.report_refusal(address, response)
             self._on_silence(role)
             return
-        answer = only_partition(response)
-        leader = answer.current_leader if answer is not None else None
-        if leader is None:
-            self._on_silence(role)
+        told = self._take_leader(role, response)
+        if told is None:
             return
-        endpoints = endpoints_in(response, leader.leader_id, core.listener)
-        goes_on = core.take_in(answer.error_code, leader.leader_epoch, leader.leader_id, endpoints)
-        now = core.quorum.role
-        if now is not role:
-            # A role that has just been taken up has asked already.
-            return
+        answer, goes_on = told
         if not isinstance(role, Follower):
             self._discover_later(role)
         elif not goes_on or answer.error_code:
             self._later(role)
         else:
             self._on_partition(role, answer)
+
+    def _take_leader(
+        self, role: Follower | Unattached, response: FetchResponse | FetchSnapshotResponse
+    ) -> tuple[Any, bool] | None:
+        """What the answer says of the partition, after what it says of epoch and leader was taken in, and whether this
+        role goes on with it; None if there is no more to do."""
+        core = self._core
+        answer = only_partition(response)
+        leader = answer.current_leader if answer is not None else None
+        if leader is None:
+            self._on_silence(role)
+            return None
+        endpoints = endpoints_in(response, leader.leader_id, core.listener)
+        goes_on = core.take_in(answer.error_code, leader.leader_epoch, leader.leader_id, endpoints)
+        # A role that has just been taken up has asked already.
+        return (answer, goes_on) if core.quorum.role is role else None
 
     def _on_silence(self, role: Follower | Unattached) -> None:
         """The leader does not answer, or refuses to. A voter waits for its fetch timeout, an observer looks around."""
@@ -301,15 +310,10 @@ class Following:
         if not isinstance(response, FetchSnapshotResponse) or response.error_code:
             self._on_silence(role)
             return
-        answer = only_partition(response)
-        leader = answer.current_leader if answer is not None else None
-        if leader is None:
-            self._on_silence(role)
+        told = self._take_leader(role, response)
+        if told is None:
             return
-        endpoints = endpoints_in(response, leader.leader_id, core.listener)
-        goes_on = core.take_in(answer.error_code, leader.leader_epoch, leader.leader_id, endpoints)
-        if core.quorum.role is not role:
-            return
+        answer, goes_on = told
         if not goes_on or answer.error_code:
             # It may be gone by now: what is there instead, a fetch will tell.
             self._download = None

@@ -34,6 +34,4 @@ def handle(context: RequestContext, request: AlterConfigsRequest, services: Serv
         ]
         context.reply(AlterConfigsResponse(responses=rows))
 
-    for_controller = config_changes.is_for_controller(context, services)
-    carry_out = config_changes.decide if for_controller else config_changes.alter
-    carry_out(context, services, resources, request.validate_only, answer, replace=True)
+    config_changes.alter(context, services, request, resources, answer, replace=True)

@@ -40,6 +40,4 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest, ser
         ]
         context.reply(IncrementalAlterConfigsResponse(responses=rows))
 
-    for_controller = config_changes.is_for_controller(context, services)
-    carry_out = config_changes.decide if for_controller else config_changes.alter
-    carry_out(context, services, resources, request.validate_only, answer)
+    config_changes.alter(context, services, request, resources, answer)
