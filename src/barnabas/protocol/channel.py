@@ -180,7 +180,7 @@ class Channel:
         was_closed = self._closed
         self._versions = None
         self.last_error = error
-        waiting = [asked for _, asked in self._in_flight if asked.request.API_KEY != _API_VERSIONS] + list(self._queue)
+        waiting = [asked for _, asked in self._in_flight] + list(self._queue)
         self._in_flight.clear()
         self._queue.clear()
         if link is not None:
@@ -249,8 +249,8 @@ class Channel:
         position = 4
         if response_header_version(api_key, asked.version) == 1:
             position = skip_tagged_fields(frame, position)
-        if api_key == _API_VERSIONS:
-            # An error comes in version 0, whichever was asked for.
+        if self._versions is None:
+            # The channel's own question. An error comes in version 0, whichever was asked for.
             failed = int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
             versions, _ = codec.decode(ApiVersionsResponse, 0 if failed else asked.version, frame, position)
             self._in_flight.popleft()

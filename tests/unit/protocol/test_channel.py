@@ -305,3 +305,21 @@ def test_whoever_is_told_of_a_failure_may_ask_again_at_once(world: World) -> Non
         world.time.run_for(300)
     assert world.answers == [None, None, None]
     assert len(world.dials) == 3
+
+
+def test_the_peers_versions_can_be_asked_for_as_anything_else(world: World) -> None:
+    """Not only by the channel for itself: a voter's range of kraft.version is in them (KIP-853)."""
+    question = ApiVersionsRequest(client_software_name="a", client_software_version="b")
+    world.ask(question)
+    peer = world.connected({API_VERSIONS: (0, 4), HEARTBEAT: (0, 1)})
+    world.ask(heartbeat())
+    (first, second) = peer.requests()
+    assert (first[0], first[1]) == (API_VERSIONS, 4)
+    assert first[3] == question
+    told = versions_answer({HEARTBEAT: (0, 1)})
+    peer.answer(first[2], told, 4)
+    peer.answer(second[2], BrokerHeartbeatResponse(is_fenced=False), 1)
+    assert world.answers == [told, BrokerHeartbeatResponse(is_fenced=False)]
+    world.ask(question)
+    peer.end.closed(None)
+    assert world.answers[2:] == [None], "it is told of the end of the link too"
