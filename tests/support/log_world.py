@@ -47,7 +47,7 @@ class LogWorld:
         self.descriptors = Descriptors(2)
         self.log = self.open(clean=clean, recovery_point=recovery_point)
 
-    def open(self, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0) -> Log:
+    def open(self, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0, contiguous: bool = False) -> Log:
         services = LogServices(self.disk, lambda: self.wall_ms, self._pick_jitter, self.descriptors)
         self.log = open_log(
             services,
@@ -59,6 +59,7 @@ class LogWorld:
                 clean=clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
+                contiguous=contiguous,
             ),
         )
         return self.log

@@ -55,6 +55,7 @@ class MetadataLog:
                 clean=False,
                 recovery_point=0,
                 log_start_offset=0 if oldest is None else oldest.end_offset,
+                contiguous=True,
             ),
         )
         self._truncations = 0

@@ -74,6 +74,8 @@ class Opening:
     recovery_point: int = 0
     log_start_offset: int = 0
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
+    #: Nothing was ever compacted here: where a segment ends before the next one begins, its tail was lost.
+    contiguous: bool = False
 
 
 class DamagedLogError(CheckpointError):
@@ -272,7 +274,7 @@ class _Recovery:
                     self.producers.map_end_offset = segment.base_offset
                     take_snapshot(self.producers)
             found += self._rescan_segment(segment, start, replayed_to)
-            is_damaged = segment.size_bytes < segment.file.size()
+            is_damaged = segment.size_bytes < segment.file.size() or self._has_gap_behind(segment)
             segment.end_rebuild()
             segment.release()
             if is_damaged and segment is not self.segments.active:
@@ -283,6 +285,12 @@ class _Recovery:
         end_offset = self.segments.active.end_offset()
         self.producers.map_end_offset = end_offset
         return end_offset
+
+    def _has_gap_behind(self, segment: Segment) -> bool:
+        """The power failed before this one's tail was synced, and the next one's first bytes had been written back."""
+        following = bisect_right(self.segments.bases, segment.base_offset)
+        bases = self.segments.bases
+        return self._opening.contiguous and following < len(bases) and segment.end_offset() < bases[following]
 
     def _rescan_segment(self, segment: Segment, start: Place, replayed_to: int) -> list[EpochRun]:
         def note(header: BatchHeader, batch: memoryview) -> None:

@@ -69,6 +69,21 @@ def test_segments_behind_damage_are_removed() -> None:
     assert len(world.files(".log")) == 2
 
 
+@pytest.mark.parametrize("contiguous", [True, False])
+def test_a_log_that_has_no_gaps_ends_where_a_tail_was_lost(contiguous: bool) -> None:
+    """The last batch of a segment was never written back, but the next segment was. Compaction leaves gaps too."""
+    world = filled()
+    bases = list(world.log.segments.bases)
+    victim = world.log.segments[1]
+    world.log.segments.release()
+    data = world.disk.read(victim.log_path)
+    *_, (last, _) = iter_headers(data)
+    world.disk.write(victim.log_path, data[:last])
+    log = world.open(clean=False, contiguous=contiguous)
+    assert list(log.segments.bases) == (bases[:2] if contiguous else bases)
+    assert log.log_end_offset == (bases[2] - 1 if contiguous else 12)
+
+
 def test_what_is_below_the_recovery_point_is_not_scanned() -> None:
     world = filled()
     bases = list(world.log.segments.bases)
