@@ -138,7 +138,8 @@ def one_in_flight(bootstrap: str, options: Options) -> Measured:
 def produce(bootstrap: str, options: Options) -> Measured:
     """As many records as go, all acknowledged (acks=1 unless `acks` says otherwise); `settings` are librdkafka's."""
     topic, records, size_bytes = options["topic"], options["records"], options["size_bytes"]
-    create_topic(bootstrap, topic, replicas=options.get("replicas", 1))
+    if not options.get("is_created"):
+        create_topic(bootstrap, topic, replicas=options.get("replicas", 1))
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import lagging
 import report
 import wire
 from client_process import Client
@@ -46,11 +47,6 @@ def _lead(cluster: Cluster, topic: str, leader: int) -> None:
     cluster.create_topic(topic, 1, [leader, *(node_id for node_id in cluster.nodes if node_id != leader)])
 
 
-def _writer(cluster: Cluster, topic: str, options: Options) -> Client:
-    settings = {"topic": topic, "partition": 0, "interval_s": options["interval_s"]}
-    return Client("writer", cluster.bootstrap, settings, script="failover.py")
-
-
 def crash(cluster: Cluster, options: Options) -> Measured:
     """The leader of a partition that is written to is killed; it is not the active controller."""
     measured: Measured = {"first_ack_s": [], "elect_s": [], "refresh_s": []}
@@ -58,7 +54,7 @@ def crash(cluster: Cluster, options: Options) -> Measured:
         topic, victim = f"crash-{index}", _victim(cluster)
         _lead(cluster, topic, victim)
         survivor = next(node_id for node_id in cluster.nodes if node_id not in (victim, cluster.controller()))
-        writer = _writer(cluster, topic, options)
+        writer = lagging.writer(cluster, topic, options["interval_s"])
         try:
             writer.await_ready()
             time.sleep(_SETTLE_S)
@@ -88,7 +84,7 @@ def stop(cluster: Cluster, options: Options) -> Measured:
     for index in range(options["times"]):
         topic, victim = f"stop-{index}", _victim(cluster)
         _lead(cluster, topic, victim)
-        writer = _writer(cluster, topic, options)
+        writer = lagging.writer(cluster, topic, options["interval_s"])
         try:
             writer.await_ready()
             time.sleep(_SETTLE_S)
@@ -199,6 +195,8 @@ COURSES: dict[str, Callable[[Cluster, Options], Measured]] = {
     "cluster_stop": stop,
     "cluster_controller": controller,
     "cluster_rolling": rolling,
+    "cluster_paused": lagging.paused,
+    "cluster_catch_up": lagging.catch_up,
     "cluster_create": create,
     "cluster_leaderships": leaderships,
 }

@@ -168,6 +168,39 @@ _FAULTS = (
     ),
 )
 
+_LAGGING = (
+    Step(
+        "cluster_paused",
+        None,
+        {
+            "first_ack_s": Metric(
+                "cluster_paused",
+                "leader paused (SIGSTOP): until the next record is acknowledged (acks=all)",
+                "s",
+                Goal(at_most=1.0),
+            ),
+            "elect_s": Metric("cluster_paused_elect", "of that: until a survivor's metadata shows a new leader", "s"),
+        },
+        {"times": 3, "interval_s": 0.004},
+        {"times": 1},
+    ),
+    Step(
+        "cluster_catch_up",
+        None,
+        {
+            "mb_per_s": Metric(
+                "cluster_catch_up", "a follower 10 GB behind (quick: 1 GB) catches up", "MB/s", Goal(at_least=1.0)
+            ),
+            "p99_ms": Metric("cluster_catch_up_p99", "meanwhile to another topic: one record each 4 ms, p99", "ms"),
+            "p99_ratio": Metric(
+                "cluster_catch_up_p99_ratio", "that p99 over the one just before", "×", Goal(at_most=2.0, absolute=True)
+            ),
+        },
+        {"megabytes": 10_000, "interval_s": 0.004},
+        {"megabytes": 1_000},
+    ),
+)
+
 _PARTITIONS = (
     Step(
         "cluster_create",
@@ -201,5 +234,10 @@ _PARTITIONS = (
 )
 
 #: Each a start of three brokers with empty folders.
-LIVES: dict[str, tuple[Step, ...]] = {"requests": _REQUESTS, "faults": _FAULTS, "partitions": _PARTITIONS}
+LIVES: dict[str, tuple[Step, ...]] = {
+    "requests": _REQUESTS,
+    "faults": _FAULTS,
+    "lagging": _LAGGING,
+    "partitions": _PARTITIONS,
+}
 CLUSTER_STEPS: tuple[Step, ...] = tuple(step for steps in LIVES.values() for step in steps)

@@ -7,6 +7,9 @@ It writes one record after the other at an even pace (acks=all) and says "ready"
     crashed TIME        it ends with the first acknowledgement of a record that was sent after this time
     stopping TIME       nothing yet
     stopped TIME        it goes on for a second, then tells the longest time without an acknowledgement since `stopping`
+    calm TIME           nothing yet
+    busy TIME           nothing yet
+    over TIME           it ends with the p99 of the time to an acknowledgement, from `calm` to `busy` and after
 
 and prints one JSON object. Times are CLOCK_MONOTONIC, the same in all processes of a machine. Its back-offs are short:
 the defaults of librdkafka would hide what the brokers do.
@@ -22,6 +25,8 @@ import time
 from typing import Any, NamedTuple
 
 from confluent_kafka import KafkaError, Message, Producer
+
+from client import percentile
 
 SETTINGS = {
     "log_level": 0,
@@ -57,11 +62,17 @@ def longest_pause(acked: list[Acked], begin: float, end: float) -> float:
     return max((late - early for early, late in itertools.pairwise(times) if late > begin and early < end))
 
 
+def p99_ms(acked: list[Acked], begin: float, end: float) -> float:
+    """The 99th percentile of how long the records took that were sent in this time."""
+    return percentile([(each.acked_at - each.sent_at) * 1000 for each in acked if begin <= each.sent_at < end], 0.99)
+
+
 class Writer:
     """One record every `interval_s`, and when each was acknowledged."""
 
     def __init__(self, bootstrap: str, options: dict[str, Any]) -> None:
-        self._producer = Producer({"bootstrap.servers": bootstrap, **SETTINGS})
+        settings = {**SETTINGS, **options.get("settings", {})}
+        self._producer = Producer({"bootstrap.servers": bootstrap, **settings})
         self._topic, self._partition = options["topic"], options["partition"]
         self._interval_s = options["interval_s"]
         self.acked: list[Acked] = []
@@ -111,6 +122,10 @@ def run(writer: Writer) -> dict[str, float]:
         if (stopped_at := times.get("stopped")) is not None and now > stopped_at + _AFTER_STOP_S:
             writer.flush()
             return {"pause_s": longest_pause(writer.acked, times["stopping"], stopped_at + _AFTER_STOP_S)}
+        if (over_at := times.get("over")) is not None:
+            writer.flush()
+            calm = p99_ms(writer.acked, times["calm"], times["busy"])
+            return {"calm_ms": calm, "busy_ms": p99_ms(writer.acked, times["busy"], over_at)}
 
 
 def main() -> int:

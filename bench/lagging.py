@@ -1,0 +1,114 @@
+"""The rows of replicas that fall behind: a leader that is paused, and a follower with much to fetch.
+
+A paused process keeps its connections, so it is noticed by its session alone: both kinds have the same means there.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from client_process import Client
+from clusters import Cluster, has_leaders, is_in_sync
+
+_SETTLE_S = 0.3
+_CALM_S = 5.0
+_POLL_S = 0.005
+_TIMEOUT_S = 900.0
+_RECORD_BYTES = 10_000
+#: A request to the paused broker is given up after a second, or the client's end would wait a minute for it.
+_IMPATIENT = {"socket.timeout.ms": 1_000}
+
+
+def writer(cluster: Cluster, topic: str, interval_s: float, settings: Mapping[str, Any] | None = None) -> Client:
+    """A producer of one record after the other, to the first partition."""
+    options = {"topic": topic, "partition": 0, "interval_s": interval_s, "settings": dict(settings or {})}
+    return Client("writer", cluster.bootstrap, options, script="failover.py")
+
+
+def paused(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float]]:
+    """The leader of a partition that is written to is stopped by SIGSTOP; it is not the active controller."""
+    measured: dict[str, list[float]] = {"first_ack_s": [], "elect_s": []}
+    for index in range(options["times"]):
+        topic, active = f"paused-{index}", cluster.controller()
+        victim, survivor = (node_id for node_id in cluster.nodes if node_id != active)
+        cluster.create_topic(topic, 1, [victim, survivor, active])
+        client = writer(cluster, topic, options["interval_s"], _IMPATIENT)
+        try:
+            client.await_ready()
+            time.sleep(_SETTLE_S)
+            paused_at = time.monotonic()
+            cluster.nodes[victim].process.send_signal(signal.SIGSTOP)
+            client.tell(f"crashed {paused_at!r}")
+            elected_at = cluster.await_metadata(
+                survivor,
+                [topic],
+                lambda found, victim=victim: has_leaders(found, 1, {victim}),  # type: ignore[misc]
+                "a new leader",
+            )
+            acked_at = client.finish()["acked_at"]
+        finally:
+            cluster.nodes[victim].process.send_signal(signal.SIGCONT)
+            client.kill()
+        measured["first_ack_s"].append(acked_at - paused_at)
+        measured["elect_s"].append(elected_at - paused_at)
+        cluster.await_metadata(survivor, [topic], is_in_sync, "the paused one is back")
+    return measured
+
+
+def catch_up(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float]]:
+    """A follower is away while its leader takes many bytes; then it comes back. Beside it, another topic is written to
+    all the time."""
+    active = cluster.controller()
+    victim, other = (node_id for node_id in cluster.nodes if node_id != active)
+    cluster.create_topic("behind", 1, [other, active, victim])
+    cluster.create_topic("beside", 1, [active, other, victim])
+    cluster.nodes[victim].end()
+    records = options["megabytes"] * 1_000_000 // _RECORD_BYTES
+    filling = {"topic": "behind", "size_bytes": _RECORD_BYTES, "records": records, "is_created": True, "acks": "all"}
+    Client("produce", cluster.bootstrap, filling).finish()
+    client = writer(cluster, "beside", options["interval_s"])
+    try:
+        client.await_ready()
+        client.tell(f"calm {time.monotonic()!r}")
+        time.sleep(_CALM_S)
+        folder = cluster.nodes[victim].data_dir / "behind-0"
+        cluster.nodes[victim].launch()
+        begun_at = _first_growth(folder)
+        client.tell(f"busy {begun_at!r}")
+        ended_at = _in_sync(cluster, active)
+        latencies = client.finish(f"over {ended_at!r}")
+    finally:
+        client.kill()
+    return {
+        "mb_per_s": [records * _RECORD_BYTES / 1e6 / (ended_at - begun_at)],
+        "p99_ms": [latencies["busy_ms"]],
+        "p99_ratio": [latencies["busy_ms"] / latencies["calm_ms"]],
+    }
+
+
+def _first_growth(folder: Path) -> float:
+    """When the log in this folder has first grown."""
+    size, deadline = _log_bytes(folder), time.monotonic() + _TIMEOUT_S
+    while _log_bytes(folder) <= size:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{folder.name} does not grow")
+        time.sleep(_POLL_S)
+    return time.monotonic()
+
+
+def _log_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("*.log"))
+
+
+def _in_sync(cluster: Cluster, node_id: int) -> float:
+    deadline = time.monotonic() + _TIMEOUT_S
+    while True:
+        try:
+            return cluster.await_metadata(node_id, ["behind"], is_in_sync, "the follower is in sync")
+        except RuntimeError:
+            if time.monotonic() > deadline:
+                raise
