@@ -37,6 +37,7 @@ CORE_ROOMS = frozenset(
         "controller",
         "coordinators",
         "broker",
+        "histories",
     }
 )
 #: Calls that the core must not make, and what to use instead.

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 
 import barnabas
 from barnabas.cli import cluster, output
+from barnabas.cli.check import check
 from barnabas.cli.clients import failure
 from barnabas.cli.consume import consume
 from barnabas.cli.demo import demo
@@ -99,3 +100,4 @@ app.command()(consume)
 app.command()(demo)
 app.add_typer(log, name="log")
 app.command()(simulate)
+app.command()(check)

@@ -8,10 +8,13 @@
 With pytest, put this into conftest.py and take `barnabas_cluster` (one for the whole run) as an argument:
 
     pytest_plugins = ["barnabas.testing.fixtures"]
+
+`History` writes down what clients do and are told, and judges it (docs/check.md).
 """
 
 from __future__ import annotations
 
 from barnabas.testing.cluster import Cluster
+from barnabas.testing.history import History
 
-__all__ = ["Cluster"]
+__all__ = ["Cluster", "History"]

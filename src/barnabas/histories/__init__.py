@@ -1,0 +1,17 @@
+"""Judgement on recorded histories: what clients of any Kafka-compatible cluster asked, were told and read.
+
+operations     one line of a history, as docs/check.md describes it
+known          what a history tells of each record, partition log, topic, transaction and process
+judge          takes operations one by one; the verdict at the end
+anomalies      the kinds of broken promises, and how they are named
+
+The rules are those of Jepsen's Kafka workload, with Kafka's own promises where that workload must guess. No I/O.
+"""
+
+from __future__ import annotations
+
+from barnabas.histories.anomalies import Finding, Kind, Verdict
+from barnabas.histories.judge import Judge, judge
+from barnabas.histories.operations import Malformed, Operation, parse
+
+__all__ = ["Finding", "Judge", "Kind", "Malformed", "Operation", "Verdict", "judge", "parse"]

@@ -1,0 +1,230 @@
+"""What a history tells of each record, partition log, topic, transaction and process.
+
+A million records must fit: a `Write` is small, and everything else is per partition, process or transaction.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from enum import IntEnum
+from typing import NamedTuple
+
+from barnabas.histories.operations import Process, Value
+
+
+class Outcome(IntEnum):
+    """Of a send."""
+
+    #: Read, and nobody has said yet that it was sent.
+    UNSENT = 0
+    SENT = 1
+    ACKED = 2
+    FAILED = 3
+    #: Whether it was written is not known.
+    UNKNOWN = 4
+
+
+class Stage(IntEnum):
+    """Of a transaction."""
+
+    OPEN = 0
+    #: Commit was asked for; what came of it is not known (yet).
+    COMMITTING = 1
+    COMMITTED = 2
+    ABORTED = 3
+
+
+class Read(NamedTuple):
+    write: Write
+    log: PartitionLog
+    offset: int
+    line: int
+    #: Before commit was asked for.
+    early: bool
+
+
+class Transaction:
+    """Of one producer, from its begin on."""
+
+    __slots__ = ("line", "read", "reads", "stage")
+
+    def __init__(self, line: int) -> None:
+        self.line = line
+        self.stage = Stage.OPEN
+        #: Whether somebody with read_committed was given a record of it.
+        self.read = False
+        #: Those reads that were given before it was known to be committed.
+        self.reads: list[Read] = []
+
+    @property
+    def shown(self) -> bool:
+        return self.read and self.stage is not Stage.ABORTED
+
+
+class Write:
+    """One record. `line` 0: not sent yet; `read_line` 0: never read. `vague`: sent while its topic was being deleted,
+    so which of the two topics of that name has it is not known."""
+
+    __slots__ = (
+        "end_line",
+        "era",
+        "idempotent",
+        "line",
+        "log",
+        "offset",
+        "outcome",
+        "process",
+        "read_line",
+        "transaction",
+        "vague",
+        "value",
+    )
+
+    def __init__(self, value: Value, era: int) -> None:
+        self.value = value
+        self.era = era
+        self.process: Process = ""
+        self.outcome = Outcome.UNSENT
+        self.line = 0
+        self.end_line = 0
+        self.read_line = 0
+        self.log: PartitionLog | None = None
+        self.offset: int | None = None
+        self.transaction: Transaction | None = None
+        self.idempotent = True
+        self.vague = False
+
+    @property
+    def committed(self) -> bool:
+        """Whether readers must be shown it."""
+        if self.vague:
+            return False
+        transaction = self.transaction
+        # Of one that may have been committed it is known by what was shown of it: all of it, then.
+        if transaction is not None and transaction.stage is not Stage.COMMITTED and not transaction.shown:
+            return False
+        return self.outcome is Outcome.ACKED or self.read_line > 0
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        return tuple(sorted({self.line, self.end_line} - {0}))
+
+
+class PartitionLog:
+    """One partition of one topic id. `begin`: below it, records were deleted on purpose. `high`: the greatest offset
+    that was read. `drained`: somebody read it to its end, after all writes."""
+
+    __slots__ = (
+        "_offsets",
+        "at",
+        "begin",
+        "conflicts",
+        "deleted",
+        "drained",
+        "high",
+        "high_line",
+        "partition",
+        "topic",
+    )
+
+    def __init__(self, topic: str, partition: int) -> None:
+        self.topic = topic
+        self.partition = partition
+        self.at: dict[int, Write] = {}
+        #: Offset -> the other records that were seen there, and the lines that say so.
+        self.conflicts: dict[int, dict[Write, int]] = {}
+        self.begin = 0
+        self.high = -1
+        self.high_line = 0
+        self.deleted = False
+        self.drained = False
+        self._offsets: list[int] | None = None
+
+    def put(self, offset: int, write: Write, line: int) -> None:
+        there = self.at.get(offset)
+        if there is None:
+            self.at[offset] = write
+        elif there is not write:
+            self.conflicts.setdefault(offset, {}).setdefault(write, line)
+
+    def between(self, low: int, high: int) -> list[int]:
+        """Known offsets between the two, without them. Only when the history is complete."""
+        if self._offsets is None or len(self._offsets) != len(self.at):
+            self._offsets = sorted(self.at)
+        return self._offsets[bisect_right(self._offsets, low) : bisect_left(self._offsets, high)]
+
+
+class Topic:
+    """One name. Each deletion begins another era, with logs of its own."""
+
+    __slots__ = ("changing", "era", "logs", "moved", "name", "unordered", "writes")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.writes: dict[Value, Write] = {}
+        self.era = 0
+        self.logs: dict[tuple[int, int], PartitionLog] = {}
+        #: Records seen at another place than the first one, and where: (partition, offset) -> line.
+        self.moved: dict[Write, dict[tuple[int, int], int]] = {}
+        #: Between the wish to delete it and its next creation.
+        self.changing = False
+        #: Whether `writes` is in another order than that of the sends.
+        self.unordered = False
+
+    def log(self, partition: int, era: int) -> PartitionLog:
+        key = (partition, era)
+        found = self.logs.get(key)
+        if found is None:
+            found = self.logs[key] = PartitionLog(self.name, partition)
+        return found
+
+    def put(self, write: Write, partition: int, offset: int, line: int) -> PartitionLog:
+        """The record is at that place, somebody says."""
+        log = write.log
+        if log is None or log.partition != partition:
+            log = self.log(partition, write.era)
+        if write.offset is None and (write.log is None or write.log is log):
+            write.offset = offset
+            write.log = log
+        elif write.offset != offset or write.log is not log:
+            self.moved.setdefault(write, {}).setdefault((partition, offset), line)
+        log.put(offset, write, line)
+        return log
+
+    def begin_deletion(self) -> None:
+        """What is under way may end up in either topic."""
+        self.changing = True
+        for (_, era), log in self.logs.items():
+            log.deleted = log.deleted or era == self.era
+        for write in self.writes.values():
+            if write.outcome is Outcome.SENT:
+                write.vague = True
+        self.era += 1
+
+
+class Position(NamedTuple):
+    offset: int
+    line: int
+
+
+class Client:
+    """One process of the history: a producer, a consumer, or both."""
+
+    __slots__ = ("committed_only", "name", "positions", "transaction")
+
+    def __init__(self, name: Process) -> None:
+        self.name = name
+        self.transaction: Transaction | None = None
+        self.positions: dict[PartitionLog, Position] = {}
+        self.committed_only = True
+
+
+class Gap(NamedTuple):
+    """A consumer was given one record, and next one that does not follow it at once."""
+
+    client: Client
+    log: PartitionLog
+    before: Position
+    after: Position
+    #: Within one poll.
+    inner: bool
