@@ -16,6 +16,7 @@ from barnabas.broker.controller_registrar import ControllerRegistrar
 from barnabas.broker.dispatch import ConnectionLog, Dispatcher
 from barnabas.broker.fetch_sessions import SessionCache
 from barnabas.broker.inner_requests import OwnController
+from barnabas.broker.journal_wiring import make_journal
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.liveness import BrokerLiveness
 from barnabas.broker.own_registration import AfterOwnRegistration
@@ -107,6 +108,7 @@ class Broker:
         self.access.own = OwnController(self.services)
         self.controller.on_active = self.services.liveness.look_for_all
         self.replicas.surroundings.join(self.access.ask, lambda: self.lifecycle.epoch)
+        self.journal = make_journal(self.services, partitions)
 
     # -- life
 
@@ -115,6 +117,7 @@ class Broker:
         if self.config.is_broker:
             self._open_replicas()
         self._opened = True
+        self.metadata.subscribe(self.journal.on_image)
         self.raft.start()
         self._joined = True
         self._watch.start()
@@ -170,6 +173,7 @@ class Broker:
 
         def close() -> None:
             release()
+            self.journal.close()
             self.groups.shutdown()
             self.assignments.close()
             self.replicas.close()

@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.broker.context import Services
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
-from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.common.types import EVENTS_TOPIC, GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
@@ -20,6 +20,7 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 SHARE_GROUP_STATE_TOPIC = "__share_group_state"
 #: Who wants the topic asks again anyway.
 _CREATION_TIMEOUT_MS: Final = 5_000
+_EVENTS_REPLICAS_MAX: Final = 3
 
 
 def auto_create(services: Services, names: Iterable[str]) -> dict[str, ErrorCode]:
@@ -38,7 +39,7 @@ def auto_create(services: Services, names: Iterable[str]) -> dict[str, ErrorCode
 
 
 def ensure_internal_topic(services: Services, name: str) -> None:
-    """Ask for `__consumer_offsets`, `__transaction_state` or `__share_group_state` if it is not there yet."""
+    """Ask for `__consumer_offsets`, `__cluster_events` or another internal topic if it is not there yet."""
     if name not in services.metadata.image.topics_by_name:
         _create(services, [name])
 
@@ -58,11 +59,14 @@ def _create(services: Services, names: list[str]) -> None:
                 code = ErrorCode(result.error_code)
                 services.host.faults.report(f"topic {result.name} was not created: {code.name} {result.error_message}")
 
-    request = CreateTopicsRequest(topics=[_new_topic(services.config, name) for name in asked])
+    request = CreateTopicsRequest(topics=[_new_topic(services, name) for name in asked])
     services.access.ask(request, created, timeout_ms=_CREATION_TIMEOUT_MS)
 
 
-def _new_topic(config: BrokerConfig, name: str) -> CreateTopicsRequest.CreatableTopic:
+def _new_topic(services: Services, name: str) -> CreateTopicsRequest.CreatableTopic:
+    config = services.config
+    if name == EVENTS_TOPIC:
+        return _events_topic(config, len(services.metadata.image.brokers))
     if name == GROUP_METADATA_TOPIC:
         return _topic(
             name,
@@ -101,6 +105,24 @@ def _new_topic(config: BrokerConfig, name: str) -> CreateTopicsRequest.Creatable
             },
         )
     return _topic(name, config.int_of("num.partitions"), config.int_of("default.replication.factor"), {})
+
+
+def _events_topic(config: BrokerConfig, broker_count: int) -> CreateTopicsRequest.CreatableTopic:
+    """One partition, so that its readers see every change in order. Any replica in sync may take it on alone: when the
+    journal matters most there may be only one."""
+    return _topic(
+        EVENTS_TOPIC,
+        1,
+        max(1, min(_EVENTS_REPLICAS_MAX, broker_count)),
+        {
+            "cleanup.policy": "delete",
+            "compression.type": "producer",
+            "min.insync.replicas": 1,
+            "retention.ms": config.int_of("barnabas.cluster.events.retention.ms"),
+            "segment.bytes": 16 << 20,
+            "unclean.leader.election.enable": "false",
+        },
+    )
 
 
 def _topic(

@@ -17,6 +17,7 @@ from barnabas.cli.clients import failure
 from barnabas.cli.consume import consume
 from barnabas.cli.demo import demo
 from barnabas.cli.elect import elect
+from barnabas.cli.explain import explain
 from barnabas.cli.failures import Failure
 from barnabas.cli.format import format_directories, info, random_uuid
 from barnabas.cli.log import app as log
@@ -94,6 +95,7 @@ app.command()(random_uuid)
 app.command()(info)
 app.add_typer(topics, name="topics")
 app.command()(elect)
+app.command()(explain)
 app.add_typer(reassign, name="reassign")
 app.command()(produce)
 app.command()(consume)

@@ -271,6 +271,13 @@ def _keys(rows: Iterable[config_table.Row], *, topic: bool = False) -> dict[str,
 
 
 BROKER_KEYS = _keys(config_table.BROKER)
+#: Barnabas's own: read from the properties file, not told to clients, who compare with Kafka's.
+OWN_KEYS = _keys(
+    (
+        ("barnabas.cluster.events.enable", "boolean", "true", None, "medium", False, READ_ONLY),
+        ("barnabas.cluster.events.retention.ms", "long", "604800000", "[-1,...]", "low", False, READ_ONLY),
+    )
+)
 TOPIC_KEYS = _keys(config_table.TOPIC, topic=True)
 GROUP_KEYS = _keys(config_table.GROUP)
 CLIENT_METRICS_KEYS = _keys(config_table.CLIENT_METRICS)
@@ -300,7 +307,7 @@ _MECHANISM_KEYS = (
 
 def base_key(name: str) -> ConfigKey | None:
     """The broker key behind `name`, which may stand behind a `listener.name.X.` prefix."""
-    key = BROKER_KEYS.get(name)
+    key = BROKER_KEYS.get(name) or OWN_KEYS.get(name)
     if key is not None or not name.startswith(LISTENER_PREFIX):
         return key
     rest = name[len(LISTENER_PREFIX) :].partition(".")[2]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from barnabas.common import config_docs
 from barnabas.common.config_keys import (
     BROKER_KEYS,
+    OWN_KEYS,
     PER_BROKER,
     READ_ONLY,
     REQUIRED_KEYS,
@@ -25,7 +26,7 @@ from barnabas.common.config_keys import (
 )
 from barnabas.common.errors import ConfigError
 
-_DEFAULTS: dict[str, Value] = {name: key.default_value() for name, key in BROKER_KEYS.items()}
+_DEFAULTS: dict[str, Value] = {name: key.default_value() for name, key in (BROKER_KEYS | OWN_KEYS).items()}
 
 
 class Settings:

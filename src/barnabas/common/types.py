@@ -14,8 +14,10 @@ METADATA_TOPIC_ID = Uuid(bytes(15) + b"\x01")
 METADATA_TOPIC = "__cluster_metadata"
 GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
-#: Topics that only the cluster itself may write (Kafka's `Topic.INTERNAL_TOPICS`).
-INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, "__share_group_state"})
+#: The journal: every change of the cluster with its cause.
+EVENTS_TOPIC = "__cluster_events"
+#: Topics that only the cluster itself may write (Kafka's `Topic.INTERNAL_TOPICS`, and the journal).
+INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, "__share_group_state", EVENTS_TOPIC})
 
 
 class TopicPartition(NamedTuple):

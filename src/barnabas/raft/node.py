@@ -137,6 +137,10 @@ class RaftNode:
         return self.quorum.voters
 
     @property
+    def voter_ids(self) -> tuple[int, ...]:
+        return self.voters.ids
+
+    @property
     def log_end_offset(self) -> int:
         return self.log.end_offset
 

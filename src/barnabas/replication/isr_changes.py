@@ -93,6 +93,7 @@ class IsrChanges:
                     ],
                     leader_recovery_state=RECOVERED,
                     partition_epoch=leadership.partition_epoch,
+                    unknown_tags=leadership.seen,
                 )
             )
             self._in_flight[partition.topic_id, index] = (partition, leadership)

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from barnabas.metadata.topics import PartitionImage
+from barnabas.protocol.message import UnknownTags
 
 UNKNOWN: Final = -1
 _NEVER_MS: Final = -(1 << 62)
@@ -70,6 +71,7 @@ class Leadership:
         "partition_epoch",
         "proposed",
         "replication_factor",
+        "seen",
     )
 
     def __init__(self, node_id: int, image: PartitionImage, epoch_start_offset: int, now_ms: int) -> None:
@@ -79,6 +81,8 @@ class Leadership:
         self.followers: dict[int, Follower] = {}
         self.isr: tuple[int, ...] = image.isr
         self.proposed: tuple[int, ...] | None = None
+        #: Why that was proposed (`replication.isr_sightings`).
+        self.seen: UnknownTags = ()
         self.partition_epoch = image.partition_epoch
         self.replication_factor = len(image.replicas)
         self.is_alone = False

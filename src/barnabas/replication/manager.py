@@ -153,9 +153,12 @@ class ReplicaManager:
 
     # -- appending
 
-    def append(self, topic: str, index: int, batches: Buffer, *, acks: int, wall_ms: int) -> Appended:
-        """A client's write. `acks` as in Produce; with -1 the caller then waits for the HW."""
-        if topic in INTERNAL_TOPICS and topic in self._topics:
+    def append(
+        self, topic: str, index: int, batches: Buffer, *, acks: int, wall_ms: int, to_internal: bool = False
+    ) -> Appended:
+        """A client's write. `acks` as in Produce; with -1 the caller then waits for the HW. `to_internal`: it may write
+        to internal topics too."""
+        if topic in INTERNAL_TOPICS and not to_internal and topic in self._topics:
             return Appended(ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}")
         try:
             partition = self.leader(topic, index)

@@ -18,8 +18,9 @@ from typing import Protocol
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Buffer
 from barnabas.common.types import TopicPartition
-from barnabas.metadata.topics import PartitionImage
+from barnabas.metadata.topics import RECOVERING, PartitionImage
 from barnabas.replication.commit_waiters import CommitWaiter, CommitWaiters
+from barnabas.replication.isr_sightings import sighted
 from barnabas.replication.leadership import UNKNOWN, Leadership
 from barnabas.replication.purgatory import Watcher
 from barnabas.storage.cold_read import ColdRead
@@ -50,6 +51,9 @@ class Surroundings(Protocol):
 
     def wake_followers_soon(self, partition: Partition, size_bytes: int) -> None:
         """Records were appended: `wake_followers` when the event at hand is over, once for all that it brings."""
+
+    def witnessed(self, partition: Partition, what: str, **facts: int) -> None:
+        """Something of this replica that no other node can know, for the journal."""
 
 
 class Role(Enum):
@@ -124,6 +128,8 @@ class Partition:
         self.image = image
         leadership, now_ms = self.leadership, self._surroundings.now_ms()
         if leadership is None or image.leader_epoch != self.leader_epoch:
+            if image.leader_recovery_state == RECOVERING:
+                self._surroundings.witnessed(self, "unclean-leader", log_end_offset=self.log.log_end_offset)
             self.role = Role.LEADER
             self.leader_epoch = image.leader_epoch
             self.log.assign_epoch(image.leader_epoch, self.log.log_end_offset)
@@ -236,6 +242,7 @@ class Partition:
             enlarged = leadership.enlarged(replica_id, self.high_watermark, around.may_join)
             if enlarged is not None:
                 leadership.propose(enlarged)
+                leadership.seen = sighted(leadership, end_offset, now_ms)
                 around.propose(self)
         self._advance_high_watermark()
         return True
@@ -245,9 +252,11 @@ class Partition:
         leadership, around = self.leadership, self._surroundings
         if leadership is None or leadership.is_alone:
             return
-        reduced = leadership.reduced(self.log.log_end_offset, around.now_ms(), around.lag_ms_max)
+        end_offset, now_ms = self.log.log_end_offset, around.now_ms()
+        reduced = leadership.reduced(end_offset, now_ms, around.lag_ms_max)
         if reduced is not None:
             leadership.propose(reduced)
+            leadership.seen = sighted(leadership, end_offset, now_ms)
             around.propose(self)
 
     def on_isr_committed(self) -> None:
@@ -275,6 +284,7 @@ class Partition:
         """Cut off what the leader does not have. Raises StorageFault."""
         log = self.log
         if offset < log.log_end_offset:
+            self._surroundings.witnessed(self, "truncation", truncated_to=offset, log_end_offset=log.log_end_offset)
             log.truncate_to(offset)
         else:
             # An epoch that began here without a record is no part of the leader's history either.
@@ -283,6 +293,7 @@ class Partition:
 
     def start_anew_at(self, offset: int) -> None:
         """What is here is behind the leader's log start offset. Raises StorageFault."""
+        self._surroundings.witnessed(self, "new-start", starts_at=offset, log_end_offset=self.log.log_end_offset)
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
 

@@ -28,6 +28,8 @@ class ReplicaSurroundings:
         self._ask: Ask = _nobody
         #: Of this broker, since it registered.
         self.broker_epoch: Callable[[], int] = lambda: _UNKNOWN_EPOCH
+        #: Told of what replicas here have lost, or may have: (partition, what, facts).
+        self.witness: Callable[[Partition, str, dict[str, int]], None] = _unheard
         self.isr_changes = IsrChanges(
             host.timers, node_id, lambda: self.broker_epoch(), lambda request, reply: self._ask(request, reply)
         )
@@ -59,6 +61,9 @@ class ReplicaSurroundings:
     def propose(self, partition: Partition) -> None:
         self.isr_changes.submit(partition)
 
+    def witnessed(self, partition: Partition, what: str, **facts: int) -> None:
+        self.witness(partition, what, {**facts, "high_watermark": partition.high_watermark})
+
     def wake_followers_soon(self, partition: Partition, size_bytes: int) -> None:
         if not self._woken:
             self._timers.call_soon(self._wake)
@@ -68,6 +73,10 @@ class ReplicaSurroundings:
         woken, self._woken = self._woken, {}
         for partition, size_bytes in woken.items():
             partition.wake_followers(size_bytes)
+
+
+def _unheard(partition: Partition, what: str, facts: dict[str, int]) -> None:
+    return None
 
 
 def _nobody(request: Message, reply: Callable[[Message | None], None]) -> None:

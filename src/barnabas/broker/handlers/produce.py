@@ -29,6 +29,8 @@ _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V3 = struct.Struct(">ihqq")
 _LEADER_SINCE = 10
 
+#: A client of this name may write to internal topics, as in Kafka: another broker's journal does.
+ADMIN_CLIENT_ID = "__admin_client"
 Answered = list[tuple[str | bytes, list[tuple[int, Appended]]]]
 
 
@@ -42,7 +44,7 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     elif transactional:
         answered = _refuse_all(asked, ErrorCode.INVALID_TXN_STATE)
     else:
-        answered = _append_all(services, asked, acks)
+        answered = _append_all(services, asked, acks, to_internal=request.client_id == ADMIN_CLIENT_ID)
     if acks == 0:
         return _without_answer(answered)
     if acks == -1:
@@ -93,7 +95,7 @@ def _last_of_each(asked: Asked) -> Asked:
     return list(merged.items())
 
 
-def _append_all(services: Services, asked: Asked, acks: int) -> Answered:
+def _append_all(services: Services, asked: Asked, acks: int, *, to_internal: bool) -> Answered:
     replicas = services.replicas
     wall_ms = services.host.clock.wall_ms()
     answered: Answered = []
@@ -107,7 +109,13 @@ def _append_all(services: Services, asked: Asked, acks: int) -> Answered:
             name = image.name
         append = replicas.append
         answered.append(
-            (topic, [(index, append(name, index, data, acks=acks, wall_ms=wall_ms)) for index, data in batches])
+            (
+                topic,
+                [
+                    (index, append(name, index, data, acks=acks, wall_ms=wall_ms, to_internal=to_internal))
+                    for index, data in batches
+                ],
+            )
         )
     return answered
 

@@ -80,7 +80,8 @@ class Controller:
         self.incarnation_id = host.random.uuid()
         #: Where this controller is reached. A host that leaves them open (port 0) sets them before it starts.
         self.endpoints: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
-        #: Called with every decision that changes the metadata: (first offset, cause).
+        #: Called with every decision that is to change the metadata: (first offset, cause). One that the quorum does
+        #: not take is followed by another one at the same offset, or by the end of the leadership.
         self.journal: Callable[[int, Cause], None] | None = None
         #: Called when this controller has become active.
         self.on_active: Callable[[], None] = lambda: None
@@ -400,9 +401,13 @@ class Controller:
             return True
         before, self._image = self._image, self._replayed(result.records)
         response = result.response
+        losses = elections.unclean_leaders(before, result.records) if before is not None else []
+        if self.journal is not None:
+            # First, for what is proposed may be committed and published before `propose` returns.
+            self.journal(self._raft.log_end_offset, _with_losses(result.cause, losses))
         done = None if reply is None else (lambda _offset: reply(response))
         try:
-            first_offset = self._raft.propose(
+            self._raft.propose(
                 result.records,
                 wall_ms=self._host.clock.wall_ms(),
                 done=done,
@@ -412,12 +417,7 @@ class Controller:
             self._image = before
             refused(failure.code)
             return False
-        cause = result.cause
-        for loss in elections.unclean_leaders(before, result.records) if before is not None else ():
-            self.unclean_election_count += 1
-            cause = replace(cause, detail=f"{cause.detail}; {loss}" if cause.detail else loss)
-        if self.journal is not None:
-            self.journal(first_offset, cause)
+        self.unclean_election_count += len(losses)
         return True
 
     def _replayed(self, records: Sequence[Versioned]) -> MetadataImage:
@@ -425,3 +425,7 @@ class Controller:
         for record, _ in records:
             delta.replay(record)
         return delta.apply(self._raft.log_end_offset + len(records) - 1, self._raft.epoch, self._host.clock.wall_ms())
+
+
+def _with_losses(cause: Cause, losses: Sequence[str]) -> Cause:
+    return replace(cause, detail="; ".join(filter(None, (cause.detail, *losses)))) if losses else cause

@@ -11,6 +11,7 @@ from barnabas.controller.kraft.view import ControllerView
 from barnabas.controller.partition_change import PartitionChange, Rules
 from barnabas.metadata.topics import NO_LEADER, NO_LEADER_CHANGE, RECOVERED, RECOVERING, PartitionImage, TopicImage
 from barnabas.metadata.versions import partition_version
+from barnabas.protocol.message import UnknownTags
 from barnabas.protocol.messages.alter_partition import AlterPartitionRequest, AlterPartitionResponse
 
 Located = tuple[TopicImage, int, PartitionImage]
@@ -96,7 +97,8 @@ def alter_partition(
     """A leader's wish for its ISR: compare-and-set on leader epoch and partition epoch (guards G9, G10)."""
     response = AlterPartitionResponse()
     records: list[Versioned] = []
-    cause = Cause("AlterPartition", f"broker {request.broker_id}")
+    seen: dict[tuple[bytes, int], UnknownTags] = {}
+    cause = Cause("AlterPartition", f"broker {request.broker_id}", seen=seen)
     broker = view.image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         response.error_code = ErrorCode.STALE_BROKER_EPOCH
@@ -113,6 +115,8 @@ def alter_partition(
             answered.partitions.append(answer)
             if record is not None:
                 records.append(record)
+                if wish.unknown_tags:
+                    seen[asked.topic_id, wish.partition_index] = wish.unknown_tags
     return Result(records, response, cause)
 
 

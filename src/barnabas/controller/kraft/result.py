@@ -6,10 +6,11 @@ decision that never commits leaves no trace.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from barnabas.protocol.message import Message
+from barnabas.protocol.message import Message, UnknownTags
 
 T = TypeVar("T")
 
@@ -24,6 +25,8 @@ class Cause:
     event: str
     actor: str
     detail: str = ""
+    #: (topic id, partition) -> what its leader sent along with its wish for an ISR, undecoded.
+    seen: Mapping[tuple[bytes, int], UnknownTags] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

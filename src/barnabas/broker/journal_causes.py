@@ -1,0 +1,150 @@
+"""Why something changed: the causes of the controller's decisions as codes and sentences; where the decision was that
+of another controller, as far as the cause can be read off the change itself.
+
+A code is a word for machines and stays as it is from release to release; a sentence is for people.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from barnabas.controller.kraft.result import Cause
+from barnabas.metadata.image import MetadataDelta
+from barnabas.metadata.topics import NO_LEADER, PartitionImage
+from barnabas.replication.isr_sightings import Member, Sighting, read_sighting
+
+UNKNOWN: Final = "unknown"
+
+
+class Why(NamedTuple):
+    """`actor` is who saw it or asked for it; `is_inferred` where the decision's own cause went with its controller."""
+
+    code: str
+    text: str
+    actor: str
+    is_inferred: bool = False
+    seen: Sighting | None = None
+
+
+#: Event of a decision -> code and sentence.
+TOLD: Final = {
+    "its process is gone": ("broker-gone", "{detail} was fenced: nobody listens at its address, its process is gone"),
+    "session expired": ("session-expired", "{detail} was fenced: it sent no heartbeat for broker.session.timeout.ms"),
+    "fenced at its wish": ("fence-asked", "{actor} asked to be fenced"),
+    "controlled shutdown": ("controlled-shutdown", "{actor} shuts down in order"),
+    "unfenced": ("broker-back", "{actor} is there and has followed the metadata: it was unfenced"),
+    "BrokerHeartbeat": ("directory-lost", "{actor} reported a failed log directory"),
+    "AlterPartition": ("isr-asked", "{actor} asked for this ISR as leader"),
+    "ElectLeaders": ("election-asked", "{actor} asked for a {detail} election"),
+    "leaders rebalanced": ("rebalance", "leaders go back to the replicas that are preferred"),
+    "unclean elections allowed": ("unclean-allowed", "nobody could lead, and the topic allows unclean leaders"),
+    "AlterPartitionReassignments": ("reassignment-asked", "{actor} asked to move replicas"),
+    "CreateTopics": ("create-asked", "{actor} created {detail}"),
+    "DeleteTopics": ("delete-asked", "{actor} deleted {detail}"),
+    "CreatePartitions": ("partitions-asked", "{actor} extended {detail} partitions"),
+    "AlterConfigs": ("config-asked", "{actor} changed the configuration of {detail}"),
+    "UpdateFeatures": ("feature-asked", "{actor} set {detail}"),
+    "UnregisterBroker": ("unregister-asked", "{actor} unregistered {detail}"),
+    "AssignReplicasToDirs": ("directories-told", "{actor} told in which directories its replicas are"),
+    "activation": ("activation", "a controller became active: {detail}"),
+    "ControllerRegistration": ("controller-there", "{actor} is there"),
+    "AllocateProducerIds": ("producer-ids", "{actor} asked for producer ids"),
+}
+_REGISTERED: Final = {
+    "amended": ("broker-amended", "{actor} told its registration anew"),
+    "new incarnation": ("broker-started", "{actor} has started"),
+    "new incarnation after an unclean shutdown": (
+        "unclean-shutdown",
+        "{actor} has started after an unclean shutdown: it may have lost what it had not flushed",
+    ),
+}
+
+
+def why(cause: Cause | None, delta: MetadataDelta) -> Why:
+    """Of a whole change."""
+    if cause is None:
+        return _inferred(delta)
+    told = _REGISTERED.get(cause.detail) if cause.event == "BrokerRegistration" else TOLD.get(cause.event)
+    code, text = told or (UNKNOWN, "{actor}: " + cause.event)
+    return Why(code, text.format(actor=cause.actor, detail=cause.detail), cause.actor)
+
+
+def _inferred(delta: MetadataDelta) -> Why:
+    for broker_id, after in delta.changed_brokers.items():
+        before, who = delta.image.brokers.get(broker_id), f"broker {broker_id}"
+        if after is None:
+            return Why("unregister-asked", f"{who} was unregistered", who, True)
+        if before is None or before.epoch != after.epoch:
+            return Why("broker-started", f"{who} has started", who, True)
+        if before.fenced and not after.fenced:
+            return Why("broker-back", f"{who} is there and has followed the metadata: it was unfenced", who, True)
+        if after.in_controlled_shutdown:
+            return Why("controlled-shutdown", f"{who} shuts down in order", who, True)
+        if after.fenced and not before.fenced:
+            text = f"{who} was fenced; why, went with the controller that decided it"
+            return Why("broker-fenced", text, who, True)
+        if set(before.directories) - set(after.directories):
+            return Why("directory-lost", f"{who} reported a failed log directory", who, True)
+    return Why(UNKNOWN, "the cause went with the controller that decided it", "", True)
+
+
+def why_of_partition(
+    whole: Why, cause: Cause | None, key: tuple[bytes, int], before: PartitionImage, after: PartitionImage
+) -> Why:
+    """Of one partition's part in a change: what its leader saw, and what the election had to do with."""
+    joined = [replica for replica in after.isr if replica not in before.isr]
+    left = [replica for replica in before.isr if replica not in after.isr]
+    by_leader = whole.code == "isr-asked" or (whole.code == UNKNOWN and after.leader == before.leader != NO_LEADER)
+    found = whole
+    if by_leader and joined and not left:
+        found = _caught_up(whole, cause, key, before.leader, joined)
+    elif by_leader and left and not joined and not before.removing_replicas:
+        found = _lagged(whole, cause, key, before.leader, left)
+    is_moving = bool(after.removing_replicas or after.adding_replicas)
+    if by_leader and (before.removing_replicas or before.adding_replicas) and not is_moving:
+        text = f"{found.text}; with it all replicas of the reassignment are in sync, and it has ended"
+        found = found._replace(code="reassignment-done", text=text)
+    if is_unclean(before, after):
+        had = list(before.isr or before.elr or before.last_known_elr)
+        text = f"{found.text}; replica {after.leader} was neither in sync nor eligible: what only {had} had is lost"
+        found = found._replace(text=text)
+    return found
+
+
+def is_unclean(before: PartitionImage, after: PartitionImage) -> bool:
+    """Whether the new leader lacks records that others had."""
+    if after.leader in (NO_LEADER, before.leader) or after.leader_recovery_state == 0:
+        return False
+    return after.leader not in (*before.isr, *before.elr)
+
+
+def _sighting(cause: Cause | None, key: tuple[bytes, int]) -> Sighting | None:
+    return None if cause is None else read_sighting(cause.seen.get(key, ()))
+
+
+def _caught_up(whole: Why, cause: Cause | None, key: tuple[bytes, int], leader: int, joined: list[int]) -> Why:
+    seen = _sighting(cause, key)
+    text = f"{_brokers(joined)} caught up with leader {leader}"
+    if seen is not None:
+        members = {member.broker_id: member for member in seen.members}
+        ends = [str(members[replica].leo) for replica in joined if replica in members]
+        text += f": log end offset {', '.join(ends) or '?'}, the leader's {seen.leader_leo}"
+    return whole._replace(code="follower-caught-up", text=text, seen=seen)
+
+
+def _lagged(whole: Why, cause: Cause | None, key: tuple[bytes, int], leader: int, left: list[int]) -> Why:
+    seen = _sighting(cause, key)
+    text = f"{_brokers(left)} fell behind leader {leader} for longer than replica.lag.time.max.ms"
+    if seen is not None:
+        told = "; ".join(_lag(member) for member in seen.members)
+        text += f": {told}; the leader's log end offset {seen.leader_leo}"
+    return whole._replace(code="follower-lagged", text=text, seen=seen)
+
+
+def _lag(member: Member) -> str:
+    end = "it has not fetched" if member.leo < 0 else f"log end offset {member.leo}"
+    return f"{end}, last level with the leader {member.lag_ms} ms before" if member.lag_ms >= 0 else end
+
+
+def _brokers(ids: list[int]) -> str:
+    return f"broker {ids[0]}" if len(ids) == 1 else "brokers " + ", ".join(map(str, ids))

@@ -1,0 +1,187 @@
+"""The journal's topic as a node uses it: one partition, led here or elsewhere.
+
+Written with acks=all: through this broker's own replica where it leads, else by Produce to the leader under the client
+id that Kafka lets write to internal topics. Read only from its end, to learn how far an earlier controller came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected
+from barnabas.common.host import Buffer, Host
+from barnabas.common.types import EVENTS_TOPIC, TopicPartition
+from barnabas.metadata.store import MetadataStore
+from barnabas.protocol.channel import Channel, ChannelTimes
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
+from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.records.batch import decode_batch, iter_headers
+from barnabas.replication.internal import InternalPartitions
+
+_CLIENT_ID: Final = "__admin_client"
+_TIMES: Final = ChannelTimes(request_timeout_ms=15_000, backoff_ms=50, backoff_ms_max=1_000)
+_WRITE_TIMEOUT_MS: Final = 10_000
+_PARTITION: Final = TopicPartition(EVENTS_TOPIC, 0)
+_READ_BYTES: Final = 1 << 20
+#: Batches looked at from the end; those of brokers, which name no metadata offset, may lie between.
+_BATCHES_MAX: Final = 64
+_LATEST: Final = -1
+
+#: Offset of an answer, None where there was none.
+Found = Callable[[int | None], None]
+
+
+class EventsTopic:
+    def __init__(
+        self, host: Host, config: BrokerConfig, metadata: MetadataStore, partitions: InternalPartitions
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._metadata = metadata
+        self._partitions = partitions
+        self._area = ReceiveArea()
+        self._channel: Channel | None = None
+
+    @property
+    def exists(self) -> bool:
+        return EVENTS_TOPIC in self._metadata.image.topics_by_name
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
+            self._channel = None
+
+    def append(self, batch: bytearray, done: Callable[[bool], None]) -> None:
+        """`done(whether it is committed)`, maybe at once. False says nothing for sure."""
+        if self._is_led_here:
+            self._partitions.append(_PARTITION, batch, lambda code, _: done(code is ErrorCode.NONE))
+            return
+        row = ProduceRequest.PartitionProduceData(index=0, records=batch)
+        topic = ProduceRequest.TopicProduceData(name=EVENTS_TOPIC, topic_id=self._topic_id, partition_data=[row])
+        request = ProduceRequest(acks=-1, timeout_ms=_WRITE_TIMEOUT_MS, topic_data=[topic])
+
+        def answered(response: Message | None) -> None:
+            rows = response.responses[0].partition_responses if isinstance(response, ProduceResponse) else []
+            done(bool(rows) and rows[0].error_code == ErrorCode.NONE)
+
+        self._ask(request, answered)
+
+    def last_key(self, is_wanted: Callable[[bytes], bool], done: Callable[[bytes | None, bool], None]) -> None:
+        """The last record's key that is wanted, from the end on: `done(key or None, whether it could be read)`."""
+        _Look(self, is_wanted, done).begin()
+
+    # -- where it is
+
+    @property
+    def _leader(self) -> int:
+        partition = self._metadata.image.partition(EVENTS_TOPIC, 0)
+        return -1 if partition is None else partition.leader
+
+    @property
+    def _is_led_here(self) -> bool:
+        return self._config.is_broker and self._leader == self._config.node_id
+
+    @property
+    def _topic_id(self) -> bytes:
+        return self._metadata.image.topics_by_name[EVENTS_TOPIC].topic_id
+
+    def _ask(self, request: Message, reply: Callable[[Message | None], None]) -> None:
+        broker = self._metadata.image.brokers.get(self._leader)
+        endpoint = None if broker is None else broker.endpoint(self._config.inter_broker_listener)
+        if endpoint is None:
+            self._host.timers.call_soon(lambda: reply(None))
+            return
+        address = (endpoint.host, endpoint.port)
+        channel = self._channel
+        if channel is None or channel.address != address:
+            if channel is not None:
+                self._host.timers.call_soon(channel.close)
+            channel = self._channel = Channel(self._host, self._area, address, _CLIENT_ID, _TIMES)
+        channel.send(request, reply)
+
+    # -- reading
+
+    def find_end(self, done: Found) -> None:
+        if self._is_led_here:
+            done(self._partitions.log_end_offset(_PARTITION))
+            return
+        row = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=_LATEST, current_leader_epoch=-1)
+        topic = ListOffsetsRequest.ListOffsetsTopic(name=EVENTS_TOPIC, partitions=[row])
+
+        def answered(response: Message | None) -> None:
+            rows = response.topics[0].partitions if isinstance(response, ListOffsetsResponse) else []
+            done(rows[0].offset if rows and rows[0].error_code == ErrorCode.NONE else None)
+
+        self._ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), answered)
+
+    def read(self, offset: int, done: Callable[[Buffer | None], None]) -> None:
+        """The batches from the one that holds `offset`; None where that failed, empty where there is none."""
+        if self._is_led_here:
+            self._partitions.read(
+                _PARTITION, offset, _READ_BYTES, lambda data: done(None if isinstance(data, Exception) else data)
+            )
+            return
+        row = FetchRequest.FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=_READ_BYTES)
+        topic = FetchRequest.FetchTopic(topic=EVENTS_TOPIC, topic_id=self._topic_id, partitions=[row])
+        request = FetchRequest(
+            replica_id=-1, max_wait_ms=0, min_bytes=0, max_bytes=_READ_BYTES, session_epoch=-1, topics=[topic]
+        )
+
+        def answered(response: Message | None) -> None:
+            topics = response.responses if isinstance(response, FetchResponse) else []
+            rows = topics[0].partitions if topics else []
+            if not rows or rows[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+                done(b"" if rows else None)  # retention was there before us
+            else:
+                done(rows[0].records or b"" if rows[0].error_code == ErrorCode.NONE else None)
+
+        self._ask(request, answered)
+
+
+class _Look:
+    """One search from the end backwards."""
+
+    def __init__(
+        self, topic: EventsTopic, is_wanted: Callable[[bytes], bool], done: Callable[[bytes | None, bool], None]
+    ) -> None:
+        self._topic = topic
+        self._is_wanted = is_wanted
+        self._done = done
+        self._left = _BATCHES_MAX
+        self._before = 0
+
+    def begin(self) -> None:
+        self._topic.find_end(self._from)
+
+    def _from(self, end: int | None) -> None:
+        if end is None:
+            self._done(None, False)
+        elif end <= 0 or not self._left:
+            self._done(None, True)
+        else:
+            self._left -= 1
+            self._before = end
+            self._topic.read(end - 1, self._on_data)
+
+    def _on_data(self, data: Buffer | None) -> None:
+        if data is None:
+            self._done(None, False)
+            return
+        try:
+            batches = list(iter_headers(memoryview(data)))[:1]
+            for position, header in batches:
+                for record in reversed(list(decode_batch(data, position))):
+                    if record.key is not None and self._is_wanted(bytes(record.key)):
+                        self._done(bytes(record.key), True)
+                        return
+                self._from(header.base_offset)
+        except (DecodeError, RecordsRejected):
+            self._done(None, False)
+            return
+        if not batches:
+            self._done(None, True)

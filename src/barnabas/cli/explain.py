@@ -1,0 +1,148 @@
+"""`barnabas explain`: why a partition's leader is who it is, and its ISR what it is, told from `__cluster_events`."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+from barnabas.cli import clients, explain_story, lines, output
+from barnabas.cli.explain_story import Event, Present
+from barnabas.cli.failures import Failure
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json
+from barnabas.common.types import EVENTS_TOPIC
+
+_BATCH = 1_000
+_NO_JOURNAL = (
+    f"This cluster has no journal ({EVENTS_TOPIC}): nothing has changed since its topics were created that would need "
+    "explaining, or it does not keep one."
+)
+
+
+def explain(
+    partition: Annotated[
+        str | None, typer.Argument(metavar="TOPIC[-PARTITION]", help="orders-3, or orders for all of its partitions.")
+    ] = None,
+    broker: Annotated[int | None, typer.Option("--broker", help="What became of this broker instead.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--since", metavar="TIME", help="Show what happened from then on: 10m, 2h, or a date.")
+    ] = None,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Say why a partition has the leader and the ISR that it has, with times and causes."""
+    if (partition is None) == (broker is None):
+        raise Failure("name a partition (orders-3), a topic, or --broker N")
+    since_ms = 0 if since is None else lines.parse_time(since, round(time.time() * 1000))
+    client = clients.consumer(bootstrap, properties, _settings())
+    try:
+        if partition is not None:
+            _explain_partitions(client, partition, since_ms, as_json)
+        else:
+            assert broker is not None, "one of them was given"
+            _explain_broker(client, broker, since_ms, as_json)
+    except KafkaException as error:
+        raise clients.failure(error, "cannot explain") from error
+    finally:
+        client.close()
+
+
+def _settings() -> dict[str, object]:
+    return {
+        "group.id": f"barnabas-explain-{os.getpid()}",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "auto.offset.reset": "earliest",
+        "allow.auto.create.topics": False,
+        "fetch.wait.max.ms": 100,
+    }
+
+
+def _explain_partitions(client: Consumer, name: str, since_ms: int, as_json: bool) -> None:
+    presents, has_journal = _presents(client, name)
+    events = explain_story.distinct(_events(client)) if has_journal else []
+    explanations = [explain_story.explain(present, events) for present in presents]
+    if as_json:
+        found = [{**each.to_json(), "journal": has_journal} for each in explanations]
+        for each in found:
+            each["history"] = [event for event in each["history"] if event["time_ms"] >= since_ms]
+        output.show_json(found[0] if "-" in name and len(found) == 1 else found)
+        return
+    for number, each in enumerate(explanations):
+        if number:
+            print()
+        print("\n".join(explain_story.lines_of(each, since_ms)))
+    if not has_journal:
+        output.say(_NO_JOURNAL)
+
+
+def _explain_broker(client: Consumer, broker: int, since_ms: int, as_json: bool) -> None:
+    has_journal = EVENTS_TOPIC in client.list_topics(timeout=clients.TIMEOUT_S).topics
+    events = explain_story.distinct(_events(client)) if has_journal else []
+    if as_json:
+        output.show_json([event for event in events if event.get("broker") == broker and event["time_ms"] >= since_ms])
+        return
+    told = explain_story.broker_lines(broker, events, since_ms)
+    print("\n".join(told) if told else f"The journal tells nothing of broker {broker}.")
+    if not has_journal:
+        output.say(_NO_JOURNAL)
+
+
+def _presents(client: Consumer, name: str) -> tuple[list[Present], bool]:
+    """The partitions that are meant, and whether there is a journal. A topic may be called `orders-3` itself."""
+    topics = client.list_topics(timeout=clients.TIMEOUT_S).topics
+    topic, dash, number = name.rpartition("-")
+    wanted: int | None = None
+    if name in topics:
+        topic = name
+    elif dash and number.isdigit():
+        wanted = int(number)
+    else:
+        topic = name
+    if topic not in topics:
+        raise Failure(f"there is no topic {topic}", "`barnabas topics list` shows those there are")
+    partitions = topics[topic].partitions
+    if wanted is not None and wanted not in partitions:
+        raise Failure(f"{topic} has no partition {wanted}; it has {len(partitions)}")
+    chosen = sorted(partitions) if wanted is None else [wanted]
+    presents = []
+    for index in chosen:
+        found = partitions[index]
+        presents.append(Present(topic, index, found.leader, tuple(found.replicas), tuple(found.isrs)))
+    return presents, EVENTS_TOPIC in topics
+
+
+def _events(client: Consumer) -> Iterator[Event]:
+    """All that the journal holds now. What is no event, or of a later schema, is passed over."""
+    client.assign([TopicPartition(EVENTS_TOPIC, 0, 0)])
+    quiet_since = time.monotonic()
+    while True:
+        messages = client.consume(_BATCH, timeout=0.2)
+        for message in messages:
+            error = message.error()
+            if error is None:
+                event = _parsed(message.value())
+                if event is not None:
+                    yield event
+            elif error.code() == KafkaError._PARTITION_EOF:
+                return
+            else:
+                raise KafkaException(error)
+        if messages:
+            quiet_since = time.monotonic()
+        elif time.monotonic() - quiet_since > clients.TIMEOUT_S:
+            raise Failure(f"{EVENTS_TOPIC} cannot be read: no answer within {clients.TIMEOUT_S:.0f} s")
+
+
+def _parsed(value: bytes | str | None) -> Event | None:
+    try:
+        event = json.loads(value or b"")
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and {"id", "kind", "time_ms", "text"} <= event.keys() else None

@@ -1,0 +1,273 @@
+"""Why a partition is as it is, from the events of the journal (docs/explain.md): pure, for text and JSON alike.
+
+The last event that changed the leader says why it leads, the last one in which a replica left or joined the ISR says
+why it is out or in. What nobody has told since the topic was created is as it was created.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+Event = dict[str, Any]
+
+_NOBODY = -1
+_BROKER_KINDS = frozenset(
+    {"broker-registered", "broker-fenced", "broker-unfenced", "broker-unregistered", "controlled-shutdown"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Present:
+    """A partition as the cluster's metadata has it now."""
+
+    topic: str
+    partition: int
+    leader: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+
+    @property
+    def out_of_sync(self) -> tuple[int, ...]:
+        return tuple(replica for replica in self.replicas if replica not in self.isr)
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """`leader_event` and the events in `members` are None where the journal does not tell."""
+
+    present: Present
+    leader_event: Event | None
+    #: Replica -> the event with which it came to be in or out of the ISR.
+    members: dict[int, Event | None]
+    #: All that has to do with it, oldest first.
+    history: list[Event] = field(default_factory=list)
+    #: Whether the last event and the metadata agree.
+    is_current: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        present = self.present
+        return {
+            "topic": present.topic,
+            "partition": present.partition,
+            "leader": present.leader,
+            "replicas": list(present.replicas),
+            "isr": list(present.isr),
+            "out_of_sync": list(present.out_of_sync),
+            "leader_because": self.leader_event,
+            "isr_because": {
+                str(replica): {"in_sync": replica in present.isr, "event": event}
+                for replica, event in self.members.items()
+            },
+            "is_current": self.is_current,
+            "history": self.history,
+        }
+
+
+def distinct(events: Iterable[Event]) -> list[Event]:
+    """Each event once, in the order of the changes: a controller that took over may have told some again. What brokers
+    tell has no metadata offset and stays behind what was told before it."""
+    known: dict[str, tuple[int, Event]] = {}
+    latest = _NOBODY
+    for event in events:
+        latest = max(latest, event.get("metadata_offset", _NOBODY))
+        present = known.get(event["id"])
+        # Who decided knows the cause better than who found the change in the log.
+        if present is None or (present[1].get("inferred") and not event.get("inferred")):
+            known[event["id"]] = event.get("metadata_offset", latest), event
+    return [event for _, event in sorted(known.values(), key=lambda placed: placed[0])]
+
+
+def explain(present: Present, events: Sequence[Event]) -> Explanation:
+    """`events` are distinct and in order."""
+    own = [event for event in events if is_about(event, present.topic, present.partition)]
+    own = _of_last_topic(own)
+    changes = [event for event in own if "before" in event and "after" in event and "partition" in event]
+    created = next((event for event in own if _creates(event, present.partition)), None)
+    leader_event = next((event for event in reversed(changes) if _elects(event)), None)
+    if leader_event is None and created is not None:
+        leader_event = created
+    if leader_event is not None and _leader_after(leader_event, present.partition) != present.leader:
+        leader_event = None
+    members = {replica: _member_event(changes, created, present, replica) for replica in present.replicas}
+    last = changes[-1]["after"] if changes else None
+    is_current = last is None or (last["leader"] == present.leader and set(last["isr"]) == set(present.isr))
+    shown = {event["id"] for event in own}
+    begin = next((index for index, event in enumerate(events) if event["id"] in shown), 0)
+    history = [
+        event
+        for event in events[begin:]
+        if event["id"] in shown or event["kind"] == "journal-gap" or _is_of_broker(event, present.replicas)
+    ]
+    return Explanation(present, leader_event, members, history, is_current)
+
+
+def is_about(event: Event, topic: str, partition: int) -> bool:
+    if event["kind"] == "config-changed":
+        return bool(event["resource"] == "topic" and event["name"] == topic)
+    if event.get("topic") != topic:
+        return False
+    if "first_partition" in event:
+        return _creates(event, partition) or (event["kind"] == "topic-created" and event["first_partition"] == 0)
+    return event.get("partition", partition) == partition
+
+
+def _of_last_topic(events: list[Event]) -> list[Event]:
+    """Without those of an earlier topic of that name."""
+    ids = [event["topic_id"] for event in events if "topic_id" in event]
+    if not ids:
+        return events
+    begin = next(index for index, event in enumerate(events) if event.get("topic_id") == ids[-1])
+    return [event for event in events[begin:] if event.get("topic_id", ids[-1]) == ids[-1]]
+
+
+def _creates(event: Event, partition: int) -> bool:
+    first = event.get("first_partition")
+    return first is not None and first <= partition < first + event["partitions"]
+
+
+def _elects(event: Event) -> bool:
+    return bool(event["before"]["leader_epoch"] != event["after"]["leader_epoch"])
+
+
+def _leader_after(event: Event, partition: int) -> int:
+    if "first_partition" in event:
+        return int(event["leaders"][partition - event["first_partition"]])
+    return int(event["after"]["leader"])
+
+
+def _member_event(changes: list[Event], created: Event | None, present: Present, replica: int) -> Event | None:
+    is_in = replica in present.isr
+    for event in reversed(changes):
+        was, became = replica in event["before"]["isr"], replica in event["after"]["isr"]
+        if was != became:
+            return event if became == is_in else None
+    if created is None:
+        return None
+    was_in = replica in created["isrs"][present.partition - created["first_partition"]]
+    return created if was_in == is_in else None
+
+
+def _is_of_broker(event: Event, brokers: Sequence[int]) -> bool:
+    return event["kind"] in _BROKER_KINDS and event["broker"] in brokers
+
+
+# As text.
+
+
+def at(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def lines_of(explanation: Explanation, since_ms: int = 0) -> list[str]:
+    present = explanation.present
+    lines = [
+        f"{present.topic}-{present.partition}: {_leader(present.leader)}, replicas {_ids(present.replicas)}, "
+        f"in sync {_ids(present.isr)}" + (f", out of sync {_ids(present.out_of_sync)}" if present.out_of_sync else ""),
+        "",
+        _why_leader(explanation),
+        *_on_preferred(present),
+        *(_why_member(explanation, replica) for replica in present.replicas),
+    ]
+    if not explanation.is_current:
+        lines += ["", "The journal's last word on this partition is not what the metadata says now; it may be behind."]
+    shown = [event for event in explanation.history if event["time_ms"] >= since_ms]
+    if shown:
+        lines += ["", "What happened:"]
+        lines += [f"  {at(event['time_ms'])}  {told(event)}" for event in shown]
+    return lines
+
+
+def _why_leader(explanation: Explanation) -> str:
+    event, leader = explanation.leader_event, explanation.present.leader
+    who = "Nobody leads" if leader == _NOBODY else f"Broker {leader} leads"
+    if event is None:
+        return f"{who}; the journal does not tell why."
+    since = f"since {at(event['time_ms'])}"
+    if "first_partition" in event:
+        return f"{who} {since}, when the partition was created: it was the first of its replicas that could."
+    before = event["before"]["leader"]
+    after_whom = f" (before: {_leader(before)})" if before != leader else ""
+    return f"{who} {since}{after_whom}, because {event['text']}."
+
+
+def _on_preferred(present: Present) -> list[str]:
+    preferred = present.replicas[0] if present.replicas else _NOBODY
+    if present.leader in (preferred, _NOBODY):
+        return []
+    if preferred in present.isr:
+        return [f"Broker {preferred} is preferred, and in sync: the next preferred election brings the leader there."]
+    return [f"Broker {preferred} is preferred, but it is not in sync."]
+
+
+def _why_member(explanation: Explanation, replica: int) -> str:
+    event, is_in = explanation.members[replica], replica in explanation.present.isr
+    what = f"Replica {replica} is {'in sync' if is_in else 'out of sync'}"
+    if event is None:
+        return f"{what}; the journal does not tell since when."
+    since = f"since {at(event['time_ms'])}"
+    if "first_partition" in event:
+        return f"{what} {since}, when the partition was created."
+    return f"{what} {since}, because {event['text']}."
+
+
+def told(event: Event) -> str:
+    """One event on one line."""
+    text = str(event["text"])
+    if event.get("inferred"):
+        text += " (read off the metadata by a later controller)"
+    if "first_partition" in event:
+        return f"{event['kind']}: {text}"
+    if "partition" in event and "before" in event:
+        return f"{_moves(event)}: {text}"
+    if event["kind"] == "config-changed":
+        changed = ", ".join(f"{key} {event['before'][key]} -> {value}" for key, value in event["after"].items())
+        return f"config-changed: {changed}"
+    return f"{event['kind']}: {text}"
+
+
+def _moves(event: Event) -> str:
+    before, after = event["before"], event["after"]
+    parts = []
+    if before["leader_epoch"] != after["leader_epoch"]:
+        epochs = f"epoch {before['leader_epoch']} -> {after['leader_epoch']}"
+        parts.append(f"leader {_name(before['leader'])} -> {_name(after['leader'])} ({epochs})")
+    for what in ("isr", "replicas", "elr", "adding", "removing"):
+        if before.get(what, []) != after.get(what, []):
+            name = "ISR" if what == "isr" else "ELR" if what == "elr" else what
+            parts.append(f"{name} {_ids(before.get(what, []))} -> {_ids(after.get(what, []))}")
+    return f"{event['kind']}, {', '.join(parts)}" if parts else str(event["kind"])
+
+
+def _leader(leader: int) -> str:
+    return "no leader" if leader == _NOBODY else f"leader {leader}"
+
+
+def _name(leader: int) -> str:
+    return "none" if leader == _NOBODY else str(leader)
+
+
+def _ids(ids: Iterable[int]) -> str:
+    return ",".join(map(str, ids)) or "none"
+
+
+# Of a broker.
+
+
+def broker_lines(broker: int, events: Sequence[Event], since_ms: int = 0) -> list[str]:
+    """What became of a broker, and how many partitions that changed."""
+    lines = []
+    by_offset: dict[int, list[Event]] = {}
+    for event in events:
+        if "partition" in event and "metadata_offset" in event:
+            by_offset.setdefault(event["metadata_offset"], []).append(event)
+    for event in events:
+        if event.get("broker") != broker or event["time_ms"] < since_ms:
+            continue
+        changed = by_offset.get(event.get("metadata_offset", _NOBODY), [])
+        moved = sum(_elects(each) for each in changed)
+        counts = f" ({len(changed)} partitions changed, {moved} of them their leader)" if changed else ""
+        lines.append(f"{at(event['time_ms'])}  {event['kind']}: {event['text']}{counts}")
+    return lines

@@ -1,0 +1,65 @@
+"""What a leader saw when it proposed another ISR, as it travels with AlterPartition.
+
+Kafka's schema has no field for it. It goes as a tagged field, which every flexible version allows and whoever does not
+know the tag skips (KIP-482): Kafka's controllers do, and Kafka's brokers send none. The number is far beyond those that
+Kafka gives out from 0 (decision 0013).
+
+    int64 leader's LEO, then for each replica that leaves or joins: int32 broker, int64 its LEO, int64 lag_ms
+
+`lag_ms`: how long it has not been at the leader's LEO; -1 where that is not known. A LEO is -1 before the first fetch.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from barnabas.protocol.message import UnknownTags
+from barnabas.replication.leadership import Leadership
+
+SIGHTING_TAG: Final = 8_192
+_LEADER: Final = struct.Struct(">q")
+_MEMBER: Final = struct.Struct(">iqq")
+#: Nobody has more replicas than this; what is longer is not ours.
+_BYTES_MAX: Final = _LEADER.size + 1_000 * _MEMBER.size
+
+
+class Member(NamedTuple):
+    broker_id: int
+    leo: int
+    lag_ms: int
+
+
+class Sighting(NamedTuple):
+    leader_leo: int
+    members: tuple[Member, ...]
+
+
+def sighted(leadership: Leadership, leader_leo: int, now_ms: int) -> UnknownTags:
+    """Of the replicas that its proposal takes in or leaves out."""
+    proposed = leadership.proposed or ()
+    moved = [
+        replica for replica in (*leadership.isr, *proposed) if (replica in leadership.isr) != (replica in proposed)
+    ]
+    data = bytearray(_LEADER.pack(leader_leo))
+    for replica in moved:
+        follower = leadership.followers.get(replica)
+        if follower is None:
+            data += _MEMBER.pack(replica, -1, -1)
+        else:
+            lag_ms = now_ms - follower.caught_up_ms
+            data += _MEMBER.pack(replica, follower.leo, lag_ms if 0 <= lag_ms < 1 << 60 else -1)
+    return ((SIGHTING_TAG, bytes(data)),)
+
+
+def read_sighting(tags: Iterable[tuple[int, bytes]]) -> Sighting | None:
+    """None where there is none, or none that can be read: it only explains, nothing rests on it."""
+    for tag, data in tags:
+        if tag == SIGHTING_TAG:
+            size = len(data) - _LEADER.size
+            if size < 0 or size % _MEMBER.size or len(data) > _BYTES_MAX:
+                return None
+            members = tuple(Member(*fields) for fields in _MEMBER.iter_unpack(data[_LEADER.size :]))
+            return Sighting(_LEADER.unpack_from(data)[0], members)
+    return None
