@@ -14,7 +14,7 @@ from tests.support.group_world import GroupWorld, fetched
 
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.group import GroupState
-from barnabas.coordinators.groups.shard import ShardState
+from barnabas.coordinators.runtime import ShardState
 
 CLIENTS_MAX = 7
 

@@ -10,12 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from barnabas.broker.assignments import DirectoryAssignments
+from barnabas.broker.broker_channels import BrokerChannels
 from barnabas.broker.context import Services
 from barnabas.broker.controller_access import ControllerAccess
 from barnabas.broker.controller_registrar import ControllerRegistrar
 from barnabas.broker.dispatch import ConnectionLog, Dispatcher
 from barnabas.broker.fetch_sessions import SessionCache
-from barnabas.broker.inner_requests import OwnController
+from barnabas.broker.inner_requests import OwnBroker, OwnController
 from barnabas.broker.journal_wiring import make_journal
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.liveness import BrokerLiveness
@@ -23,15 +24,23 @@ from barnabas.broker.own_registration import AfterOwnRegistration
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.quorum_peers import QuorumPeers
 from barnabas.broker.quorum_watch import QuorumWatch
+from barnabas.broker.verification import TransactionVerifier
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
-from barnabas.common.types import GROUP_METADATA_TOPIC, METADATA_TOPIC, TopicPartition
+from barnabas.common.types import (
+    GROUP_METADATA_TOPIC,
+    METADATA_TOPIC,
+    TRANSACTION_STATE_TOPIC,
+    TopicPartition,
+)
 from barnabas.controller.kraft.controller import Controller
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
+from barnabas.coordinators.transactions.config import TransactionConfig
+from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
 from barnabas.metadata.cluster import endpoints_of
-from barnabas.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
+from barnabas.metadata.image import BROKER_RESOURCE, TRANSACTION_VERSION, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.api import Offer
 from barnabas.protocol.connection import ReceiveArea
@@ -81,6 +90,7 @@ class Broker:
             partition_count=self._group_partitions,
             partition_exists=self._partition_exists,
         )
+        self.brokers = BrokerChannels(host, self._area, config, self.metadata)
         self.access = ControllerAccess(
             host, self._area, f"broker-{config.node_id}", self.raft.leader_address, _ASK_TIMEOUT_MS
         )
@@ -90,6 +100,17 @@ class Broker:
             host, config.node_id, self.metadata, lambda: self.lifecycle.epoch, self.access.ask
         )
         self.replicas.moves.assignments = self.assignments
+        producer_ids = ProducerIdPool(self.access, config.node_id, lambda: self.lifecycle.epoch)
+        self.transactions = TransactionCoordinator(
+            host,
+            TransactionConfig.from_broker(config),
+            partitions,
+            partitions,
+            producer_ids,
+            self.brokers,
+            partition_count=self._transaction_partitions,
+            server_version=lambda: self.metadata.image.features.get(TRANSACTION_VERSION, 0),
+        )
         self.services = Services(
             host=host,
             config=config,
@@ -100,12 +121,16 @@ class Broker:
             controller=self.controller,
             replicas=self.replicas,
             groups=self.groups,
+            transactions=self.transactions,
             fetch_sessions=SessionCache(config.int_of("max.incremental.fetch.session.cache.slots"), host.random),
-            producer_ids=ProducerIdPool(self.access, config.node_id, lambda: self.lifecycle.epoch),
+            producer_ids=producer_ids,
             access=self.access,
             liveness=BrokerLiveness(host, config, self.controller),
+            brokers=self.brokers,
+            verifier=TransactionVerifier(host, config, self.brokers, self.transactions.partition_for),
         )
         self.access.own = OwnController(self.services)
+        self.brokers.own = OwnBroker(self.services)
         self.controller.on_active = self.services.liveness.look_for_all
         self.replicas.surroundings.join(self.access.ask, lambda: self.lifecycle.epoch)
         self.journal = make_journal(self.services, partitions)
@@ -132,6 +157,11 @@ class Broker:
         self.replicas.start(self.logs.checkpointed_high_watermarks())
         self.replicas.listen(
             LeadershipListener(GROUP_METADATA_TOPIC, self.groups.on_partition_leader, self.groups.on_partition_resigned)
+        )
+        self.replicas.listen(
+            LeadershipListener(
+                TRANSACTION_STATE_TOPIC, self.transactions.on_partition_leader, self.transactions.on_partition_resigned
+            )
         )
         self.metadata.subscribe(self._on_broker_config)
         own = AfterOwnRegistration(
@@ -175,6 +205,8 @@ class Broker:
             release()
             self.journal.close()
             self.groups.shutdown()
+            self.transactions.shutdown()
+            self.brokers.close()
             self.assignments.close()
             self.replicas.close()
             if self.config.is_broker:
@@ -250,6 +282,10 @@ class Broker:
     def _group_partitions(self) -> int:
         topic = self.metadata.image.topics_by_name.get(GROUP_METADATA_TOPIC)
         return self.config.int_of("offsets.topic.num.partitions") if topic is None else len(topic.partitions)
+
+    def _transaction_partitions(self) -> int:
+        topic = self.metadata.image.topics_by_name.get(TRANSACTION_STATE_TOPIC)
+        return self.config.int_of("transaction.state.log.num.partitions") if topic is None else len(topic.partitions)
 
     def _partition_exists(self, topic: str, index: int) -> bool:
         return topic != METADATA_TOPIC and self.metadata.image.partition(topic, index) is not None

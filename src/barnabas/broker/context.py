@@ -15,14 +15,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from barnabas.broker.broker_channels import BrokerChannels
     from barnabas.broker.controller_access import ControllerAccess
     from barnabas.broker.fetch_sessions import SessionCache
     from barnabas.broker.liveness import BrokerLiveness
     from barnabas.broker.producer_ids import ProducerIdPool
+    from barnabas.broker.verification import TransactionVerifier
     from barnabas.common.config import BrokerConfig
     from barnabas.common.host import Host
     from barnabas.controller.kraft.controller import Controller
     from barnabas.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
     from barnabas.metadata.store import MetadataStore
     from barnabas.protocol.message import Message
     from barnabas.raft.node import RaftNode
@@ -77,9 +80,13 @@ class Services:
     controller: Controller
     replicas: ReplicaManager
     groups: GroupCoordinator
+    transactions: TransactionCoordinator
     fetch_sessions: SessionCache
     producer_ids: ProducerIdPool
     access: ControllerAccess
     liveness: BrokerLiveness
+    #: To the other brokers of the cluster, and to this one.
+    brokers: BrokerChannels
+    verifier: TransactionVerifier
     #: Names of topics that this broker has asked the controller for, on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from barnabas.broker.context import Services
-from barnabas.protocol.api import CONTROLLER_APIS, Offer
+from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.message import Message
 
 
@@ -80,16 +80,13 @@ def _handler(offer: Offer) -> _Handler:
     return handler
 
 
-class OwnController:
-    """The controller of this process, asked by messages as one of another node would be."""
+class OwnNode:
+    """What this process serves on one of its listeners, asked by messages as another node would ask."""
 
-    def __init__(self, services: Services) -> None:
+    def __init__(self, services: Services, listener: str, offers: Mapping[int, Offer]) -> None:
         self._services = services
-        self._listener = services.config.controller_listener_names[0]
-
-    @property
-    def is_active(self) -> bool:
-        return self._services.controller.is_active
+        self._listener = listener
+        self._offers = offers
 
     @property
     def listener(self) -> str:
@@ -100,8 +97,26 @@ class OwnController:
         return self._services.host.clock.now_ms()
 
     def handle(self, request: Message, reply: Callable[[Message], None]) -> None:
-        """In the highest version that the controller's listener serves."""
+        """In the highest version that the listener serves."""
         assert request.API_KEY is not None
-        offer = CONTROLLER_APIS[request.API_KEY]
+        offer = self._offers[request.API_KEY]
         inner = InnerRequest(self, request.API_KEY, offer.version_max, 0, None, "/127.0.0.1", "User:ANONYMOUS", reply)
         inner.serve(offer, request, self._services)
+
+
+class OwnController(OwnNode):
+    """The controller of this process."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services, services.config.controller_listener_names[0], CONTROLLER_APIS)
+
+    @property
+    def is_active(self) -> bool:
+        return self._services.controller.is_active
+
+
+class OwnBroker(OwnNode):
+    """The broker of this process."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services, services.config.inter_broker_listener, BROKER_APIS)

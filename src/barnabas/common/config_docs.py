@@ -9,6 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 HEEDED: Final[dict[str, str]] = {
+    "add.partitions.to.txn.retry.backoff.max.ms": "How long a leader goes on asking a coordinator that is busy.",
+    "add.partitions.to.txn.retry.backoff.ms": "How long it waits before it asks again.",
     "advertised.listeners": "What clients are told to connect to; the listeners themselves if not set.",
     "alter.log.dirs.replication.quota.window.num": "How many windows the rate of moves between directories looks at.",
     "alter.log.dirs.replication.quota.window.size.seconds": "How long each of these windows is.",
@@ -99,12 +101,22 @@ HEEDED: Final[dict[str, str]] = {
     "offsets.topic.replication.factor": "How many replicas the topic of committed offsets gets.",
     "offsets.topic.segment.bytes": "The most bytes of one segment of the topic of committed offsets.",
     "process.roles": "What this node does: broker, controller or both.",
+    "producer.id.expiration.check.interval.ms": "How often is looked for producers to be forgotten.",
     "producer.id.expiration.ms": "After this long without a batch a producer is forgotten.",
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
     "socket.listen.backlog.size": "How many connections may wait to be accepted.",
     "socket.receive.buffer.bytes": "Receive buffer of a client's socket; -1 leaves it to the system.",
     "socket.request.max.bytes": "The largest request; a larger one ends its connection.",
     "socket.send.buffer.bytes": "Send buffer of a client's socket; -1 leaves it to the system.",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often open transactions are looked at.",
+    "transaction.max.timeout.ms": "The longest transaction timeout a producer may ask for.",
+    "transaction.partition.verification.enable": "Whether the first write of an old producer is verified.",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "How often unused ids are looked for.",
+    "transaction.state.log.min.isr": "min.insync.replicas of __transaction_state, when it is made.",
+    "transaction.state.log.num.partitions": "How many partitions __transaction_state gets.",
+    "transaction.state.log.replication.factor": "How many replicas __transaction_state gets.",
+    "transaction.state.log.segment.bytes": "The segment size of __transaction_state.",
+    "transactional.id.expiration.ms": "After this long without a change a transactional id is forgotten.",
     "unclean.leader.election.enable": "Whether a replica that lacks records may lead when no other one can.",
     "unclean.leader.election.interval.ms": "How often is looked for partitions that such a replica may lead.",
 }
@@ -114,7 +126,8 @@ _ONE_BROKER = "has no effect yet: the cluster has one broker"
 _NO_QUOTAS = "has no effect: there are no quotas"
 _NO_SECURITY = "has no effect: there is no TLS and no SASL"
 _NO_TIERS = "has no effect: there is no tiered storage"
-_NO_TRANSACTIONS = "has no effect: transactions are not served"
+_NO_TWO_PHASES = "has no effect: two-phase commit is not served"
+_OWN_SLICES = "has no effect: __transaction_state is read in slices of a fixed size"
 _NO_PLUGINS = "has no effect: Java classes cannot be loaded"
 
 _REASONS: Final[dict[str, str]] = {
@@ -133,7 +146,8 @@ _REASONS_BY_PREFIX: Final = (
     (("group.share.", "share."), "has no effect: share groups are not served"),
     (("group.streams.",), "has no effect: streams groups are not served"),
     (("group.consumer.", "group.coordinator."), "has no effect: the group protocol of KIP-848 is not served"),
-    (("transaction", "add.partitions.to.txn."), _NO_TRANSACTIONS),
+    (("transaction.two.phase.commit.",), _NO_TWO_PHASES),
+    (("transaction.state.log.load.buffer.size",), _OWN_SLICES),
     (("ssl.", "sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
     (("delegation.token.",), _NO_SECURITY),
     (("alter.config.policy.", "create.topic.policy.", "client.quota.callback.", "replica.selector."), _NO_PLUGINS),

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from enum import Enum
+from typing import Final, NamedTuple, Protocol
 
+from barnabas.common.automaton import Automaton
 from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected, RequestFailed, StorageFault
 from barnabas.common.host import Buffer, Host
 from barnabas.common.types import TopicPartition
@@ -55,6 +57,58 @@ class PartitionReader(Protocol):
     def high_watermark(self, partition: TopicPartition) -> int: ...
 
 
+class ShardState(Enum):
+    """LOADING: requests are told to come again. FAILED: the log could not be read, as if this broker were not the
+    coordinator. CLOSED: leadership has gone."""
+
+    LOADING = "loading"
+    ACTIVE = "active"
+    FAILED = "failed"
+    CLOSED = "closed"
+
+
+_LIFE: Final = {
+    ShardState.LOADING: frozenset({ShardState.ACTIVE, ShardState.FAILED, ShardState.CLOSED}),
+    ShardState.ACTIVE: frozenset({ShardState.CLOSED}),
+    ShardState.FAILED: frozenset({ShardState.CLOSED}),
+    ShardState.CLOSED: frozenset[ShardState](),
+}
+
+
+class ShardLife(Automaton[ShardState]):
+    """From the moment that leadership of the partition comes to the moment that it goes."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(_LIFE, ShardState.LOADING)
+
+    def check_serving(self) -> None:
+        """RequestFailed unless requests can be served."""
+        match self.state:
+            case ShardState.ACTIVE:
+                return
+            case ShardState.LOADING:
+                raise RequestFailed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            case _:
+                raise RequestFailed(ErrorCode.NOT_COORDINATOR)
+
+
+def storing_failed(code: ErrorCode) -> ErrorCode:
+    """What a client is told when a coordinator's record could not be written."""
+    match code:
+        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
+            return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR | ErrorCode.FENCED_LEADER_EPOCH:
+            return ErrorCode.NOT_COORDINATOR
+        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.INVALID_FETCH_SIZE:
+            return ErrorCode.UNKNOWN_SERVER_ERROR
+        case _:
+            return code
+
+
 class KeyValue(NamedTuple):
     """A record of a coordinator, before it has an offset. A value of None deletes the key."""
 
@@ -83,7 +137,7 @@ class _Write:
 class ShardLog:
     """The way from one shard to its partition's log."""
 
-    __slots__ = ("_codec", "_deadline", "_host", "_partition", "_queue", "_timeout_ms", "_writer")
+    __slots__ = ("_base_sequence", "_codec", "_deadline", "_host", "_partition", "_queue", "_timeout_ms", "_writer")
 
     def __init__(
         self,
@@ -93,13 +147,17 @@ class ShardLog:
         deadlines: Deadlines,
         *,
         timeout_ms: int,
-        codec: int,
+        codec: int = 0,
+        base_sequence: int = 0,
     ) -> None:
+        """`base_sequence` is that of Apache Kafka's batches, which have no producer id: 0 of groups, -1 of
+        transactions."""
         self._host = host
         self._writer = writer
         self._partition = partition
         self._timeout_ms = timeout_ms
         self._codec = codec
+        self._base_sequence = base_sequence
         self._queue: deque[_Write] = deque()
         self._deadline = deadlines.new()
 
@@ -116,8 +174,14 @@ class ShardLog:
         batch = encode_batch(
             [Record(offset=0, timestamp=wall_ms, key=r.key, value=r.value, headers=[]) for r in records],
             codec=self._codec,
-            base_sequence=0,  # as Apache Kafka's coordinators write them, without a producer id
+            base_sequence=self._base_sequence,
         )
+        self.append_batch(batch, answered, settled)
+
+    def append_batch(
+        self, batch: bytearray, answered: Callable[[ErrorCode], None], settled: Callable[[ErrorCode], None] = _ignore
+    ) -> None:
+        """As `append`, of a batch that is made already: one of a transaction, or its end."""
         write = _Write(settled, answered, self._host.clock.now_ms() + self._timeout_ms)
         self._queue.append(write)
         self._writer.append(self._partition, batch, lambda code, _: self._done(write, code))
@@ -164,7 +228,8 @@ class ShardLog:
             self._answer(write, ErrorCode.REQUEST_TIMED_OUT)
 
 
-#: By producer id, the records of transactions that were open at the end of the log.
+#: By producer id, the records of transactions that were open at the end of the log; without those whose keys were
+#: written again behind them.
 OpenTransactions = dict[int, list[KeyValue]]
 
 
@@ -207,7 +272,7 @@ class LogLoader:
         self._position = 0
         self._target = 0
         self._latest: dict[bytes, bytes | None] = {}
-        self._transactions: OpenTransactions = {}
+        self._transactions: dict[int, dict[bytes, bytes | None]] = {}
         self._poll_ms = _HW_POLL_MS
         self._stopped = False
 
@@ -277,13 +342,15 @@ class LogLoader:
         for record in records:
             if record.offset < self._position or record.key is None:
                 continue
-            if producer_id is None:
-                self._latest[record.key] = record.value
-            else:
-                self._transactions.setdefault(producer_id, []).append(KeyValue(record.key, record.value))
+            if producer_id is not None:
+                self._transactions.setdefault(producer_id, {})[record.key] = record.value
+                continue
+            self._latest[record.key] = record.value
+            for written in self._transactions.values():
+                written.pop(record.key, None)  # the later one counts, whenever the transaction ends
 
     def _take_marker(self, producer_id: int, records: Sequence[Record]) -> None:
-        written = self._transactions.pop(producer_id, [])
+        written = self._transactions.pop(producer_id, {})
         for record in records:
             if control_type(record) == ControlType.COMMIT:
                 self._latest.update(written)
@@ -314,7 +381,12 @@ class LogLoader:
             return
         if reached:
             self._stopped = True
-            self._sink.on_loaded(self._transactions)
+            self._sink.on_loaded(
+                {
+                    producer_id: [KeyValue(key, value) for key, value in written.items()]
+                    for producer_id, written in self._transactions.items()
+                }
+            )
         else:
             self._host.timers.call_later(self._poll_ms, self._await_high_watermark)
             self._poll_ms = min(2 * self._poll_ms, _HW_POLL_MAX_MS)

@@ -21,9 +21,9 @@ Asked = list[tuple[str | bytes, list[tuple[int, memoryview]]]]
 
 
 class ProduceFrame(NamedTuple):
-    """`transactional` says whether there was a transactional id."""
+    """`transactional_id` is None where there is none."""
 
-    transactional: bool
+    transactional_id: str | None
     acks: int
     timeout_ms: int
     topics: Asked
@@ -42,7 +42,11 @@ def parse_produce(frame: memoryview, position: int, version: int) -> ProduceFram
 def _parse_fixed(frame: memoryview, position: int) -> ProduceFrame:
     """Versions 3-8."""
     length = _INT16.unpack_from(frame, position)[0]
-    position += 2 + max(length, 0)
+    position += 2
+    transactional_id = None
+    if length >= 0:
+        transactional_id = _text(frame, position, position + length)
+        position += length
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     topics = _INT32.unpack_from(frame, position + 6)[0]
     position += 10
@@ -60,13 +64,16 @@ def _parse_fixed(frame: memoryview, position: int) -> ProduceFrame:
             position += max(size, 0)
         asked.append((name, batches))
     _expect_end(frame, position)
-    return ProduceFrame(length >= 0, acks, timeout_ms, asked)
+    return ProduceFrame(transactional_id, acks, timeout_ms, asked)
 
 
 def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceFrame:
     """Versions 9-13: compact lengths (plus one, 0 is null) and tagged fields."""
     length, position = read_unsigned_varint(frame, position)
-    position += max(length - 1, 0)
+    transactional_id = None
+    if length > 0:
+        transactional_id = _text(frame, position, position + length - 1)
+        position += length - 1
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     topics, position = read_unsigned_varint(frame, position + 6)
     asked: Asked = []
@@ -89,16 +96,16 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceFr
         position = skip_tagged_fields(frame, position)
         asked.append((topic, batches))
     _expect_end(frame, skip_tagged_fields(frame, position))
-    return ProduceFrame(length > 0, acks, timeout_ms, asked)
+    return ProduceFrame(transactional_id, acks, timeout_ms, asked)
 
 
 def _text(frame: memoryview, start: int, end: int) -> str:
     if not start <= end <= len(frame):
-        raise DecodeError("a topic name runs out of its frame", start)
+        raise DecodeError("a name runs out of its frame", start)
     try:
         return str(frame[start:end], "utf-8")
     except UnicodeDecodeError as error:
-        raise DecodeError("a topic name is not UTF-8", start) from error
+        raise DecodeError("a name is not UTF-8", start) from error
 
 
 def _records(frame: memoryview, position: int, size: int) -> memoryview:

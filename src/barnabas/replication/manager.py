@@ -154,25 +154,42 @@ class ReplicaManager:
     # -- appending
 
     def append(
-        self, topic: str, index: int, batches: Buffer, *, acks: int, wall_ms: int, to_internal: bool = False
+        self,
+        topic: str,
+        index: int,
+        batches: Buffer,
+        *,
+        acks: int,
+        wall_ms: int,
+        to_internal: bool = False,
+        transactional: bool = False,
     ) -> Appended:
         """A client's write. `acks` as in Produce; with -1 the caller then waits for the HW. `to_internal`: it may write
-        to internal topics too."""
+        to internal topics too. `transactional`: it may be part of a transaction, which was verified."""
         if topic in INTERNAL_TOPICS and not to_internal and topic in self._topics:
             return Appended(ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}")
         try:
             partition = self.leader(topic, index)
         except RequestFailed as failure:
             return Appended(failure.code, message=failure.message)
-        return self.append_to(partition, batches, acks, wall_ms, Origin.CLIENT)
+        return self.append_to(partition, batches, acks, wall_ms, Origin.CLIENT, transactional)
 
-    def append_to(self, partition: Partition, batches: Buffer, acks: int, wall_ms: int, origin: Origin) -> Appended:
+    def append_to(
+        self,
+        partition: Partition,
+        batches: Buffer,
+        acks: int,
+        wall_ms: int,
+        origin: Origin,
+        transactional: bool = False,
+    ) -> Appended:
         """Append to a partition led here, with what went wrong as a value."""
         if acks == -1 and not partition.enough_in_sync:
             return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
         if origin is Origin.CLIENT and len(batches) > _ATTRIBUTES_AT and batches[_ATTRIBUTES_AT] & _TRANSACTIONAL:
-            # Kafka's word for a batch of a transaction in a request that names no transactional id.
-            return Appended(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            if not transactional:
+                # Kafka's word for a batch of a transaction in a request that names no transactional id.
+                return Appended(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         full = self._full
         if full and self._roots.refuses(partition.log.directory):
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=f"no room for {partition.topic_partition}")

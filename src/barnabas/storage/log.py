@@ -30,7 +30,7 @@ from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.follower_append import FollowerRun
 from barnabas.storage.log_reads import LogReader, fault
 from barnabas.storage.producers import ProducerStateManager
-from barnabas.storage.replay import note_producer, replay_producers, take_snapshot
+from barnabas.storage.replay import check_marker, note_producer, replay_producers, take_snapshot
 from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.segments import LogServices, Segments
 
@@ -164,6 +164,8 @@ class Log(LogReader):
         self.append_batch(header, stamped, wall_ms)
         return AppendInfo(
             first_offset,
+        elif header.producer_id >= 0:
+            check_marker(self.producers, header, batches)
             self.log_end_offset - 1,
             valid.log_append_time_ms,
             self.log_start_offset,

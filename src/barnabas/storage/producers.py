@@ -82,6 +82,7 @@ class ProducerEntry:
         "epoch",
         "last_sequence",
         "last_timestamp",
+        "markers",
         "producer_id",
         "txn_first_offset",
     )
@@ -101,6 +102,8 @@ class ProducerEntry:
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
         self.txn_first_offset = txn_first_offset
+        #: How many markers came since the entry was made: whoever looks again later sees whether one came meanwhile.
+        self.markers = 0
         self.batches: list[AppendedBatch] = [] if batch is None else [batch]
         self.last_sequence = NO_SEQUENCE if batch is None else batch.last_sequence
 
@@ -395,6 +398,7 @@ class ProducerStateManager:
         entry.move_to_epoch(header.producer_epoch)
         entry.coordinator_epoch = marker.coordinator_epoch
         entry.last_timestamp = timestamp
+        entry.markers += 1
         entry.txn_first_offset = None
         if first_offset is None:
             return None

@@ -29,6 +29,15 @@ def note_producer(producers: ProducerStateManager, header: BatchHeader, batch: B
             )
 
 
+def check_marker(producers: ProducerStateManager, header: BatchHeader, batch: Buffer) -> None:
+    """Whether the control batch of a producer may be appended now. RecordsRejected if it comes from a coordinator, or
+    is of an epoch, whose time is over."""
+    for record in decode_batch(batch):
+        marker = read_end_txn_marker(record)
+        if marker is not None:
+            producers.check_marker(header, marker)
+
+
 def take_snapshot(producers: ProducerStateManager) -> bool:
     """Whether there is a new one. Without room for it the next start replays a little more."""
     try:

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 from immutables import Map
 from tests.support.group_world import GroupWorld
+from tests.support.txn_world import TransactionWorld
 
 from barnabas.broker.context import Services
 from barnabas.broker.handlers import find_coordinator
@@ -38,6 +39,7 @@ class FakeServices:
 
     metadata: Store
     groups: Any
+    transactions: Any = None
     created: list[str] = field(default_factory=list)
 
 
@@ -46,13 +48,13 @@ def broker(broker_id: int, *, fenced: bool = False) -> BrokerImage:
     return BrokerImage(broker_id, 1, bytes(16), endpoints, fenced=fenced)
 
 
-def services(*, exists: bool = True, fenced: bool = False, leader: int = 2) -> FakeServices:
+def services(
+    *, exists: bool = True, fenced: bool = False, leader: int = 2, topic: str = "__consumer_offsets"
+) -> FakeServices:
     topics: Map[str, TopicImage] = Map()
     if exists:
         partition = PartitionImage((leader,), (leader,), leader, 0, 0)
-        topics = topics.set(
-            "__consumer_offsets", TopicImage("__consumer_offsets", bytes(16), (partition,) * PARTITIONS)
-        )
+        topics = topics.set(topic, TopicImage(topic, bytes(16), (partition,) * PARTITIONS))
     image = MetadataImage(topics_by_name=topics, brokers=Map({2: broker(2, fenced=fenced)}))
     return FakeServices(Store(image), GroupWorld(partitions=PARTITIONS).coordinator)
 
@@ -110,6 +112,15 @@ def test_a_listener_that_the_leader_does_not_have_finds_nobody() -> None:
     assert ask(services(), 6, "g", listener="OTHER").coordinators[0].error_code == 15
 
 
-@pytest.mark.parametrize("key_type,code", [(1, ErrorCode.COORDINATOR_NOT_AVAILABLE), (2, ErrorCode.INVALID_REQUEST)])
-def test_other_coordinators_are_not_here(key_type: int, code: ErrorCode) -> None:
-    assert ask(services(), 6, "t", key_type=key_type).coordinators[0].error_code == code
+def test_there_is_no_coordinator_of_share_groups() -> None:
+    assert ask(services(), 6, "t", key_type=2).coordinators[0].error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("version", [0, 3, 6])
+def test_a_transactional_id_is_coordinated_by_the_leader_of_its_partition(version: int) -> None:
+    where = services(topic="__transaction_state")
+    where.transactions = TransactionWorld(partitions=PARTITIONS).coordinator
+    found = ask(where, version, "t", key_type=1)
+    node_id = found.coordinators[0].node_id if version >= 4 else found.node_id
+    assert node_id == 2
+    assert ask(services(), 6, "t", key_type=0).coordinators[0].error_code == ErrorCode.NONE

@@ -15,10 +15,9 @@ from tests.support.group_world import (
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.config import GroupConfig
-from barnabas.coordinators.groups.coordinator import java_string_hash, partition_for
 from barnabas.coordinators.groups.group import GroupState
-from barnabas.coordinators.groups.shard import ShardState
-from barnabas.coordinators.runtime import LOAD_SLICE_RECORDS
+from barnabas.coordinators.partitioning import java_string_hash, partition_for
+from barnabas.coordinators.runtime import LOAD_SLICE_RECORDS, ShardState
 
 ORDERS_0 = ("orders", 0)
 

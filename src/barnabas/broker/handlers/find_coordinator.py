@@ -1,9 +1,8 @@
-"""FindCoordinator (10), versions 0-6: which broker coordinates a group.
+"""FindCoordinator (10), versions 0-6: which broker coordinates a group or a transactional id.
 
-The one that leads the group's partition of `__consumer_offsets`; the topic is created when it is first asked for.
-KIP-699 (several keys, 4+). Transactions (key type 1) and share groups (2) have no coordinator here yet:
-COORDINATOR_NOT_AVAILABLE for the first, so that clients wait, INVALID_REQUEST for the second, as of a Kafka without
-share groups.
+The one that leads its partition of `__consumer_offsets` or `__transaction_state`; the topic is created when it is first
+asked for. KIP-699 (several keys, 4+). Share groups (key type 2) have no coordinator here yet: INVALID_REQUEST, as of a
+Kafka without share groups.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import Final, NamedTuple
 from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.topic_creation import ensure_internal_topic
 from barnabas.common.errors import MALFORMED_REQUEST, ErrorCode
-from barnabas.common.types import GROUP_METADATA_TOPIC
+from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 
 _GROUP: Final = 0
@@ -60,15 +59,17 @@ def handle(context: RequestContext, request: FindCoordinatorRequest, services: S
 
 
 def find(listener: str, key_type: int, key: str, services: Services) -> Coordinator:
-    if key_type == _TRANSACTION:
-        return Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    if key_type != _GROUP:
+    if key_type == _GROUP:
+        topic, index = GROUP_METADATA_TOPIC, services.groups.partition_for(key)
+    elif key_type == _TRANSACTION:
+        topic, index = TRANSACTION_STATE_TOPIC, services.transactions.partition_for(key)
+    else:
         return Coordinator(ErrorCode.INVALID_REQUEST)
     image = services.metadata.image
-    if GROUP_METADATA_TOPIC not in image.topics_by_name:
-        ensure_internal_topic(services, GROUP_METADATA_TOPIC)
+    if topic not in image.topics_by_name:
+        ensure_internal_topic(services, topic)
         return Coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = image.partition(GROUP_METADATA_TOPIC, services.groups.partition_for(key))
+    partition = image.partition(topic, index)
     broker = image.brokers.get(partition.leader) if partition is not None else None
     endpoint = broker.endpoint(listener) if broker is not None and not broker.fenced else None
     if broker is None or endpoint is None:

@@ -1,26 +1,43 @@
-"""InitProducerId (22), versions 0-5: a producer id for an idempotent producer (KIP-98).
+"""InitProducerId (22), versions 0-5: a producer id and epoch for an idempotent or a transactional producer (KIP-98).
 
-Without a transactional id every call gets a new id with epoch 0. Transactional producers are answered NOT_COORDINATOR
-until this broker coordinates transactions.
+Without a transactional id every call gets a new id with epoch 0. With one, it is its coordinator that answers: the next
+epoch, after what an earlier producer left open was aborted. KIP-360 (a producer names itself to go on after an error,
+3+). Two-phase commit (KIP-939, 6) is not offered, as by Kafka 4.1. Errors before version 4: INVALID_PRODUCER_EPOCH for
+PRODUCER_FENCED.
 """
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
+from barnabas.coordinators.transactions.coordinator import NOBODY, Initialization
+from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+_FENCED_SINCE: Final = 4
 
 
 def handle(context: RequestContext, request: InitProducerIdRequest, services: Services) -> None:
-    def answer(error: ErrorCode, producer_id: int) -> None:
-        epoch = 0 if error is ErrorCode.NONE else -1
-        context.reply(InitProducerIdResponse(error_code=error, producer_id=producer_id, producer_epoch=epoch))
+    def answer(error: ErrorCode, producer: ProducerIdentity) -> None:
+        if error is ErrorCode.PRODUCER_FENCED and context.api_version < _FENCED_SINCE:
+            error = ErrorCode.INVALID_PRODUCER_EPOCH
+        context.reply(
+            InitProducerIdResponse(error_code=error, producer_id=producer.producer_id, producer_epoch=producer.epoch)
+        )
+
+    def taken(error: ErrorCode, producer_id: int) -> None:
+        answer(error, ProducerIdentity(producer_id, 0) if error is ErrorCode.NONE else NOBODY)
 
     if (request.producer_id == -1) != (request.producer_epoch == -1):
-        answer(ErrorCode.INVALID_REQUEST, -1)
+        answer(ErrorCode.INVALID_REQUEST, NOBODY)
     elif request.transactional_id is None:
-        services.producer_ids.take(answer)
+        services.producer_ids.take(taken)
     elif request.transactional_id == "":
-        answer(ErrorCode.INVALID_REQUEST, -1)
+        answer(ErrorCode.INVALID_REQUEST, NOBODY)
     else:
-        answer(ErrorCode.NOT_COORDINATOR, -1)
+        expected = None if request.producer_id < 0 else ProducerIdentity(request.producer_id, request.producer_epoch)
+        services.transactions.init_producer_id(
+            Initialization(request.transactional_id, request.transaction_timeout_ms, expected, answer)
+        )

@@ -3,7 +3,8 @@
 Read and answered by hand, for it is the hottest path: the request is not turned into objects, the batches stay where
 the socket put them until the log writes them out. Version 13 names topics by id (KIP-516). acks=0 is not answered; an
 error there closes the connection, as Kafka does, so that the client refreshes its metadata. Versions 10+ tell the
-leader for NOT_LEADER_OR_FOLLOWER (KIP-951). Transactional batches are refused until there are transactions.
+leader for NOT_LEADER_OR_FOLLOWER (KIP-951). Batches of transactions are verified first, or added from version 12 on
+(KIP-890, `broker.transactional_produce`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from barnabas.broker.context import Services
 from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.produce_shortcut import ProduceShortcut
 from barnabas.broker.topic_views import endpoint_of
+from barnabas.broker.transactional_produce import Refused, produce
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, Asked, parse_produce
@@ -37,14 +39,26 @@ Answered = list[tuple[str | bytes, list[tuple[int, Appended]]]]
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
     """Append all that the request carries; answer at once unless acks=all has to wait for the HW."""
     version = request.api_version
-    transactional, acks, timeout_ms, asked = parse_produce(frame, position, version)
+    transactional_id, acks, timeout_ms, asked = parse_produce(frame, position, version)
     asked = _last_of_each(asked)
     if acks not in (-1, 0, 1):
         answered = _refuse_all(asked, ErrorCode.INVALID_REQUIRED_ACKS)
-    elif transactional:
-        answered = _refuse_all(asked, ErrorCode.INVALID_TXN_STATE)
+    elif transactional_id is not None:
+
+        def proceed(kept: Asked, refused: Refused) -> Chunks | None:
+            return _answer(request, _append_some(services, kept, acks, refused), acks, timeout_ms, services)
+
+        return produce(request, services, transactional_id, asked, proceed)
     else:
         answered = _append_all(services, asked, acks, to_internal=request.client_id == ADMIN_CLIENT_ID)
+    chunks = _answer(request, answered, acks, timeout_ms, services)
+    if chunks and len(asked) == 1 and len(asked[0][1]) == 1:
+        request.connection.shortcut = _shortcut(request, frame, acks, asked, answered, chunks, services)
+    return chunks
+
+
+def _answer(request: InFlight, answered: Answered, acks: int, timeout_ms: int, services: Services) -> Chunks | None:
+    """None if it has to wait for the HW."""
     if acks == 0:
         return _without_answer(answered)
     if acks == -1:
@@ -53,10 +67,7 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
             delayed = DelayedProduce(request, answered, services, waiting)
             services.replicas.purgatory.expire_at(request.now_ms + max(0, timeout_ms), delayed)
             return None
-    chunks = _encode(request, answered, services)
-    if len(asked) == 1 and len(asked[0][1]) == 1:
-        request.connection.shortcut = _shortcut(request, frame, acks, asked, answered, chunks, services)
-    return chunks
+    return _encode(request, answered, services)
 
 
 def _shortcut(
@@ -117,6 +128,25 @@ def _append_all(services: Services, asked: Asked, acks: int, *, to_internal: boo
                 ],
             )
         )
+    return answered
+
+
+def _append_some(services: Services, asked: Asked, acks: int, refused: Refused) -> Answered:
+    """The batches of a transaction, but for those that may not go in."""
+    replicas = services.replicas
+    wall_ms = services.host.clock.wall_ms()
+    answered: Answered = []
+    for topic, batches in asked:
+        name = _name_of(replicas, topic)
+        rows = []
+        for index, data in batches:
+            appended = refused.get((topic, index))
+            if appended is None and not name:
+                appended = Appended(ErrorCode.UNKNOWN_TOPIC_ID)
+            if appended is None:
+                appended = replicas.append(name, index, data, acks=acks, wall_ms=wall_ms, transactional=True)
+            rows.append((index, appended))
+        answered.append((topic, rows))
     return answered
 
 

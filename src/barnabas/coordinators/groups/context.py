@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
 from barnabas.coordinators.deadlines import Deadlines
 from barnabas.coordinators.groups.config import GroupConfig
@@ -29,18 +28,3 @@ class GroupContext:
         assert group_id not in self.groups, "a group is created once"
         group = self.groups[group_id] = ClassicGroup(group_id, self.deadlines, self.wall_ms())
         return group
-
-
-def storing_failed(code: ErrorCode) -> ErrorCode:
-    """What a client is told when a coordinator's record could not be written."""
-    match code:
-        case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND:
-            return ErrorCode.COORDINATOR_NOT_AVAILABLE
-        case ErrorCode.NOT_LEADER_OR_FOLLOWER | ErrorCode.KAFKA_STORAGE_ERROR | ErrorCode.FENCED_LEADER_EPOCH:
-            return ErrorCode.NOT_COORDINATOR
-        case ErrorCode.MESSAGE_TOO_LARGE | ErrorCode.RECORD_LIST_TOO_LARGE | ErrorCode.INVALID_FETCH_SIZE:
-            return ErrorCode.UNKNOWN_SERVER_ERROR
-        case _:
-            return code

@@ -20,6 +20,7 @@ from barnabas.coordinators.groups.joining import Join
 from barnabas.coordinators.groups.membership import Leaving
 from barnabas.coordinators.groups.offset_requests import OffsetRequests
 from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.partitioning import partition_for
 from barnabas.coordinators.runtime import PartitionReader, PartitionWriter
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
@@ -31,6 +32,7 @@ from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, Offset
 from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 _PROTOCOL_NAMED_SINCE = 5
 _PROTOCOL_NULLABLE_SINCE = 7
@@ -45,22 +47,6 @@ class GroupRequestContext(Protocol):
     def client_id(self) -> str | None: ...
     @property
     def client_host(self) -> str: ...
-
-
-def java_string_hash(text: str) -> int:
-    """`String.hashCode`: over UTF-16 units, in 32 bits with sign."""
-    value = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for i in range(0, len(units), 2):
-        value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
-
-
-def partition_for(key: str, partitions: int) -> int:
-    """Where an internal topic of so many partitions keeps this key. Java's smallest integer has no absolute value;
-    Kafka takes 0 for it."""
-    value = java_string_hash(key)
-    return 0 if value == -(1 << 31) else abs(value) % partitions
 
 
 class GroupCoordinator:
@@ -246,6 +232,29 @@ class GroupCoordinator:
         self, context: GroupRequestContext, request: OffsetDeleteRequest, reply: Callable[[OffsetDeleteResponse], None]
     ) -> None:
         self._offsets.delete(request, reply)
+
+    def commit_offsets_in_transaction(
+        self,
+        context: GroupRequestContext,
+        request: TxnOffsetCommitRequest,
+        reply: Callable[[TxnOffsetCommitResponse], None],
+    ) -> None:
+        """The transaction has the group's partition."""
+        self._offsets.commit_in_transaction(request, reply)
+
+    def end_transaction(
+        self, partition: int, producer_id: int, commit: bool, marker: bytearray, done: Callable[[ErrorCode], None]
+    ) -> None:
+        """Write the marker of a transaction to a partition of `__consumer_offsets`, and do what it says."""
+        shard = self._shards.get(partition)
+        try:
+            if shard is None:
+                raise RequestFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            shard.check_serving()
+        except RequestFailed:
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # what makes a transaction coordinator try again
+        else:
+            shard.offsets.end_transaction(producer_id, commit, marker, done)
 
     # -- administration
 

@@ -13,10 +13,11 @@ from typing import NamedTuple
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups import replies
-from barnabas.coordinators.groups.context import GroupContext, storing_failed
+from barnabas.coordinators.groups.context import GroupContext
 from barnabas.coordinators.groups.group import UNKNOWN_MEMBER, ClassicGroup, GroupState, JoinReply, Member
 from barnabas.coordinators.groups.images import generation_record, new_group_record
 from barnabas.coordinators.groups.rebalance import Rebalancer
+from barnabas.coordinators.runtime import storing_failed
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 
 _MEMBER_ID_REQUIRED_SINCE = 4

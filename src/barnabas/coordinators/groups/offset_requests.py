@@ -14,6 +14,7 @@ from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 
 _BATCHED_SINCE = 8
 _GROUP_ERROR_SINCE = 2
@@ -111,6 +112,46 @@ class OffsetRequests:
                     answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return existing
 
+    # -- TxnOffsetCommit
+
+    def commit_in_transaction(
+        self, request: TxnOffsetCommitRequest, reply: Callable[[TxnOffsetCommitResponse], None]
+    ) -> None:
+        """As `commit`."""
+        answers: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = []
+        accepted: list[tuple[str, int, CommittedOffset]] = []
+        response = txn_response(request, ErrorCode.NONE)
+
+        def answered(code: ErrorCode) -> None:
+            for answer in answers:
+                answer.error_code = code
+            reply(response)
+
+        try:
+            shard = self._shard(request.group_id)
+            shard.offsets.validate_transactional_commit(request)
+        except RequestFailed as failure:
+            reply(txn_response(request, failure.code))
+            return
+        for topic, topic_answer in zip(request.topics, response.topics, strict=True):
+            for asked, answer in zip(topic.partitions, topic_answer.partitions, strict=True):
+                committed = shard.offsets.accept(
+                    asked.committed_metadata, asked.committed_offset, asked.committed_leader_epoch, -1
+                )
+                if not self._exists(topic.name, asked.partition_index):
+                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                elif committed is None:
+                    answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                else:
+                    answers.append(answer)
+                    accepted.append((topic.name, asked.partition_index, committed))
+        if accepted:
+            shard.offsets.commit_in_transaction(
+                request.group_id, request.producer_id, request.producer_epoch, accepted, answered
+            )
+        else:
+            reply(response)
+
     # -- OffsetFetch
 
     def fetch(
@@ -193,6 +234,24 @@ def _asked(topics: Iterable[tuple[str, Sequence[int]]]) -> Sequence[tuple[str, S
 
 def _deleted(response: OffsetDeleteResponse, code: ErrorCode) -> OffsetDeleteResponse:
     return response if code is ErrorCode.NONE else OffsetDeleteResponse(error_code=code)
+
+
+def txn_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
+    """The same code for each partition."""
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
+                name=topic.name,
+                partitions=[
+                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                        partition_index=partition.partition_index, error_code=code
+                    )
+                    for partition in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
 
 
 def _commit_response(request: OffsetCommitRequest) -> OffsetCommitResponse:

@@ -13,8 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.coordinators.groups.context import GroupContext, storing_failed
+from barnabas.coordinators.groups.context import GroupContext
 from barnabas.coordinators.groups.group import NO_TIMESTAMP, ClassicGroup, GroupState
+from barnabas.coordinators.groups.pending_offsets import PendingOffsets
 from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.coordinators.groups.records import (
     NO_EXPIRY,
@@ -26,8 +27,10 @@ from barnabas.coordinators.groups.records import (
     parse_key,
     parse_offset,
 )
-from barnabas.coordinators.runtime import KeyValue, OpenTransactions
+from barnabas.coordinators.runtime import KeyValue, OpenTransactions, storing_failed
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
+from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from barnabas.records.batch import Record, encode_batch
 
 #: (topic, partition) of one group.
 Partition = tuple[str, int]
@@ -38,15 +41,15 @@ _GROUP_ID_NOT_FOUND_SINCE = 9
 class Offsets:
     """The committed offsets of one shard."""
 
-    __slots__ = ("_committed", "_context", "_on_their_way", "_rebalancer", "_transactions")
+    __slots__ = ("_committed", "_context", "_on_their_way", "_rebalancer", "pending")
 
     def __init__(self, context: GroupContext, rebalancer: Rebalancer) -> None:
         self._context = context
         self._rebalancer = rebalancer
         self._committed: dict[str, dict[Partition, CommittedOffset]] = {}
         self._on_their_way: dict[str, dict[Partition, int]] = {}
-        #: By producer id, what its open transaction commits.
-        self._transactions: dict[int, dict[OffsetKey, CommittedOffset]] = {}
+        #: What open transactions have written.
+        self.pending = PendingOffsets()
 
     # -- reading
 
@@ -58,8 +61,7 @@ class Offsets:
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction may yet change it (KIP-447)."""
-        key = OffsetKey(group_id, topic, partition)
-        return any(key in written for written in self._transactions.values())
+        return OffsetKey(group_id, topic, partition) in self.pending
 
     # -- committing
 
@@ -82,6 +84,23 @@ class Offsets:
         if group.is_in(GroupState.COMPLETING_REBALANCE):
             raise RequestFailed(ErrorCode.REBALANCE_IN_PROGRESS)
         self._rebalancer.extend_session(group, member)
+
+    def validate_transactional_commit(self, request: TxnOffsetCommitRequest) -> None:
+        """As `validate_commit`. A producer need not say for which member it commits; one that does is fenced like it.
+        A rebalance that is going on does not hold it up: its generation is fenced when it ends (KIP-447)."""
+        group = self._context.groups.get(request.group_id)
+        generation = request.generation_id
+        if group is None:
+            if generation >= 0:
+                raise RequestFailed(ErrorCode.ILLEGAL_GENERATION)
+            return
+        if generation < 0 and not request.member_id and request.group_instance_id is None:
+            return
+        if generation < 0 and group.is_in(GroupState.EMPTY):
+            return
+        group.validate(request.member_id, request.group_instance_id)
+        if generation != group.generation:
+            raise RequestFailed(ErrorCode.ILLEGAL_GENERATION)
 
     def accept(self, metadata: str | None, offset: int, leader_epoch: int, retention_ms: int) -> CommittedOffset | None:
         """What is to be kept; None if the metadata is too large."""
@@ -124,8 +143,52 @@ class Offsets:
         offsets = self._committed.setdefault(group_id, {})
         for topic, partition, committed in accepted:
             offsets[topic, partition] = committed
+        self.pending.supersede(OffsetKey(group_id, topic, partition) for topic, partition, _ in accepted)
         if group_id not in self._context.groups:
             self._context.create(group_id)
+
+    # -- transactions
+
+    def commit_in_transaction(
+        self,
+        group_id: str,
+        producer_id: int,
+        producer_epoch: int,
+        accepted: Sequence[tuple[str, int, CommittedOffset]],
+        answered: Callable[[ErrorCode], None],
+    ) -> None:
+        """They are written now, and count when the transaction is committed."""
+        now_ms = self._context.wall_ms()
+        written = [offset_record(group_id, topic, partition, committed) for topic, partition, committed in accepted]
+        batch = encode_batch(
+            [Record(offset=0, timestamp=now_ms, key=r.key, value=r.value, headers=[]) for r in written],
+            codec=self._context.config.offsets_topic_codec,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            base_sequence=0,
+            transactional=True,
+        )
+
+        def settled(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                for topic, partition, committed in accepted:
+                    self.pending.put(producer_id, OffsetKey(group_id, topic, partition), committed)
+
+        self._context.log.append_batch(batch, lambda code: answered(storing_failed(code)), settled)
+
+    def end_transaction(
+        self, producer_id: int, commit: bool, marker: bytearray, answered: Callable[[ErrorCode], None]
+    ) -> None:
+        """Write the marker; what the transaction wrote counts, or is dropped, when that is committed."""
+
+        def settled(code: ErrorCode) -> None:
+            if code is not ErrorCode.NONE:
+                return
+            for key, committed in self.pending.end(producer_id).items():
+                if commit:
+                    self._put(key.group_id, [(key.topic, key.partition, committed)])
+
+        self._context.log.append_batch(marker, answered, settled)
 
     # -- deleting
 
@@ -175,6 +238,8 @@ class Offsets:
         self._context.log.append(records, lambda code: answered(storing_failed(code)), settled)
 
     def _drop(self, group_id: str, partitions: Iterable[Partition]) -> None:
+        partitions = tuple(partitions)
+        self.pending.supersede(OffsetKey(group_id, *partition) for partition in partitions)
         offsets = self._committed.get(group_id)
         if offsets is None:
             return
@@ -196,7 +261,8 @@ class Offsets:
         """Write tombstones for what this group need not remember any longer."""
         group_id = group.group_id
         expired = self._expired(group)
-        if len(expired) == len(self.of(group_id)) and is_deserted(group) and group_id not in self._on_their_way:
+        is_last = len(expired) == len(self.of(group_id)) and group_id not in self._on_their_way
+        if is_last and is_deserted(group) and not self.pending.has_group(group_id):
             self.delete_groups([group_id], lambda _: None)
         elif expired:
             self._remove(group_id, expired, lambda _: None)
@@ -239,11 +305,10 @@ class Offsets:
     def replay_transactions(self, transactions: OpenTransactions) -> None:
         """Transactions that had no end in the log yet."""
         for producer_id, records in transactions.items():
-            written = self._transactions.setdefault(producer_id, {})
             for record in records:
                 key = parse_key(record.key)
                 if isinstance(key, OffsetKey) and record.value is not None:
-                    written[key] = parse_offset(record.value)
+                    self.pending.put(producer_id, key, parse_offset(record.value))
 
 
 def is_deserted(group: ClassicGroup) -> bool:

@@ -18,9 +18,10 @@ from collections.abc import Mapping
 
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups import replies
-from barnabas.coordinators.groups.context import GroupContext, storing_failed
+from barnabas.coordinators.groups.context import GroupContext
 from barnabas.coordinators.groups.group import UNKNOWN_MEMBER, ClassicGroup, GroupState, Member
 from barnabas.coordinators.groups.images import generation_record
+from barnabas.coordinators.runtime import storing_failed
 
 _EMPTY = GroupState.EMPTY
 _PREPARING = GroupState.PREPARING_REBALANCE

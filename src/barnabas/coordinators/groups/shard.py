@@ -8,11 +8,7 @@ CLOSED    leadership has gone
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import Final
-
-from barnabas.common.automaton import Automaton
-from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
@@ -25,36 +21,29 @@ from barnabas.coordinators.groups.membership import Membership
 from barnabas.coordinators.groups.offsets import Offsets
 from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.coordinators.groups.records import OffsetKey, parse_group, parse_key, parse_offset
-from barnabas.coordinators.runtime import LogLoader, OpenTransactions, PartitionReader, PartitionWriter, ShardLog
+from barnabas.coordinators.runtime import (
+    LogLoader,
+    OpenTransactions,
+    PartitionReader,
+    PartitionWriter,
+    ShardLife,
+    ShardLog,
+    ShardState,
+)
 
 #: Groups looked at in one turn of the loop after loading, and when offsets expire.
 _SLICE = 256
-
-
-class ShardState(Enum):
-    LOADING = "loading"
-    ACTIVE = "active"
-    FAILED = "failed"
-    CLOSED = "closed"
-
-
-_TRANSITIONS: Final = {
-    ShardState.LOADING: frozenset({ShardState.ACTIVE, ShardState.FAILED, ShardState.CLOSED}),
-    ShardState.ACTIVE: frozenset({ShardState.CLOSED}),
-    ShardState.FAILED: frozenset({ShardState.CLOSED}),
-    ShardState.CLOSED: frozenset[ShardState](),
-}
 
 
 class GroupShard:
     """See the module's text. Also the sink that its log is replayed into."""
 
     __slots__ = (
-        "_automaton",
         "_config",
         "_context",
         "_expiry",
         "_host",
+        "_life",
         "_loader",
         "_rebalancer",
         "joining",
@@ -78,7 +67,7 @@ class GroupShard:
         self.leader_epoch = leader_epoch
         self._host = host
         self._config = config
-        self._automaton = Automaton(_TRANSITIONS, ShardState.LOADING)
+        self._life = ShardLife()
         deadlines = Deadlines(host.clock, host.timers)
         log = ShardLog(
             host,
@@ -100,7 +89,7 @@ class GroupShard:
 
     @property
     def state(self) -> ShardState:
-        return self._automaton.state
+        return self._life.state
 
     @property
     def log(self) -> ShardLog:
@@ -108,13 +97,7 @@ class GroupShard:
 
     def check_serving(self) -> None:
         """RequestFailed unless requests can be served."""
-        match self.state:
-            case ShardState.ACTIVE:
-                return
-            case ShardState.LOADING:
-                raise RequestFailed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            case _:
-                raise RequestFailed(ErrorCode.NOT_COORDINATOR)
+        self._life.check_serving()
 
     # -- groups
 
@@ -144,7 +127,7 @@ class GroupShard:
         for group_id in self.offsets.groups():
             if group_id not in self._context.groups:
                 self._context.create(group_id)
-        self._automaton.move(ShardState.ACTIVE)
+        self._life.move(ShardState.ACTIVE)
         self._revive_slice(self.groups(), 0)
         self._schedule_expiry()
 
@@ -158,14 +141,14 @@ class GroupShard:
             self._host.timers.call_soon(lambda: self._revive_slice(groups, start + _SLICE))
 
     def on_load_failed(self, error: Exception) -> None:
-        self._automaton.move(ShardState.FAILED)
+        self._life.move(ShardState.FAILED)
         self._host.faults.report(f"{self.partition} could not be loaded", error)
 
     # -- leaving
 
     def close(self) -> None:
         """Leadership has gone: who waits is sent to the new coordinator."""
-        self._automaton.move(ShardState.CLOSED)
+        self._life.move(ShardState.CLOSED)
         self._loader.stop()
         self._context.log.close()
         for group in self.groups():

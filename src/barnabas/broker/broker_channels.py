@@ -1,0 +1,97 @@
+"""This broker's way to the others of the cluster, and to itself: one channel to each, by the inter-broker listener.
+
+What is asked is a message of the protocol in every case, so that whoever asks need not know where the other one is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.host import Host
+from barnabas.common.types import TopicPartition
+from barnabas.metadata.store import MetadataStore
+from barnabas.metadata.topics import NO_LEADER
+from barnabas.protocol.channel import Channel, ChannelTimes
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
+
+Reply = Callable[[Message | None], None]
+
+_BACKOFF_MS: Final = 20
+_BACKOFF_MS_MAX: Final = 500
+
+
+class LocalBroker(Protocol):
+    """The broker of this process."""
+
+    def handle(self, request: Message, reply: Callable[[Message], None]) -> None: ...
+
+
+class BrokerChannels:
+    """`own` is this process's broker, set once by whoever puts the node together."""
+
+    own: LocalBroker
+
+    def __init__(self, host: Host, area: ReceiveArea, config: BrokerConfig, metadata: MetadataStore) -> None:
+        self._host = host
+        self._area = area
+        self._config = config
+        self._metadata = metadata
+        self._channels: dict[int, Channel] = {}
+        self._closed = False
+
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        """The broker that leads it, -1 while none does that can be reached, None if there is no such partition."""
+        found = self._metadata.image.partition(*partition)
+        if found is None:
+            return None
+        return NO_LEADER if found.leader < 0 or self._address_of(found.leader) is None else found.leader
+
+    def _address_of(self, broker_id: int) -> tuple[str, int] | None:
+        broker = self._metadata.image.brokers.get(broker_id)
+        endpoint = None if broker is None else broker.endpoint(self._config.inter_broker_listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)
+
+    def send_markers(self, broker_id: int, request: WriteTxnMarkersRequest, reply: Reply) -> None:
+        self.send(broker_id, request, reply)
+
+    def send(self, broker_id: int, request: Message, reply: Reply) -> None:
+        """`reply` is called once, never from within this call; with None if there is no answer in time."""
+        if broker_id == self._config.node_id:
+            self._host.timers.call_soon(lambda: self._ask_own(request, reply))
+            return
+        channel = self._channel(broker_id)
+        if channel is None or self._closed:
+            self._host.timers.call_soon(lambda: reply(None))
+        else:
+            channel.send(request, reply)
+
+    def _ask_own(self, request: Message, reply: Reply) -> None:
+        if self._closed:
+            reply(None)
+        else:
+            self.own.handle(request, reply)
+
+    def _channel(self, broker_id: int) -> Channel | None:
+        address = self._address_of(broker_id)
+        channel = self._channels.get(broker_id)
+        if channel is not None and channel.address != address:
+            del self._channels[broker_id]
+            self._host.timers.call_soon(channel.close)
+            channel = None
+        if channel is None and address is not None:
+            times = ChannelTimes(
+                self._config.int_of("request.timeout.ms"), backoff_ms=_BACKOFF_MS, backoff_ms_max=_BACKOFF_MS_MAX
+            )
+            client_id = f"broker-{self._config.node_id}"
+            channel = self._channels[broker_id] = Channel(self._host, self._area, address, client_id, times)
+        return channel
+
+    def close(self) -> None:
+        self._closed = True
+        channels, self._channels = list(self._channels.values()), {}
+        for channel in channels:
+            channel.close()

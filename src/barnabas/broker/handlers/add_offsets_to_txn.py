@@ -1,0 +1,29 @@
+"""AddOffsetsToTxn (25), versions 0-4: a transaction will commit offsets of this group.
+
+That adds the group's partition of `__consumer_offsets` to it. Errors before version 2: INVALID_PRODUCER_EPOCH for
+PRODUCER_FENCED.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from barnabas.coordinators.transactions.transitions import ProducerIdentity
+from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+_FENCED_SINCE: Final = 2
+_OLD: Final = 0
+
+
+def handle(context: RequestContext, request: AddOffsetsToTxnRequest, services: Services) -> None:
+    def done(code: ErrorCode) -> None:
+        if code is ErrorCode.PRODUCER_FENCED and context.api_version < _FENCED_SINCE:
+            code = ErrorCode.INVALID_PRODUCER_EPOCH
+        context.reply(AddOffsetsToTxnResponse(error_code=code))
+
+    partition = TopicPartition(GROUP_METADATA_TOPIC, services.groups.partition_for(request.group_id))
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    services.transactions.add_partitions(request.transactional_id, producer, frozenset({partition}), _OLD, done)

@@ -1,0 +1,15 @@
+"""TxnOffsetCommit (28), versions 0-5: offsets of a group that count when a transaction is committed.
+
+Members must be of the current generation (KIP-447, 3+). The group's partition of `__consumer_offsets` must be part of
+the transaction; that is verified, and from version 5 on added (KIP-890).
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.transactional_offsets import commit
+from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+
+def handle(context: RequestContext, request: TxnOffsetCommitRequest, services: Services) -> None:
+    commit(context, request, services)

@@ -1,0 +1,60 @@
+"""TxnOffsetCommit, step by step: the group's partition becomes part of the transaction, then its coordinator writes."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.verification import Codes, Question
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from barnabas.coordinators.groups.offset_requests import txn_response
+from barnabas.coordinators.transactions.transitions import ProducerIdentity
+from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from barnabas.storage.verification import Guard, has_ongoing
+
+#: From these versions on a client understands TRANSACTION_ABORTABLE, and leaves it to the broker to add the partition.
+_ABORTABLE_SINCE: Final = 4
+_ADDS_SINCE: Final = 5
+
+
+def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: Services) -> None:
+    partition = TopicPartition(GROUP_METADATA_TOPIC, services.groups.partition_for(request.group_id))
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    adds = context.api_version >= _ADDS_SINCE
+
+    def refuse(code: ErrorCode) -> None:
+        context.reply(txn_response(request, code))
+
+    if not request.group_id:
+        refuse(ErrorCode.INVALID_GROUP_ID)
+        return
+    try:
+        producers = services.replicas.leader(*partition).log.producers
+    except RequestFailed:
+        refuse(ErrorCode.NOT_COORDINATOR)
+        return
+    if has_ongoing(producers, *producer) or not (adds or services.verifier.is_enabled):
+        services.groups.commit_offsets_in_transaction(context, request, context.reply)
+        return
+    guard = Guard(producers, producer.producer_id)
+
+    def answered(codes: Codes) -> None:
+        code = codes[partition]
+        if code is ErrorCode.NONE and not guard.holds:
+            code = ErrorCode.INVALID_TXN_STATE
+        if code is ErrorCode.NONE:
+            services.groups.commit_offsets_in_transaction(context, request, context.reply)
+        else:
+            refuse(_refusal(code, context.api_version))
+
+    services.verifier.ask(Question(request.transactional_id, producer, [partition], adds), answered)
+
+
+def _refusal(code: ErrorCode, api_version: int) -> ErrorCode:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and api_version < _ADDS_SINCE):
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    # The transaction's coordinator is not the one that the client asked: it need not look for another.
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code is ErrorCode.NOT_COORDINATOR else code

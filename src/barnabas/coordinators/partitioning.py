@@ -1,0 +1,19 @@
+"""Which partition of an internal topic keeps a group or a transactional id: by Java's hash of its name."""
+
+from __future__ import annotations
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode`: over UTF-16 units, in 32 bits with sign."""
+    value = 0
+    units = text.encode("utf-16-be", "surrogatepass")
+    for i in range(0, len(units), 2):
+        value = (31 * value + (units[i] << 8 | units[i + 1])) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+def partition_for(key: str, partitions: int) -> int:
+    """Where an internal topic of so many partitions keeps this key. Java's smallest integer has no absolute value;
+    Kafka takes 0 for it."""
+    value = java_string_hash(key)
+    return 0 if value == -(1 << 31) else abs(value) % partitions

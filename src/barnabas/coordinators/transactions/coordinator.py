@@ -1,0 +1,304 @@
+"""The transaction coordinator of one broker: finds the shard of a transactional id and serves its requests.
+
+A transactional id lives on partition `abs(hash(id)) % partitions of __transaction_state`; the leader of that partition
+coordinates it. Every method with a callback answers by calling it once, at once or later.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence, Set
+from typing import NamedTuple, Protocol
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.host import Host
+from barnabas.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
+from barnabas.coordinators.partitioning import partition_for
+from barnabas.coordinators.runtime import PartitionReader, PartitionWriter, ShardState
+from barnabas.coordinators.transactions import transitions
+from barnabas.coordinators.transactions.config import TransactionConfig
+from barnabas.coordinators.transactions.markers import MarkerSender, PartitionLeaders
+from barnabas.coordinators.transactions.shard import TransactionShard
+from barnabas.coordinators.transactions.state import Transaction, TxnState
+from barnabas.coordinators.transactions.transitions import ProducerIdentity
+
+#: `answer(error, who the producer is from now on)`.
+Answer = Callable[[ErrorCode, ProducerIdentity], None]
+
+NOBODY = ProducerIdentity(-1, -1)
+
+
+class ProducerIds(Protocol):
+    def take(self, done: Callable[[ErrorCode, int], None]) -> None:
+        """An id that nobody else gets, maybe at once."""
+
+
+class Initialization(NamedTuple):
+    """InitProducerId. `expected` is who the producer was, where it says so (KIP-360)."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: ProducerIdentity | None
+    answer: Answer
+
+
+class Ending(NamedTuple):
+    """EndTxn."""
+
+    transactional_id: str
+    producer: ProducerIdentity
+    commit: bool
+    client_version: int
+    answer: Answer
+
+
+class Filters(NamedTuple):
+    """ListTransactions. What is empty filters nothing; `open_for_ms` is -1 for that."""
+
+    states: frozenset[TxnState] = frozenset()
+    producer_ids: frozenset[int] = frozenset()
+    open_for_ms: int = -1
+    pattern: re.Pattern[str] | None = None
+
+    def match(self, transaction: Transaction, wall_ms: int) -> bool:
+        image = transaction.image
+        return (
+            transaction.pending is not TxnState.DEAD
+            and (not self.states or image.state in self.states)
+            and (not self.producer_ids or image.producer_id in self.producer_ids)
+            and (self.open_for_ms < 0 or wall_ms - image.start_ms > self.open_for_ms)
+            and (self.pattern is None or self.pattern.fullmatch(transaction.transactional_id) is not None)
+        )
+
+
+class TransactionCoordinator:
+    """All shards of this broker."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: TransactionConfig,
+        writer: PartitionWriter,
+        reader: PartitionReader,
+        producer_ids: ProducerIds,
+        leaders: PartitionLeaders,
+        *,
+        partition_count: Callable[[], int],
+        server_version: Callable[[], int],
+    ) -> None:
+        """`server_version` is the level of `transaction.version`."""
+        self._host = host
+        self._config = config
+        self._writer = writer
+        self._reader = reader
+        self._producer_ids = producer_ids
+        self._partition_count = partition_count
+        self._server_version = server_version
+        self._sender = MarkerSender(host, leaders)
+        self._shards: dict[int, TransactionShard] = {}
+        self._active = True
+
+    # -- life
+
+    def on_partition_leader(self, partition: int, leader_epoch: int) -> None:
+        """This broker leads a partition of `__transaction_state`. In a new epoch it begins anew, as another broker
+        would: what it told in the last one may be refused."""
+        self.on_partition_resigned(partition)
+        shard = self._shards[partition] = TransactionShard(
+            self._host,
+            self._config,
+            self._writer,
+            self._reader,
+            self._sender,
+            self._server_version,
+            TopicPartition(TRANSACTION_STATE_TOPIC, partition),
+            leader_epoch,
+        )
+        shard.load()
+
+    def on_partition_resigned(self, partition: int) -> None:
+        shard = self._shards.pop(partition, None)
+        if shard is not None:
+            shard.close()
+
+    def shutdown(self) -> None:
+        self._active = False
+        for partition in tuple(self._shards):
+            self.on_partition_resigned(partition)
+
+    def partition_for(self, transactional_id: str) -> int:
+        return partition_for(transactional_id, self._partition_count())
+
+    def shards(self) -> Iterator[TransactionShard]:
+        yield from self._shards.values()
+
+    def _shard(self, transactional_id: str) -> TransactionShard:
+        if not self._active:
+            raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        shard = self._shards.get(self.partition_for(transactional_id))
+        if shard is None:
+            raise RequestFailed(ErrorCode.NOT_COORDINATOR)
+        shard.check_serving()
+        return shard
+
+    def _known(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
+        """RequestFailed if it is elsewhere, not ready, or unknown."""
+        if not transactional_id:
+            raise RequestFailed(ErrorCode.INVALID_REQUEST)
+        shard = self._shard(transactional_id)
+        transaction = shard.find(transactional_id)
+        if transaction is None:
+            raise RequestFailed(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        return shard, transaction
+
+    # -- producers
+
+    def init_producer_id(self, asked: Initialization) -> None:
+        if not 0 < asked.timeout_ms <= self._config.timeout_max_ms:
+            asked.answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT, NOBODY)
+            return
+        self._attempt(asked.answer, lambda new_id: self._initialize(asked, new_id))
+
+    def _attempt(self, answer: Answer, attempt: Callable[[int | None], bool]) -> None:
+        """Without a new producer id, and if that is not enough, with one: getting it may take a while, and much may
+        have changed until then."""
+        try:
+            if attempt(None):
+                return
+        except RequestFailed as failure:
+            answer(failure.code, NOBODY)
+            return
+
+        def taken(error: ErrorCode, producer_id: int) -> None:
+            try:
+                if error is not ErrorCode.NONE:
+                    raise RequestFailed(error)
+                enough = attempt(producer_id)
+            except RequestFailed as failure:
+                answer(failure.code, NOBODY)
+            else:
+                assert enough, "one new id is enough"
+
+        self._producer_ids.take(taken)
+
+    def _initialize(self, asked: Initialization, new_id: int | None) -> bool:
+        """False if another producer id is needed."""
+        shard = self._shard(asked.transactional_id)
+        transaction = shard.find(asked.transactional_id)
+        wall_ms = self._host.clock.wall_ms()
+        if transaction is None:
+            if new_id is None:
+                return False
+            fresh = transitions.fresh(new_id, asked.timeout_ms, wall_ms)
+            transaction = shard.find_or_create(asked.transactional_id, fresh)
+            new_id = None
+        transitions.check_settled(transaction)
+        image = transaction.image
+        transitions.check_expected(image, asked.expected)
+        if image.is_prepared:
+            raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
+        if image.state is TxnState.ONGOING:
+            # Its end gets an epoch that no producer is told; whoever asks again gets the one after it.
+            shard.fence(transaction, lambda code: asked.answer(code or ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY))
+            return True
+        rotates = transitions.needs_new_id(image, asked.expected)
+        if rotates and new_id is None:
+            return False
+        begun = transitions.initialized(image, asked.expected, asked.timeout_ms, wall_ms, new_id if rotates else None)
+        shard.write(
+            transaction, begun, _answering(asked.answer, ProducerIdentity(begun.producer_id, begun.producer_epoch))
+        )
+        return True
+
+    # -- partitions
+
+    def add_partitions(
+        self,
+        transactional_id: str,
+        producer: ProducerIdentity,
+        partitions: Set[TopicPartition],
+        client_version: int,
+        done: Callable[[ErrorCode], None],
+    ) -> None:
+        """Durable before the first record of a partition is written (G23)."""
+        try:
+            shard, transaction = self._known(transactional_id)
+            transitions.check_settled(transaction)
+            wall_ms = self._host.clock.wall_ms()
+            image = transitions.with_partitions(transaction.image, producer, partitions, client_version, wall_ms)
+        except RequestFailed as failure:
+            done(failure.code)
+            return
+        if image is None:
+            done(ErrorCode.NONE)
+        else:
+            shard.write(transaction, image, done)
+
+    def verify_partitions(
+        self, transactional_id: str, producer: ProducerIdentity, partitions: Set[TopicPartition]
+    ) -> dict[TopicPartition, ErrorCode]:
+        """Whether they are part of the producer's open transaction (KIP-890)."""
+        try:
+            _, transaction = self._known(transactional_id)
+            transitions.verify(transaction.image, producer)
+        except RequestFailed as failure:
+            return dict.fromkeys(sorted(partitions), failure.code)
+        known = transaction.image.partitions
+        return {
+            partition: ErrorCode.NONE if partition in known else ErrorCode.TRANSACTION_ABORTABLE
+            for partition in sorted(partitions)
+        }
+
+    # -- ending
+
+    def end_transaction(self, asked: Ending) -> None:
+        """Answered when it is decided; the markers follow."""
+        self._attempt(asked.answer, lambda new_id: self._end(asked, new_id))
+
+    def _end(self, asked: Ending, new_id: int | None) -> bool:
+        shard, transaction = self._known(asked.transactional_id)
+        transitions.check_settled(transaction)
+        image, version = transaction.image, asked.client_version
+        rotates = transitions.end_needs_new_id(image, version)
+        wall_ms = self._host.clock.wall_ms()
+        decided = transitions.ended(image, asked.producer, asked.commit, version, wall_ms, new_id if rotates else None)
+        if decided is None:
+            asked.answer(ErrorCode.NONE, _told(ProducerIdentity(image.producer_id, image.producer_epoch), version))
+            return True
+        if rotates and new_id is None:
+            return False
+        after = transitions.completed(decided, wall_ms)
+        told = _told(ProducerIdentity(after.producer_id, after.producer_epoch), version)
+        shard.write(transaction, decided, _answering(asked.answer, told))
+        return True
+
+    # -- administration
+
+    def describe(self, transactional_id: str) -> Transaction:
+        if not transactional_id:
+            raise RequestFailed(ErrorCode.INVALID_REQUEST)
+        transaction = self._shard(transactional_id).find(transactional_id)
+        if transaction is None:
+            raise RequestFailed(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return transaction
+
+    def list(self, filters: Filters) -> Sequence[Transaction]:
+        """RequestFailed while a shard is being loaded."""
+        if not self._active:
+            raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        now_ms = self._host.clock.wall_ms()
+        found: list[Transaction] = []
+        for shard in self._shards.values():
+            if shard.state is ShardState.LOADING:
+                raise RequestFailed(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+            found += [transaction for transaction in shard.transactions() if filters.match(transaction, now_ms)]
+        return found
+
+
+def _told(producer: ProducerIdentity, client_version: int) -> ProducerIdentity:
+    """Who a producer is after a transaction, which only version 2 of the protocol tells."""
+    return producer if client_version >= transitions.EPOCH_BUMP_SINCE else NOBODY
+
+
+def _answering(answer: Answer, producer: ProducerIdentity) -> Callable[[ErrorCode], None]:
+    return lambda code: answer(code, producer if code is ErrorCode.NONE else NOBODY)

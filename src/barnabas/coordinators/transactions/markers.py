@@ -1,0 +1,205 @@
+"""The markers of transactions that are decided: told to the leaders of their partitions until all have written them.
+
+    decided -> one WriteTxnMarkers per broker, for all that is to be told in this event of the loop
+            -> a partition that has written it is done; one that cannot now is tried again, where its leader is by then
+            -> the last one done: `Delivery.on_delivered`
+
+Invariants
+- A marker that comes twice does no harm, so everything without a good answer is sent again, for as long as the
+  coordinator leads its partition. Nothing else ends a transaction that is decided (LSO never stuck, guard G24).
+- A partition that is there no more needs no marker. One whose producer epoch is beyond the marker's has no records of
+  this transaction that are open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, Protocol
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Host
+from barnabas.common.types import TopicPartition
+from barnabas.coordinators.deadlines import Deadline, Deadlines
+from barnabas.coordinators.transactions.state import TxnImage, TxnState
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+#: A tagged field of ours beside a marker: the version of the transaction protocol, one byte. Kafka's brokers ignore it.
+#: With version 2 the marker has a higher epoch than the records, by which one that comes late is recognised.
+VERSION_TAG: Final = 9001
+
+_RETRY_MS: Final = 20
+_RETRY_MS_MAX: Final = 1_000
+_DONE: Final = frozenset(
+    {
+        ErrorCode.NONE,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+    }
+)
+
+
+class PartitionLeaders(Protocol):
+    """Where markers go."""
+
+    def leader_of(self, partition: TopicPartition) -> int | None:
+        """The broker that leads it, -1 while none does that can be reached, None if there is no such partition."""
+
+    def send_markers(
+        self, broker_id: int, request: WriteTxnMarkersRequest, reply: Callable[[Message | None], None]
+    ) -> None:
+        """`reply` once, with None if there was no answer; never from within this call."""
+
+
+class Delivery:
+    """The markers of one transaction. `cancel` when the coordinator is none any more."""
+
+    __slots__ = (
+        "_retry",
+        "_retry_ms",
+        "cancelled",
+        "coordinator_epoch",
+        "image",
+        "missing",
+        "on_delivered",
+        "on_fenced",
+    )
+
+    def __init__(
+        self,
+        image: TxnImage,
+        coordinator_epoch: int,
+        deadlines: Deadlines,
+        on_delivered: Callable[[], None],
+        on_fenced: Callable[[], None],
+    ) -> None:
+        assert image.is_prepared, "only what is decided is told"
+        self.image = image
+        self.coordinator_epoch = coordinator_epoch
+        self.missing = set(image.partitions)
+        self.cancelled = False
+        self.on_delivered = on_delivered
+        #: Another coordinator has written a marker in a later epoch.
+        self.on_fenced = on_fenced
+        self._retry: Deadline = deadlines.new()
+        self._retry_ms = _RETRY_MS
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        self._retry.cancel()
+
+    def later(self, again: Callable[[], None]) -> None:
+        """Once for all that failed meanwhile, each time a little later."""
+        if not self._retry.is_scheduled:
+            self._retry.schedule(self._retry_ms, again)
+            self._retry_ms = min(2 * self._retry_ms, _RETRY_MS_MAX)
+
+
+class MarkerSender:
+    """Of one broker, for all its shards."""
+
+    __slots__ = ("_host", "_leaders", "_outbox")
+
+    def __init__(self, host: Host, leaders: PartitionLeaders) -> None:
+        self._host = host
+        self._leaders = leaders
+        #: By broker, what goes out at the end of this event.
+        self._outbox: dict[int, list[tuple[Delivery, list[TopicPartition]]]] = {}
+
+    def deliver(self, delivery: Delivery) -> None:
+        """`on_delivered` comes later, also where there is no partition to tell."""
+        self._enqueue(delivery, delivery.missing)
+        if not delivery.missing:
+            self._host.timers.call_soon(lambda: self._conclude(delivery))
+
+    def _enqueue(self, delivery: Delivery, partitions: Iterable[TopicPartition]) -> None:
+        by_leader: dict[int, list[TopicPartition]] = {}
+        for partition in sorted(partitions):
+            leader = self._leaders.leader_of(partition)
+            if leader is None:
+                delivery.missing.discard(partition)
+            elif leader < 0:
+                delivery.later(lambda: self._again(delivery))
+            else:
+                by_leader.setdefault(leader, []).append(partition)
+        for leader, led in by_leader.items():
+            if not self._outbox:
+                self._host.timers.call_soon(self._flush)
+            self._outbox.setdefault(leader, []).append((delivery, led))
+
+    def _again(self, delivery: Delivery) -> None:
+        """All that is missing: of what is under way still, a second marker does no harm."""
+        if not delivery.cancelled:
+            self._enqueue(delivery, delivery.missing)
+            self._conclude(delivery)
+
+    def _conclude(self, delivery: Delivery) -> None:
+        if not delivery.missing and not delivery.cancelled:
+            delivery.cancel()
+            delivery.on_delivered()
+
+    def _flush(self) -> None:
+        outbox, self._outbox = self._outbox, {}
+        for broker_id, entries in outbox.items():
+            live = [entry for entry in entries if not entry[0].cancelled]
+            if live:
+                self._send(broker_id, live)
+
+    def _send(self, broker_id: int, entries: list[tuple[Delivery, list[TopicPartition]]]) -> None:
+        request = WriteTxnMarkersRequest(markers=[_marker(delivery, led) for delivery, led in entries])
+
+        def answered(response: Message | None) -> None:
+            codes = _codes(response)
+            for delivery, led in entries:
+                self._on_codes(delivery, led, codes.get(delivery.image.producer_id, {}))
+
+        self._leaders.send_markers(broker_id, request, answered)
+
+    def _on_codes(self, delivery: Delivery, led: list[TopicPartition], codes: Mapping[TopicPartition, int]) -> None:
+        if delivery.cancelled:
+            return
+        for partition in led:
+            code = codes.get(partition, ErrorCode.NETWORK_EXCEPTION)
+            if code in _DONE:
+                delivery.missing.discard(partition)
+            elif code == ErrorCode.TRANSACTION_COORDINATOR_FENCED:
+                delivery.cancel()
+                delivery.on_fenced()
+                return
+            else:
+                delivery.later(lambda: self._again(delivery))
+        self._conclude(delivery)
+
+
+def _marker(delivery: Delivery, partitions: list[TopicPartition]) -> WriteTxnMarkersRequest.WritableTxnMarker:
+    image = delivery.image
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        by_topic.setdefault(topic, []).append(index)
+    return WriteTxnMarkersRequest.WritableTxnMarker(
+        producer_id=image.producer_id,
+        producer_epoch=image.producer_epoch,
+        transaction_result=image.state is TxnState.PREPARE_COMMIT,
+        topics=[
+            WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=topic, partition_indexes=indexes)
+            for topic, indexes in by_topic.items()
+        ],
+        coordinator_epoch=delivery.coordinator_epoch,
+        unknown_tags=((VERSION_TAG, bytes([image.client_version])),),
+    )
+
+
+def version_of(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> int:
+    """The version of the protocol that this marker ends a transaction of; 0 if it does not say."""
+    return next((data[0] for tag, data in marker.unknown_tags if tag == VERSION_TAG and len(data) == 1), 0)
+
+
+def _codes(response: Message | None) -> dict[int, dict[TopicPartition, int]]:
+    """By producer, which is how Kafka groups them; nothing if there was no answer."""
+    codes: dict[int, dict[TopicPartition, int]] = {}
+    for result in response.markers if isinstance(response, WriteTxnMarkersResponse) else ():
+        of_producer = codes.setdefault(result.producer_id, {})
+        for topic in result.topics:
+            for row in topic.partitions:
+                of_producer[TopicPartition(topic.name, row.partition_index)] = row.error_code
+    return codes

@@ -1,0 +1,274 @@
+"""One partition of `__transaction_state` coordinated here: its transactions, their records, and how they come and go.
+
+    write     a record leads to the next image; while it is on its way, other requests are told to come again
+    decided   a Prepare record is committed: the markers go out, then the Complete record is written
+    loading   what is found decided goes on from there, so that a coordinator's death ends no transaction half way (G23)
+
+An image changes only when its record is committed. Whoever waits is answered then, or with an error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Host
+from barnabas.common.types import TopicPartition
+from barnabas.coordinators.deadlines import Deadlines
+from barnabas.coordinators.runtime import (
+    KeyValue,
+    LogLoader,
+    OpenTransactions,
+    PartitionReader,
+    PartitionWriter,
+    ShardLife,
+    ShardLog,
+    ShardState,
+    storing_failed,
+)
+from barnabas.coordinators.transactions.config import TransactionConfig
+from barnabas.coordinators.transactions.markers import Delivery, MarkerSender
+from barnabas.coordinators.transactions.records import (
+    parse_key,
+    parse_value,
+    transaction_record,
+    transaction_tombstone,
+)
+from barnabas.coordinators.transactions.state import Transaction, TxnImage, TxnState
+from barnabas.coordinators.transactions.transitions import completed, fenced
+
+#: Transactions looked at in one turn of the loop, and tombstones in one batch.
+_SLICE: Final = 256
+#: A Complete record that could not be written is tried again after this.
+_RETRY_MS: Final = 100
+
+Done = Callable[[ErrorCode], None]
+
+
+def _ignore(_: ErrorCode) -> None:
+    pass
+
+
+class TransactionShard:
+    """See the module's text. Also the sink that its log is replayed into."""
+
+    __slots__ = (
+        "_abort",
+        "_config",
+        "_deadlines",
+        "_deliveries",
+        "_expiry",
+        "_host",
+        "_life",
+        "_loader",
+        "_log",
+        "_ongoing",
+        "_sender",
+        "_server_version",
+        "_transactions",
+        "leader_epoch",
+        "partition",
+    )
+
+    def __init__(
+        self,
+        host: Host,
+        config: TransactionConfig,
+        writer: PartitionWriter,
+        reader: PartitionReader,
+        sender: MarkerSender,
+        server_version: Callable[[], int],
+        partition: TopicPartition,
+        leader_epoch: int,
+    ) -> None:
+        """`server_version` is the level of `transaction.version`; `leader_epoch` goes into markers as the
+        coordinator's."""
+        self.partition = partition
+        self.leader_epoch = leader_epoch
+        self._host = host
+        self._config = config
+        self._sender = sender
+        self._server_version = server_version
+        self._life = ShardLife()
+        self._deadlines = Deadlines(host.clock, host.timers)
+        self._log = ShardLog(
+            host, writer, partition, self._deadlines, timeout_ms=config.write_timeout_ms, base_sequence=-1
+        )
+        self._loader = LogLoader(host, reader, partition, self)
+        self._transactions: dict[str, Transaction] = {}
+        #: Of these, the open ones, which may grow too old.
+        self._ongoing: dict[str, Transaction] = {}
+        self._deliveries: dict[str, Delivery] = {}
+        self._abort = self._deadlines.new()
+        self._expiry = self._deadlines.new()
+
+    @property
+    def state(self) -> ShardState:
+        return self._life.state
+
+    def check_serving(self) -> None:
+        """RequestFailed unless requests can be served."""
+        self._life.check_serving()
+
+    # -- transactions
+
+    def transactions(self) -> Iterable[Transaction]:
+        return self._transactions.values()
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        transaction = self._transactions.get(transactional_id)
+        return None if transaction is None or transaction.pending is TxnState.DEAD else transaction
+
+    def find_or_create(self, transactional_id: str, image: TxnImage) -> Transaction:
+        """Its id stays known from now on, though nothing is written yet."""
+        return self._transactions.setdefault(transactional_id, Transaction(transactional_id, image))
+
+    @property
+    def undelivered(self) -> int:
+        """Transactions whose markers are not all written."""
+        return len(self._deliveries)
+
+    # -- writing
+
+    def write(self, transaction: Transaction, image: TxnImage, done: Done = _ignore) -> None:
+        """Lead it to `image`. `done` once: NONE when that is committed, and what is to happen then under way."""
+        assert transaction.pending is None, "one record of a transaction at a time"
+        transaction.pending = image.state
+        record = transaction_record(transaction.transactional_id, image, self._server_version())
+        self._append([record], done, lambda code: self._settled(transaction, image, code))
+
+    def _append(self, records: list[KeyValue], done: Done, settled: Done) -> None:
+        self._log.append(records, lambda code: done(storing_failed(code)), settled)
+
+    def _settled(self, transaction: Transaction, image: TxnImage, code: ErrorCode) -> None:
+        transaction.pending = None
+        if code is ErrorCode.NONE and self.state is ShardState.ACTIVE:
+            self._take(transaction, image)
+
+    def _take(self, transaction: Transaction, image: TxnImage) -> None:
+        """What its last record says, just committed or found at the start."""
+        transaction.image = image
+        if image.state is TxnState.ONGOING:
+            self._ongoing[transaction.transactional_id] = transaction
+        else:
+            self._ongoing.pop(transaction.transactional_id, None)
+        if image.is_prepared:
+            self._deliver(transaction)
+
+    # -- completing
+
+    def _deliver(self, transaction: Transaction) -> None:
+        key = transaction.transactional_id
+        assert key not in self._deliveries, "a transaction is decided once"
+
+        def on_delivered() -> None:
+            del self._deliveries[key]
+            self._complete(transaction)
+
+        def on_fenced() -> None:
+            del self._deliveries[key]
+            self._host.faults.report(f"{self.partition} has a newer coordinator: the markers of {key} are left to it")
+
+        delivery = Delivery(transaction.image, self.leader_epoch, self._deadlines, on_delivered, on_fenced)
+        self._deliveries[key] = delivery
+        self._sender.deliver(delivery)
+
+    def _complete(self, transaction: Transaction) -> None:
+        if self.state is not ShardState.ACTIVE:
+            return
+        assert transaction.image.is_prepared, "markers are written of what is decided"
+        transaction.pending = None
+        image = completed(transaction.image, self._host.clock.wall_ms())
+        record = transaction_record(transaction.transactional_id, image, self._server_version())
+        transaction.pending = image.state
+
+        def settled(code: ErrorCode) -> None:
+            self._settled(transaction, image, code)
+            if code is not ErrorCode.NONE and self.state is ShardState.ACTIVE:
+                # Nobody else will do it: until then its producer is told to wait.
+                self._deadlines.new().schedule(_RETRY_MS, lambda: self._complete(transaction))
+
+        self._append([record], _ignore, settled)
+
+    # -- loading
+
+    def load(self) -> None:
+        self._loader.start()
+
+    def replay(self, key: bytes, value: bytes) -> None:
+        transactional_id = parse_key(key)
+        if transactional_id is None:
+            return
+        image = parse_value(value)
+        if image.state is not TxnState.DEAD:
+            self._transactions[transactional_id] = Transaction(transactional_id, image)
+
+    def on_loaded(self, transactions: OpenTransactions) -> None:
+        self._life.move(ShardState.ACTIVE)
+        for transaction in self._transactions.values():
+            self._take(transaction, transaction.image)
+        self._abort.schedule(self._config.abort_interval_ms, self._abort_timed_out)
+        self._expiry.schedule(self._config.expiry_interval_ms, self._begin_expiry)
+
+    def on_load_failed(self, error: Exception) -> None:
+        self._life.move(ShardState.FAILED)
+        self._host.faults.report(f"{self.partition} could not be loaded", error)
+
+    def close(self) -> None:
+        """Leadership has gone: who waits is sent to the new coordinator, which goes on with what is decided."""
+        self._life.move(ShardState.CLOSED)
+        self._loader.stop()
+        self._log.close()
+        for delivery in self._deliveries.values():
+            delivery.cancel()
+        self._deliveries.clear()
+        self._transactions.clear()
+        self._ongoing.clear()
+        self._deadlines.close()
+
+    # -- what grows too old
+
+    def _abort_timed_out(self) -> None:
+        self._abort.schedule(self._config.abort_interval_ms, self._abort_timed_out)
+        now_ms = self._host.clock.wall_ms()
+        for transaction in tuple(self._ongoing.values()):
+            if transaction.pending is None and transaction.image.is_timed_out(now_ms):
+                self.fence(transaction)
+
+    def fence(self, transaction: Transaction, done: Done = _ignore) -> None:
+        """Abort what is open, and leave its producer behind."""
+        image = fenced(transaction.image, self._server_version(), self._host.clock.wall_ms())
+        self.write(transaction, image, done)
+
+    def _begin_expiry(self) -> None:
+        self._expiry.schedule(self._config.expiry_interval_ms, self._begin_expiry)
+        self._expire_slice(tuple(self._transactions.values()), 0)
+
+    def _expire_slice(self, transactions: tuple[Transaction, ...], start: int) -> None:
+        if self.state is not ShardState.ACTIVE:
+            return
+        before_ms = self._host.clock.wall_ms() - self._config.id_expiration_ms
+        expired = [
+            transaction
+            for transaction in transactions[start : start + _SLICE]
+            if transaction.pending is None
+            and transaction.image.is_at_rest
+            and transaction.image.updated_ms <= before_ms
+        ]
+        if expired:
+            self._forget(expired)
+        if start + _SLICE < len(transactions):
+            self._host.timers.call_soon(lambda: self._expire_slice(transactions, start + _SLICE))
+
+    def _forget(self, expired: list[Transaction]) -> None:
+        for transaction in expired:
+            transaction.pending = TxnState.DEAD
+
+        def settled(code: ErrorCode) -> None:
+            for transaction in expired:
+                transaction.pending = None
+                if code is ErrorCode.NONE:
+                    self._transactions.pop(transaction.transactional_id, None)
+
+        self._append([transaction_tombstone(one.transactional_id) for one in expired], _ignore, settled)

@@ -1,0 +1,279 @@
+"""From one image of a transaction to the next: what each request may do in each state. Pure.
+
+Every function gives the image to be written, None where there is nothing to do and the answer is good, or raises
+RequestFailed with what the client is to be told. That a record is on its way is checked by `check_settled` first, and
+its code is CONCURRENT_TRANSACTIONS: the client comes again.
+
+How a transaction ends, by the version of the protocol that its producer speaks (KIP-890):
+
+    version 1   the epoch stays; an EndTxn that comes again is one with the same epoch and outcome
+    version 2   every end bumps the epoch, so that one that comes again has the epoch before the present one, and one
+                with the present epoch means the next transaction. An abort of a transaction without partitions is
+                written, too: the producer cannot know whether they had been added.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Final, NamedTuple
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.types import TopicPartition
+from barnabas.coordinators.transactions.state import (
+    EPOCH_MAX,
+    NO_TIMESTAMP,
+    TRANSITIONS,
+    Transaction,
+    TxnImage,
+    TxnState,
+    is_exhausted,
+)
+from barnabas.records.header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+
+#: From this version of the protocol on an end of a transaction bumps the epoch.
+EPOCH_BUMP_SINCE: Final = 2
+
+_NOTHING: Final[frozenset[TopicPartition]] = frozenset()
+
+
+class ProducerIdentity(NamedTuple):
+    """Who a producer says that it is."""
+
+    producer_id: int
+    epoch: int
+
+
+def check_settled(transaction: Transaction) -> None:
+    if transaction.pending is not None:
+        raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def _moved(image: TxnImage, state: TxnState, **changes: object) -> TxnImage:
+    assert state in TRANSITIONS[image.state], f"no transition {image.state.shown} -> {state.shown}"
+    return image._replace(state=state, **changes)  # type: ignore[arg-type]
+
+
+# -- InitProducerId
+
+
+def fresh(producer_id: int, timeout_ms: int, wall_ms: int) -> TxnImage:
+    """For a transactional id that nobody has used; never written as it is."""
+    return TxnImage(producer_id, NO_PRODUCER_EPOCH, timeout_ms, updated_ms=wall_ms)
+
+
+def needs_new_id(image: TxnImage, expected: ProducerIdentity | None) -> bool:
+    """Whether InitProducerId goes on with another producer id, because all epochs of this one are used up."""
+    return (
+        image.is_at_rest and image.is_epoch_exhausted and (expected is None or expected.epoch == image.producer_epoch)
+    )
+
+
+def check_expected(image: TxnImage, expected: ProducerIdentity | None) -> None:
+    """A producer that names itself is who it was, or was so before its epochs were used up (KIP-360)."""
+    if expected is None or image.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == image.producer_id:
+        return
+    if expected.producer_id == image.previous_producer_id and is_exhausted(expected.epoch):
+        return
+    raise RequestFailed(ErrorCode.PRODUCER_FENCED)
+
+
+def initialized(
+    image: TxnImage, expected: ProducerIdentity | None, timeout_ms: int, wall_ms: int, new_id: int | None
+) -> TxnImage:
+    """The producer begins anew: with the next epoch, or with `new_id` and epoch 0. A retry gets the same again."""
+    assert image.is_at_rest, "what is open is aborted first"
+    changes = {
+        "timeout_ms": timeout_ms,
+        "partitions": _NOTHING,
+        "start_ms": NO_TIMESTAMP,
+        "updated_ms": wall_ms,
+        "next_producer_id": NO_PRODUCER_ID,
+    }
+    if new_id is not None:
+        last = NO_PRODUCER_EPOCH if expected is None else image.producer_epoch
+        return _moved(
+            image,
+            TxnState.EMPTY,
+            producer_id=new_id,
+            previous_producer_id=image.producer_id,
+            producer_epoch=0,
+            last_producer_epoch=last,
+            **changes,
+        )
+    epoch, last = _bumped(image, expected)
+    return _moved(image, TxnState.EMPTY, producer_epoch=epoch, last_producer_epoch=last, **changes)
+
+
+def _bumped(image: TxnImage, expected: ProducerIdentity | None) -> tuple[int, int]:
+    """(epoch, epoch before it)."""
+    epoch = image.producer_epoch
+    if expected is None:
+        assert not image.is_epoch_exhausted, "another producer id is needed"
+        return epoch + 1, NO_PRODUCER_EPOCH
+    if epoch == NO_PRODUCER_EPOCH or expected.epoch == epoch:
+        assert not image.is_epoch_exhausted, "another producer id is needed"
+        return epoch + 1, epoch
+    if expected.epoch == image.last_producer_epoch:
+        return epoch, image.last_producer_epoch
+    raise RequestFailed(ErrorCode.PRODUCER_FENCED)
+
+
+# -- adding partitions
+
+
+def check_producer(image: TxnImage, producer: ProducerIdentity) -> None:
+    _check_not_ahead(image, producer)
+    if image.producer_id != producer.producer_id:
+        raise RequestFailed(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    if image.producer_epoch != producer.epoch:
+        raise RequestFailed(ErrorCode.PRODUCER_FENCED)
+
+
+def _check_not_ahead(image: TxnImage, producer: ProducerIdentity) -> None:
+    """A producer goes on with its next id as soon as it is told, while its last transaction is being completed."""
+    if producer.producer_id == image.next_producer_id != NO_PRODUCER_ID:
+        raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def verify(image: TxnImage, producer: ProducerIdentity) -> None:
+    """Whether records of this producer may belong to the transaction (KIP-890); of which partitions, `image` tells."""
+    check_producer(image, producer)
+    if image.is_prepared:
+        raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
+
+
+def with_partitions(
+    image: TxnImage, producer: ProducerIdentity, partitions: Set[TopicPartition], client_version: int, wall_ms: int
+) -> TxnImage | None:
+    """None if all of them are in it already."""
+    verify(image, producer)
+    ongoing = image.state is TxnState.ONGOING
+    if ongoing and partitions <= image.partitions:
+        return None
+    return _moved(
+        image,
+        TxnState.ONGOING,
+        partitions=image.partitions | partitions,
+        start_ms=image.start_ms if ongoing else wall_ms,
+        updated_ms=wall_ms,
+        client_version=client_version,
+    )
+
+
+# -- ending
+
+
+def ended(
+    image: TxnImage, producer: ProducerIdentity, commit: bool, client_version: int, wall_ms: int, new_id: int | None
+) -> TxnImage | None:
+    """What EndTxn of a producer comes to; None if it has been done before. `new_id` as for `end_needs_new_id`."""
+    if client_version < EPOCH_BUMP_SINCE:
+        return _ended_by_v1(image, producer, commit, wall_ms)
+    return _ended_by_v2(image, producer, commit, client_version, wall_ms, new_id)
+
+
+def _ended_by_v1(image: TxnImage, producer: ProducerIdentity, commit: bool, wall_ms: int) -> TxnImage | None:
+    check_producer(image, producer)
+    if image.state is TxnState.ONGOING:
+        return _decided(image, commit, 0, wall_ms, NO_PRODUCER_ID)
+    _check_outcome(image, commit)
+    if image.is_prepared:
+        raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return None
+
+
+def _check_outcome(image: TxnImage, commit: bool) -> None:
+    """Whether the transaction ended, or is being ended, as is asked."""
+    if image.state not in (_COMMITS if commit else _ABORTS):
+        raise RequestFailed(ErrorCode.INVALID_TXN_STATE)
+
+
+_COMMITS: Final = frozenset({TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT})
+_ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
+
+
+def end_needs_new_id(image: TxnImage, client_version: int) -> bool:
+    """Whether the epoch after this transaction belongs to another producer id."""
+    return client_version >= EPOCH_BUMP_SINCE and image.is_epoch_exhausted and not image.is_prepared
+
+
+def _ended_by_v2(
+    image: TxnImage, producer: ProducerIdentity, commit: bool, client_version: int, wall_ms: int, new_id: int | None
+) -> TxnImage | None:
+    is_retry = _check_v2_producer(image, producer)
+    next_id = NO_PRODUCER_ID if new_id is None else new_id
+    if image.state is TxnState.ONGOING:
+        return _decided(image, commit, client_version, wall_ms, next_id)
+    if image.is_at_rest and not is_retry:
+        if commit:
+            raise RequestFailed(ErrorCode.INVALID_TXN_STATE)
+        return _decided(image._replace(start_ms=wall_ms), False, client_version, wall_ms, next_id)
+    _check_outcome(image, commit)
+    if image.is_prepared:
+        raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
+    return None
+
+
+def _check_v2_producer(image: TxnImage, producer: ProducerIdentity) -> bool:
+    """Whether it asks for what was done already. RequestFailed if it is none of the producers that may ask."""
+    _check_not_ahead(image, producer)
+    over_rotation = (
+        producer.producer_id == image.previous_producer_id
+        and producer.epoch == EPOCH_MAX - 1
+        and image.producer_epoch == 0
+    )
+    if producer.producer_id != image.producer_id and not over_rotation:
+        raise RequestFailed(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+    # A fence bumps, too, and leaves its own epoch as the one before: who was fenced does not take it for its own end.
+    over_bump = producer.epoch + 1 == image.producer_epoch and image.last_producer_epoch in (
+        NO_PRODUCER_EPOCH,
+        producer.epoch,
+    )
+    current = producer.epoch == image.producer_epoch
+    match image.state:
+        case TxnState.PREPARE_COMMIT | TxnState.PREPARE_ABORT:
+            valid = over_bump
+        case TxnState.COMPLETE_COMMIT | TxnState.COMPLETE_ABORT:
+            valid = over_bump or over_rotation or current
+        case _:
+            valid = current
+    if not valid:
+        raise RequestFailed(ErrorCode.PRODUCER_FENCED)
+    return over_bump or over_rotation
+
+
+def _decided(image: TxnImage, commit: bool, client_version: int, wall_ms: int, next_id: int) -> TxnImage:
+    state = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
+    epoch, last = image.producer_epoch, image.last_producer_epoch
+    if client_version >= EPOCH_BUMP_SINCE:
+        # At the very last epoch only an abort comes here, which must go through all the same.
+        epoch, last = min(epoch + 1, EPOCH_MAX), epoch
+    return _moved(
+        image,
+        state,
+        producer_epoch=epoch,
+        last_producer_epoch=last,
+        next_producer_id=next_id,
+        updated_ms=wall_ms,
+        client_version=client_version,
+    )
+
+
+def fenced(image: TxnImage, server_version: int, wall_ms: int) -> TxnImage:
+    """An open transaction is aborted by the coordinator itself: because of its age, or because another producer came
+    with the same transactional id. The epoch goes up, so that the producer before can write no more."""
+    assert image.state is TxnState.ONGOING, "only what is open is fenced"
+    epoch = min(image.producer_epoch + 1, EPOCH_MAX)
+    raised = image._replace(producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH)
+    version = server_version if server_version >= EPOCH_BUMP_SINCE else 0
+    return _decided(raised, False, version, wall_ms, NO_PRODUCER_ID)
+
+
+def completed(image: TxnImage, wall_ms: int) -> TxnImage:
+    """All markers are written."""
+    commit = image.state is TxnState.PREPARE_COMMIT
+    state = TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT
+    done = _moved(image, state, partitions=_NOTHING, updated_ms=wall_ms, next_producer_id=NO_PRODUCER_ID)
+    if image.next_producer_id == NO_PRODUCER_ID:
+        return done
+    return done._replace(producer_id=image.next_producer_id, previous_producer_id=image.producer_id, producer_epoch=0)
