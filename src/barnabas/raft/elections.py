@@ -50,6 +50,9 @@ class Elections:
             self._alarm.set(core.times.fetch_timeout_ms)
         elif isinstance(role, Unattached) and not core.may_stand:
             self._alarm.cancel()
+        elif isinstance(role, Resigned) and not core.may_stand:
+            # Removed from the voters: nobody waits for its vote, and its broker needs to know who leads now.
+            self.begin_soon()
         else:
             self._alarm.set(core.election_timeout_ms())
         if isinstance(role, Prospective | Candidate):

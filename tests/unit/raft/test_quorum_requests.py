@@ -40,7 +40,7 @@ class Calm:
     """A world without trouble, some time after its first election."""
 
     def __init__(self, **settings: Any) -> None:
-        self.world = World(Plan(3, **{"dynamic": True, **settings}))
+        self.world = World(Plan(**{"seed": 3, "dynamic": True, **settings}))
         self.pass_time(1500)
         (self.leader,) = self.world._leaders()
 
@@ -475,6 +475,16 @@ def test_a_leader_that_removes_itself_leads_until_that_is_committed() -> None:
     assert ids([leader]) == {tuple(n for n in (1, 2, 3) if n != gone.node_id)}
     assert gone.node is not None
     assert gone.node.leader_id == leader.node_id
+
+
+@pytest.mark.parametrize("seed", [0, 2, 3, 4])
+def test_a_leader_that_was_removed_finds_the_next_one_before_an_election_timeout(seed: int) -> None:
+    calm = Calm(seed=seed)
+    gone = calm.leader
+    calm.asked(gone, removing(gone.key), wait_ms=190)
+    assert gone.node is not None
+    (leader,) = calm.world._leaders()
+    assert gone.node.leader_id == leader.node_id != gone.node_id
 
 
 def test_changes_that_are_refused() -> None:
