@@ -83,6 +83,8 @@ class Journal:
         self._node_id = config.node_id
         self._is_enabled = config.bool_of("barnabas.cluster.events.enable")
         self._is_following = False
+        #: Of the last change that this node was told of, one by one or with others.
+        self._seen_offset = -1
         self._causes: deque[tuple[int, Cause]] = deque()
         self._cause: Cause | None = None
         self._told_epoch = -1
@@ -111,20 +113,42 @@ class Journal:
         if not self._is_enabled:
             return
         if self._config.is_controller:
-            self._keep(delta, image)
+            self._follow(delta, image)
         if self._topic.exists and (self.testimonies or (self._where.controller.is_active and self.window)):
             self._later(_LINGER_MS)
 
-    def _keep(self, delta: MetadataDelta, image: MetadataImage) -> None:
+    def on_past(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """`MetadataStore.on_past`: one of the changes that this node learns late, at its start above all. It may be the
+        one that has to tell them."""
+        if self._is_enabled and self._config.is_controller:
+            if delta.image.offset != self._seen_offset:
+                self.window.begin_after(delta.image.offset)  # a snapshot stands for what was before
+            self._seen_offset = image.offset
+            self._keep(delta, image, None)
+
+    def _follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
         voter_ids = self._where.quorum.voter_ids
         if not self._is_following:
-            # All that was before this node began, as one change: nothing that it could tell.
             self._is_following = True
-            self.window.floor, self._told_epoch, self._voter_ids = image.offset, image.epoch, voter_ids
+            self._voter_ids = voter_ids
+        if image.offset <= self._seen_offset:
+            return  # all of it was told as past
+        if delta.image.offset != self._seen_offset or self._seen_offset < 0:
+            self.window.begin_after(image.offset)
+            self._seen_offset = image.offset
             return
-        cause = self._cause_of(image.offset)
+        self._seen_offset = image.offset
         voters = None if voter_ids == self._voter_ids else (self._voter_ids, voter_ids)
         self._voter_ids = voter_ids
+        self._keep(delta, image, self._cause_of(image.offset), voters)
+
+    def _keep(
+        self,
+        delta: MetadataDelta,
+        image: MetadataImage,
+        cause: Cause | None,
+        voters: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
+    ) -> None:
         if voters is None and not is_worth_telling(delta):
             return
         is_first = False

@@ -45,8 +45,11 @@ class Change(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """Partitions that it touches, which is what it takes to keep and to tell."""
-        return 1 + sum(len(topic.changed_partitions) for topic in self.delta.changed_topics.values())
+        """What it takes to keep, in changed partitions: an image keeps a slot for each partition of a changed topic."""
+        weight = 1
+        for topic in self.delta.changed_topics.values():
+            weight += len(topic.changed_partitions) + (0 if topic.base is None else len(topic.base.partitions) // 8)
+        return weight
 
 
 def is_worth_telling(delta: MetadataDelta) -> bool:

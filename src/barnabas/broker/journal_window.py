@@ -55,6 +55,13 @@ class ChangeWindow:
             self._written = 0
             self._let_go()
 
+    def begin_after(self, offset: int) -> None:
+        """What is here does not lead to what comes now."""
+        self.rewind()
+        self._changes.clear()
+        self._weight = self._written = 0
+        self.floor = offset
+
     def forget_before(self, offset: int) -> None:
         """All events of what came before it are written."""
         self.rewind()

@@ -18,6 +18,7 @@ def make_journal(services: Services, partitions: InternalPartitions) -> Journal:
         services.host, services.config, where, topic, lambda: ensure_internal_topic(services, EVENTS_TOPIC)
     )
     services.controller.journal = journal.on_decision
+    services.metadata.on_past = journal.on_past
     services.replicas.surroundings.witness = lambda replica, what, facts: journal.on_witness(
         *replica.topic_partition, replica.topic_id, what, facts
     )

@@ -70,8 +70,8 @@ def _explain_partitions(client: Consumer, name: str, since_ms: int, as_json: boo
     explanations = [explain_story.explain(present, events) for present in presents]
     if as_json:
         found = [{**each.to_json(), "journal": has_journal} for each in explanations]
-        for each in found:
-            each["history"] = [event for event in each["history"] if event["time_ms"] >= since_ms]
+        for shown in found:
+            shown["history"] = [event for event in shown["history"] if event["time_ms"] >= since_ms]
         output.show_json(found[0] if "-" in name and len(found) == 1 else found)
         return
     for number, each in enumerate(explanations):

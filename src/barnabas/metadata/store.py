@@ -98,12 +98,14 @@ class MetadataLoader:
 class MetadataStore:
     """The published image and who listens to it."""
 
-    __slots__ = ("_pending", "_publishing", "_subscribers", "image", "in_transaction")
+    __slots__ = ("_pending", "_publishing", "_subscribers", "image", "in_transaction", "on_past")
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self.image = image
         #: Whether the committed log ends within a metadata transaction, which `image` does not show.
         self.in_transaction = False
+        #: Told of each change that is published only together with others, because this node was behind.
+        self.on_past: Subscriber = _unheard
         self._subscribers: list[Subscriber] = []
         self._pending: deque[tuple[MetadataDelta, MetadataImage]] = deque()
         self._publishing = False
@@ -128,3 +130,7 @@ class MetadataStore:
                     subscriber(delta, image)
         finally:
             self._publishing = False
+
+
+def _unheard(delta: MetadataDelta, image: MetadataImage) -> None:
+    return None

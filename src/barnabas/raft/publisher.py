@@ -53,8 +53,12 @@ class MetadataPublisher:
             change = self._loader.load(batch.base_offset, batch.epoch, batch.timestamp_ms, batch.records)
         else:
             change = self._loader.skip(batch.last_offset, batch.epoch, batch.timestamp_ms)
-        if change is not None and self._caught_up:
+        if change is None:
+            return
+        if self._caught_up:
             self._changes.append(change)
+        else:
+            self._store.on_past(*change)
 
     def on_caught_up(self) -> None:
         self._store.in_transaction = self._loader.in_transaction

@@ -1,0 +1,82 @@
+"""The journal of a simulated cluster has every change of a leader and an ISR once, whoever dies in between."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.journal_world import JournalWorld, Truth
+
+_TOPIC = "orders"
+_PLACES = [[1, 2, 3], [2, 3, 1], [3, 1, 2], [1, 3, 2], [2, 1, 3]]
+
+
+def _compare(world: JournalWorld, truth: Truth) -> None:
+    world.settle()
+    told = world.told_changes()
+    assert not [event for event in world.told() if event["kind"] == "journal-gap"]
+    said = {
+        key: (e["after"]["leader"], e["after"]["leader_epoch"], tuple(e["after"]["isr"])) for key, e in told.items()
+    }
+    assert said == truth.changes
+
+
+def test_nothing_is_written_where_nothing_happens() -> None:
+    world = JournalWorld(1)
+    world.create_topic(_TOPIC, *_PLACES)
+    world.run_for(20_000)
+    assert sorted(world.image().topics_by_name) == [_TOPIC]
+
+
+def test_it_can_be_switched_off() -> None:
+    world = JournalWorld(1, properties={"barnabas.cluster.events.enable": "false"})
+    world.create_topic(_TOPIC, *_PLACES)
+    world.cluster.nodes["broker2"].machine.kill()
+    world.run_for(20_000)
+    assert sorted(world.image().topics_by_name) == [_TOPIC]
+    assert not any(broker.journal.window for broker in world.brokers())
+
+
+@pytest.mark.parametrize(("seed", "controllers"), [(1, 0), (2, 0), (3, 0), (4, 3), (5, 3), (6, 1)])
+def test_every_change_is_told_once(seed: int, controllers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = Truth(monkeypatch)
+    world = JournalWorld(seed, controllers=controllers)
+    world.create_topic(_TOPIC, *_PLACES)
+    random = world.world.stream("deaths")
+    for _ in range(5):
+        names = [name for name in world.cluster.nodes if controllers != 1 or name != "controller1"]
+        world.cluster.nodes[names[random.randrange(len(names))]].machine.kill()
+        world.run_for(random.randrange(3_000))
+        world.run_until(world.settled, "all is in sync and told")
+    assert truth.changes
+    _compare(world, truth)
+
+
+@pytest.mark.parametrize("seed", range(10, 16))
+def test_the_active_controller_dies_while_it_tells(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next one goes on where it ended, at whatever moment that was."""
+    truth = Truth(monkeypatch)
+    world = JournalWorld(seed)
+    world.create_topic(_TOPIC, *([1, 2, 3] for _ in range(40)), *([2, 3, 1] for _ in range(40)))
+    random = world.world.stream("deaths")
+    for _ in range(3):
+        active = world.active()
+        assert active is not None
+        other = next(name for name in world.cluster.nodes if name != active)
+        world.cluster.nodes[other].machine.kill()
+        # Between the decision and the last of its events.
+        world.run_for(random.randrange(1_500))
+        world.cluster.nodes[active].machine.kill()
+        world.run_until(world.settled, "all is in sync and told", 60_000)
+    _compare(world, truth)
+
+
+def test_two_runs_tell_the_same() -> None:
+    def run() -> list[object]:
+        world = JournalWorld(7)
+        world.create_topic(_TOPIC, *_PLACES)
+        world.cluster.nodes["broker1"].machine.kill()
+        world.run_for(10_000)
+        return [*world.told(), world.world.trace.hexdigest()]
+
+    first = run()
+    assert len(first) > 10
+    assert run() == first

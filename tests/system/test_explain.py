@@ -1,0 +1,104 @@
+"""`barnabas explain` on three brokers: the leader is killed, comes back, and leads again."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.cli.app import run
+from barnabas.testing import Cluster
+
+_WITHIN_S = 30.0
+
+
+class Explained:
+    """The command, as a person calls it."""
+
+    def __init__(self, cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+        self._cluster = cluster
+        self._capsys = capsys
+
+    def text(self, *arguments: str) -> str:
+        assert run(["explain", *arguments, "--bootstrap", self._cluster.bootstrap]) == 0
+        return self._capsys.readouterr().out
+
+    def json(self, *arguments: str) -> Any:
+        return json.loads(self.text(*arguments, "--json"))
+
+    def until(self, condition: Callable[[Any], bool], *arguments: str) -> Any:
+        deadline = time.monotonic() + _WITHIN_S
+        while True:
+            found = self.json(*arguments)
+            if condition(found):
+                return found
+            assert time.monotonic() < deadline, found
+            time.sleep(0.2)
+
+
+def test_a_killed_leader_and_its_return(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        placed = NewTopic("orders", 1, replica_assignment=[[2, 1, 3]])
+        admin.create_topics([placed])["orders"].result(timeout=20)
+        explained = Explained(cluster, capsys)
+        quiet = explained.json("orders-0")
+        assert (quiet["leader"], quiet["journal"], quiet["leader_because"]) == (2, False, None)
+        assert "the journal does not tell why" in explained.text("orders-0")
+        assert "__cluster_events" not in admin.list_topics(timeout=20).topics
+
+        cluster.kill(2)
+        killed = explained.until(lambda found: found["leader_because"] and found["leader"] != 2, "orders-0")
+        why = killed["leader_because"]
+        assert (why["kind"], why["cause"]) == ("leader-change", "broker-gone")
+        assert (why["before"]["leader"], why["after"]["leader"]) == (2, killed["leader"])
+        assert killed["out_of_sync"] == [2]
+        assert killed["isr_because"]["2"]["event"]["cause"] == "broker-gone"
+        assert killed["isr_because"]["3"]["event"]["kind"] == "topic-created"
+        text = explained.text("orders-0")
+        assert f"Broker {killed['leader']} leads since" in text
+        assert "(before: leader 2), because broker 2 was fenced" in text
+        assert "Replica 2 is out of sync since" in text
+
+        cluster.start_broker(2)
+        back = explained.until(lambda found: not found["out_of_sync"] and found["is_current"], "orders-0")
+        joined = back["isr_because"]["2"]["event"]
+        assert (joined["kind"], joined["cause"]) == ("isr-expand", "follower-caught-up")
+        assert joined["seen"]["members"][0]["broker_id"] == 2
+        assert "Broker 2 is preferred, and in sync" in explained.text("orders-0")
+
+        assert run(["elect", "--type", "preferred", "--all-topic-partitions", "--bootstrap", cluster.bootstrap]) == 0
+        capsys.readouterr()
+        again = explained.until(lambda found: found["leader"] == 2 and found["leader_because"], "orders-0")
+        assert (again["leader_because"]["kind"], again["leader_because"]["cause"]) == (
+            "preferred-election",
+            "election-asked",
+        )
+        kinds = [event["kind"] for event in again["history"]]
+        for kind in ("topic-created", "broker-fenced", "leader-change", "broker-registered", "isr-expand"):
+            assert kind in kinds
+        assert len({event["id"] for event in again["history"]}) == len(kinds)
+        assert "broker-fenced" in explained.text("--broker", "2")
+        internal = admin.list_topics(timeout=20).topics["__cluster_events"]
+        assert len(internal.partitions[0].replicas) == 3
+
+
+def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Cluster(tmp_path / "cluster") as cluster:
+        assert run(["explain", "orders-0", "--bootstrap", cluster.bootstrap]) == 1
+        assert "there is no topic orders" in capsys.readouterr().err
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
+        admin.create_topics([NewTopic("orders", 1, 1)])["orders"].result(timeout=20)
+        assert run(["explain", "orders-7", "--bootstrap", cluster.bootstrap]) == 1
+        assert "orders has no partition 7" in capsys.readouterr().err
+        assert run(["explain", "--bootstrap", cluster.bootstrap]) == 1
+        assert "name a partition" in capsys.readouterr().err
+        assert run(["explain", "orders", "--bootstrap", cluster.bootstrap]) == 0
+        captured = capsys.readouterr()
+        assert "Broker 1 leads; the journal does not tell why." in captured.out
+        assert "has no journal" in captured.err
