@@ -124,6 +124,10 @@ class Answered:
         self.code: ErrorCode | None = None
         self.producer = ProducerIdentity(-1, -1)
 
+    @property
+    def is_parked(self) -> bool:
+        return self.code is None
+
     def __call__(self, code: ErrorCode, producer: ProducerIdentity = ProducerIdentity(-1, -1)) -> None:  # noqa: B008
         assert self.code is None, "answered twice"
         self.code, self.producer = code, producer

@@ -278,7 +278,7 @@ class TransactionCoordinator:
         if not transactional_id:
             raise RequestFailed(ErrorCode.INVALID_REQUEST)
         transaction = self._shard(transactional_id).find(transactional_id)
-        if transaction is None:
+        if transaction is None or transaction.pending is TxnState.DEAD:
             raise RequestFailed(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return transaction
 

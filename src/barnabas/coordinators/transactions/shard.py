@@ -117,8 +117,7 @@ class TransactionShard:
         return self._transactions.values()
 
     def find(self, transactional_id: str) -> Transaction | None:
-        transaction = self._transactions.get(transactional_id)
-        return None if transaction is None or transaction.pending is TxnState.DEAD else transaction
+        return self._transactions.get(transactional_id)
 
     def find_or_create(self, transactional_id: str, image: TxnImage) -> Transaction:
         """Its id stays known from now on, though nothing is written yet."""
