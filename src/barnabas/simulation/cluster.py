@@ -6,7 +6,7 @@ it down. Faults overlap, so each one holds and lets go for itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from barnabas.simulation.loop import SimulatedLoop
@@ -88,10 +88,13 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         self.clients: dict[str, Client] = {}
         self._held: dict[str, int] = {}
+        #: Nodes whose program ran since checkers looked last (`checkers.Watch`); all of them for who looks by hand.
+        self.stirred: Sequence[Node] = ()
         for name, properties in layout.node_properties().items():
             node = self.nodes[name] = Node(world, self.network, name, properties, cluster_id=CLUSTER_ID)
             node.on_exit = self._on_exit
             self._held[name] = 0
+        self.stirred = tuple(self.nodes.values())
 
     @property
     def bootstrap(self) -> str:

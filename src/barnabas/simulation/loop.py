@@ -13,10 +13,11 @@ import contextvars
 import socket as sockets
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
+from functools import partial
 from typing import Any, TypeVar, cast
 
 from barnabas.simulation.network import Network, Socket
-from barnabas.simulation.world import SECOND_US, Process, World
+from barnabas.simulation.world import SECOND_US, Event, Process, World
 
 T = TypeVar("T")
 
@@ -42,6 +43,13 @@ class NumberedTask(asyncio.Task[Any]):
 
     def __hash__(self) -> int:
         return self.number
+
+
+class SimulatedTimer(asyncio.TimerHandle):
+    """A timer, and its event in the world's heap."""
+
+    __slots__ = ("event",)
+    event: Event
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
@@ -93,20 +101,16 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
-        timer = asyncio.TimerHandle(when, callback, args, self, context)
-
-        def fire() -> None:
-            if not timer.cancelled():
-                self._enqueue(timer)
-
+        timer = SimulatedTimer(when, callback, args, self, context)
         # Rounded up, so that `time()` is not before `when`; and never now, for a program that waits for less than the
         # clock can tell would wait for ever where time moves by events only.
         due_us = max(int(when * SECOND_US + 0.999), self.process.now_us + 1)
-        self.world.at(due_us, fire, self.process, "timer")
+        timer.event = self.world.at(due_us, partial(self._enqueue, timer), self.process, "timer")
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """It stays in the world's heap and does nothing there."""
+        """Most of a client's timers are: they leave no trace in the world."""
+        cast(SimulatedTimer, handle).event.cancel()
 
     def _enqueue(self, handle: asyncio.Handle) -> None:
         self._queue.append(handle)
@@ -114,17 +118,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._run_queue()
 
     def _run_queue(self) -> None:
-        """What is in the queue now; what that adds is for the next event."""
-        queue = self._queue
+        """What is in the queue now, turn by turn as long as nothing else in the world is due at this moment."""
+        queue, world = self._queue, self.world
         self._run_is_due = self._runs = True
-        self._pace()
         previous = asyncio._get_running_loop()
         asyncio._set_running_loop(self)
         try:
-            for _ in range(len(queue)):
-                handle = queue.popleft()
-                if not handle.cancelled():
-                    handle._run()
+            self._turn()
+            while queue and world.is_quiet_now and self.process.busy_until_us <= world.now_us:
+                self._turn()
         finally:
             asyncio._set_running_loop(previous)
             self._runs = False
@@ -132,6 +134,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self.world.at(self.world.now_us, self._run_queue, self.process, "loop")
             else:
                 self._run_is_due = False
+
+    def _turn(self) -> None:
+        """What is in the queue now; what that adds is for the next turn."""
+        self._pace()
+        queue = self._queue
+        for _ in range(len(queue)):
+            handle = queue.popleft()
+            if not handle._cancelled:
+                handle._run()
 
     def _pace(self) -> None:
         """Code takes no time here, and some clients ask again at once as long as an answer does not please them."""

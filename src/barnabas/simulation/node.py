@@ -117,6 +117,7 @@ class Node:
     def start(self) -> None:
         """A new process. One that cannot start ends at once, as `barnabas broker` would."""
         process = self.machine.spawn()
+        process.owner = self
         self.broker = None
         self._open.clear()
         machine_exit = process.on_exit

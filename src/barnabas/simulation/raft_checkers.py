@@ -11,7 +11,6 @@ Logs are read behind the disk's back, so that looking costs the nodes nothing an
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
@@ -64,7 +63,7 @@ class QuorumSafety:
         self._compared: dict[str, tuple[int, int]] = {}
 
     def check(self, cluster: Cluster) -> None:
-        for node in cluster.nodes.values():
+        for node in cluster.stirred:
             if node.is_running and node.broker is not None and "controller" in node.properties["process.roles"]:
                 self.look(node.name, node.machine.incarnation, node.broker.raft, node.disk)
 
@@ -84,7 +83,7 @@ class QuorumSafety:
             compared = 0
         high_watermark = raft.high_watermark
         if high_watermark > compared:
-            with _unnoticed(disk):
+            with disk.unnoticed():
                 self._compare(name, raft.log, compared, high_watermark)
         elif high_watermark < compared:
             raise Violation(f"quorum high watermark of {name} went back from {compared} to {high_watermark}")
@@ -99,13 +98,3 @@ class QuorumSafety:
             if before != batch:
                 raise Violation(f"committed twice: {name} has {batch} at {header.base_offset}, another had {before}")
         self._committed_end = max(self._committed_end, end)
-
-
-@contextlib.contextmanager
-def _unnoticed(disk: FaultyDisk) -> Iterator[None]:
-    charge, failing, cold = disk.charge, disk.fail_with, disk.cold_chance
-    disk.charge, disk.fail_with, disk.cold_chance = (lambda duration_us: None), None, 0.0
-    try:
-        yield
-    finally:
-        disk.charge, disk.fail_with, disk.cold_chance = charge, failing, cold

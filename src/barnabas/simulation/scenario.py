@@ -14,11 +14,20 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from barnabas.simulation.ambient import ambient
-from barnabas.simulation.checkers import Checker, NoMistakes, PartitionOffsets, Watch
+from barnabas.simulation.checkers import Checker, NoMistakes, Watch
 from barnabas.simulation.cluster import Client, Cluster, Layout
 from barnabas.simulation.faults import Atlas, Fault, FaultKind, Injector
 from barnabas.simulation.history import History, Violation, judge
 from barnabas.simulation.raft_checkers import QuorumSafety
+from barnabas.simulation.replication_checkers import (
+    Committed,
+    Offsets,
+    OneLeader,
+    Quorum,
+    Replicas,
+    UncleanElections,
+)
+from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.workload import ConsumerAtWork, ProducerAtWork, Topic, create_topics, read_everything
 from barnabas.simulation.world import SECOND_US, Livelock, Note, World
 
@@ -104,9 +113,14 @@ class Run:
             ConsumerAtWork(self.cluster, add(f"consumer{number}"), *shared, group="readers")
             for number in range(1, settings.consumers + 1)
         ]
-        self.watch = Watch(
-            self.cluster, [NoMistakes(), PartitionOffsets(), QuorumSafety()] if checkers is None else checkers
-        )
+        self.unclean = UncleanElections()
+        self.watch = Watch(self.cluster, self._checkers() if checkers is None else checkers)
+
+    def _checkers(self) -> list[Checker]:
+        cluster, unclean = self.cluster, self.unclean
+        looks = [unclean, OneLeader(), Committed(cluster, unclean), Offsets(unclean), Quorum(cluster)]
+        decisions = Decisions(self.settings.layout.properties)
+        return [NoMistakes(), QuorumSafety(), Replicas(None, [*looks, decisions])]
 
     def execute(self) -> Outcome:
         began_cpu_s = time.process_time()

@@ -104,7 +104,7 @@ class Ending(Protocol):
 class Process:
     """One incarnation of a program on a machine. `busy_until_us`: it waits in a call and takes no event before."""
 
-    __slots__ = ("_held", "busy_until_us", "holdings", "life", "name", "on_exit", "world")
+    __slots__ = ("_held", "busy_until_us", "holdings", "life", "name", "on_exit", "owner", "world")
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -114,6 +114,8 @@ class Process:
         #: Sockets and the like, in the order in which they were made.
         self.holdings: dict[Ending, None] = {}
         self.on_exit: Callable[[str], None] | None = None
+        #: Whose program it is, if checkers look at it: noted in `World.stirred` whenever it has run.
+        self.owner: object | None = None
         self._held: list[Event] = []
 
     @property
@@ -142,6 +144,8 @@ class Process:
 
     def run(self, callback: Callable[[], None]) -> None:
         """Run code of this process; what it does not catch is the world's to judge."""
+        if self.owner is not None:
+            self.world.stirred[self.owner] = None
         try:
             callback()
         except ProcessExit as ended:
@@ -192,7 +196,8 @@ class Event:
 
 
 class World:
-    """Time, chance and the order of events. `after_event` is called after each one: checkers hang there."""
+    """Time, chance and the order of events. `after_event` is called after each one in which the program of
+    an owner ran: checkers hang there, and take these out of `stirred`."""
 
     def __init__(self, seed: int, *, keep_events: bool = False, events_max: int = 1 << 62) -> None:
         self.seed = seed
@@ -200,6 +205,7 @@ class World:
         self.now_us = 0
         self.trace = Trace(keep=keep_events)
         self.after_event: Callable[[], None] | None = None
+        self.stirred: dict[object, None] = {}
         #: Exceptions that no code caught, each with its process.
         self.errors: list[tuple[int, str, BaseException]] = []
         self._heap: list[tuple[int, int, Event]] = []
@@ -250,14 +256,14 @@ class World:
 
     def run_until(self, time_us: int) -> None:
         """Everything that is due by then."""
-        self.run_while(lambda: True, time_us)
+        self.run_while(None, time_us)
         self.now_us = max(self.now_us, time_us)
 
-    def run_while(self, condition: Callable[[], bool], time_us: int) -> bool:
+    def run_while(self, condition: Callable[[], bool] | None, time_us: int) -> bool:
         """Go on while `condition` holds, at most until `time_us`. True when it was the condition that ended it."""
-        heap, trace, pop = self._heap, self.trace, heapq.heappop
+        heap, trace, pop, stirred = self._heap, self.trace, heapq.heappop, self.stirred
         moment_us, at_once = -1, 0
-        while condition():
+        while condition is None or condition():
             if not heap or heap[0][0] > time_us:
                 return False
             due_us, _, event = pop(heap)
@@ -289,6 +295,12 @@ class World:
                 event.callback = None
                 trace.add(f"{due_us} {process.name} {event.label}")
                 process.run(callback)
-            if self.after_event is not None:
+            if stirred and self.after_event is not None:
                 self.after_event()
         return True
+
+    @property
+    def is_quiet_now(self) -> bool:
+        """Nothing else is due at this moment."""
+        heap = self._heap
+        return not heap or heap[0][0] > self.now_us

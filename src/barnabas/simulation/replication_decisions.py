@@ -1,0 +1,97 @@
+"""What a controller may decide about partitions, asked of every step of the metadata:
+
+the leader is in the ISR, ISR and ELR are parts of the replicas and apart, nobody fenced is in the ISR (G9)
+an ELR only where the ISR is below the min ISR (G11)
+epochs go forward; another leader has another epoch
+no unclean election but of the last known leader, or where the topic allows them (G13)
+below the min ISR nobody leaves ISR and ELR who may still have what was committed (MinIsrRecoveryQuorum): only
+brokers that came back in another life, or that the partition was taken from
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from barnabas.metadata.image import BROKER_RESOURCE, MetadataImage
+from barnabas.metadata.topics import NO_LEADER, RECOVERING, PartitionImage
+from barnabas.replication.partition import Partition
+from barnabas.simulation.history import Violation
+from barnabas.simulation.node import Node
+from barnabas.simulation.replication_checkers import State, changed_partitions
+
+_MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
+
+
+class Decisions:
+    """`defaults` are the nodes' properties, as far as topics and brokers do not say otherwise."""
+
+    def __init__(self, defaults: Mapping[str, str]) -> None:
+        self._defaults = defaults
+
+    def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
+        """Nothing that the controller decides."""
+
+    def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
+        for (tp, _), earlier, decided in changed_partitions(before, now):
+            min_isr = min(self.min_isr(now, tp.topic), len(decided.replicas))
+            problem = _state_problem(now, decided, min_isr)
+            if not problem and earlier is not None:
+                may_be_unclean = any(self.allows_unclean(image, tp.topic) for image in (before, now))
+                problem = _step_problem(earlier, decided, may_be_unclean=may_be_unclean)
+                if not problem and min_isr == min(self.min_isr(before, tp.topic), len(earlier.replicas)):
+                    problem = _departure_problem(before, now, earlier, decided, min_isr)
+            if problem:
+                raise Violation(f"decided wrongly: {problem}: {tp} {decided}, before {earlier}")
+
+    def min_isr(self, image: MetadataImage, topic: str) -> int:
+        return int(self._value(image, topic, _MIN_ISR, "1"))
+
+    def allows_unclean(self, image: MetadataImage, topic: str) -> bool:
+        return self._value(image, topic, _UNCLEAN, "false") == "true"
+
+    def _value(self, image: MetadataImage, topic: str, key: str, default: str) -> str:
+        for layer in (image.topic_config(topic), image.config_of(BROKER_RESOURCE, ""), self._defaults):
+            if key in layer:
+                return layer[key]
+        return default
+
+
+def _state_problem(image: MetadataImage, decided: PartitionImage, min_isr: int) -> str:
+    replicas, isr, elr = set(decided.replicas), set(decided.isr), set(decided.elr)
+    if not (isr <= replicas and elr <= replicas) or isr & elr:
+        return "ISR and ELR are not parts of the replicas"
+    if decided.leader != NO_LEADER and decided.leader not in isr:
+        return "the leader is not in the ISR"
+    if any(replica not in image.brokers or image.brokers[replica].fenced for replica in isr):
+        return "a fenced broker is in the ISR"
+    if elr and len(isr) >= min_isr:
+        return "an ELR although the ISR is large enough"
+    return ""
+
+
+def _step_problem(earlier: PartitionImage, decided: PartitionImage, *, may_be_unclean: bool) -> str:
+    if decided.partition_epoch <= earlier.partition_epoch or decided.leader_epoch < earlier.leader_epoch:
+        return "an epoch does not go forward"
+    if decided.leader != earlier.leader and decided.leader_epoch == earlier.leader_epoch:
+        return "another leader in the same epoch"
+    is_unclean = decided.leader_recovery_state == RECOVERING != earlier.leader_recovery_state
+    if is_unclean and not may_be_unclean and decided.partition_epoch == earlier.partition_epoch + 1:
+        if earlier.isr or (decided.leader,) != earlier.last_known_elr:
+            return "an unclean election that nobody allowed"
+    return ""
+
+
+def _departure_problem(
+    before: MetadataImage, now: MetadataImage, earlier: PartitionImage, decided: PartitionImage, min_isr: int
+) -> str:
+    """Not asked where an unclean election took place, or without ELRs."""
+    if not now.elr_enabled or RECOVERING in (earlier.leader_recovery_state, decided.leader_recovery_state):
+        return ""
+    if len(decided.isr) >= min_isr or decided.partition_epoch != earlier.partition_epoch + 1:
+        return ""
+    gone = {*earlier.isr, *earlier.elr} - {*decided.isr, *decided.elr}
+    for replica in sorted(gone & set(decided.replicas)):
+        life, next_life = before.brokers.get(replica), now.brokers.get(replica)
+        if life is not None and next_life is not None and life.epoch == next_life.epoch:
+            return f"broker {replica} leaves ISR and ELR although it may have what was committed"
+    return ""
