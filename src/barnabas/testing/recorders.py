@@ -132,7 +132,6 @@ class AioRecordedProducer(_Recorded):
         try:
             future = await self._client.send(topic, value, key, **options)
         except BaseException as error:
-            # It may have been waiting for room beside records that it overtook nowhere: aiokafka adds it last.
             self._history.failed(self._process, topic, value, error)
             raise
         future.add_done_callback(partial(self._settled, topic, value))
@@ -219,7 +218,7 @@ def drain(
         **properties,
     }
     deadline = time.monotonic() + timeout_s
-    consumer = Consumer(settings)
+    consumer: Any = Consumer(settings)
     try:
         known = consumer.list_topics(timeout=timeout_s).topics
         places = [TopicPartition(topic, index) for topic in topics for index in known[topic].partitions]

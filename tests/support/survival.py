@@ -1,0 +1,245 @@
+"""A cluster under load with everything written down: producers, a group of consumers, one that reads alone, a verdict.
+
+The clients are unmodified: confluent-kafka in threads, and aiokafka in a loop of its own thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import threading
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.cli.cluster_view import view_of
+from barnabas.testing import Cluster, History
+
+QUIET = {"log_level": 0}
+PRODUCER = {
+    **QUIET,
+    "enable.idempotence": True,
+    "acks": "all",
+    "delivery.timeout.ms": 120_000,
+    "request.timeout.ms": 3_000,
+    "socket.timeout.ms": 5_000,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 100,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+}
+_RECORD_GAP_S = 0.004
+
+
+class Load:
+    """`with Load(cluster, directory, {"orders": 3}) as load:` works on these topics until its end; `judge` then reads
+    everything and asserts that nothing was lost, doubled or put in another order."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        directory: Path,
+        topics: Mapping[str, int],
+        *,
+        producers: int = 2,
+        aio: bool = False,
+    ) -> None:
+        self.cluster = cluster
+        #: Topic -> partitions that are written to.
+        self.topics = dict(topics)
+        self.history = History(directory / "history.jsonl")
+        #: When records were acknowledged (monotonic, seconds).
+        self.acked_at: list[float] = []
+        self.errors: list[str] = []
+        self._bootstrap = cluster.bootstrap
+        self._producing = threading.Event()
+        self._consuming = threading.Event()
+        self._threads = [
+            threading.Thread(daemon=True, target=self._produce, args=(f"p{n}",)) for n in range(1, producers + 1)
+        ]
+        if aio:
+            self._threads.append(threading.Thread(daemon=True, target=lambda: asyncio.run(self._produce_aio("aio1"))))
+        self._readers = [
+            threading.Thread(daemon=True, target=self._consume, args=(f"g{n}", "group")) for n in (1, 2)
+        ] + [threading.Thread(daemon=True, target=self._consume, args=("a1", ""))]
+
+    def __enter__(self) -> Load:
+        for thread in (*self._threads, *self._readers):
+            thread.start()
+        self.go_on()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._producing.set()
+        for thread in self._threads:
+            thread.join()
+        self._consuming.set()
+        for thread in self._readers:
+            thread.join()
+
+    def judge(self, *, drain_s: float = 60) -> None:
+        self.history.drain(self._bootstrap, self.topics, timeout_s=drain_s)
+        verdict = self.history.verdict()
+        self.history.close()
+        told = [f"{finding.kind.value}: {finding.text} {finding.lines}" for finding in verdict.findings]
+        assert verdict.valid, "\n".join([str(self.history.path), *told[:20]])
+        assert verdict.counts["unknown"] == verdict.counts["failed"] == 0, self.errors[:5]
+        assert verdict.counts["acked"] == verdict.counts["sent"] == len(self.acked_at)
+        assert not self.errors, self.errors[:5]
+
+    def go_on(self, records: int = 100, timeout_s: float = 40) -> float:
+        """Until so many more records were acknowledged; when the first of them was, seconds from now."""
+        begin, before = time.monotonic(), len(self.acked_at)
+        wait_until(lambda: len(self.acked_at) >= before + records, "no records are acknowledged", timeout_s)
+        return self.acked_at[before] - begin
+
+    def longest_pause_s(self, since: float, until: float | None = None) -> float:
+        """Between two acknowledgements, of those after `since`."""
+        times = sorted(at for at in self.acked_at if at >= since and (until is None or at <= until))
+        return max((after - before for before, after in itertools.pairwise(times)), default=float("inf"))
+
+    def _produce(self, process: str) -> None:
+        raw = Producer({**PRODUCER, "bootstrap.servers": self._bootstrap, "error_cb": lambda error: None})
+        producer = self.history.producer(raw, process)
+        for number in itertools.count(1):
+            if self._producing.is_set():
+                break
+            for topic, partitions in list(self.topics.items()):
+                value = f"{process}:{number}".encode()
+                producer.produce(topic, value, partition=number % partitions, on_delivery=self._delivered)
+            producer.poll(_RECORD_GAP_S)
+        if producer.flush(60):
+            self.errors.append(f"{process}: not everything was answered")
+
+    def _delivered(self, error: Any, message: Any) -> None:
+        if error is None:
+            self.acked_at.append(time.monotonic())
+        else:
+            self.errors.append(str(error))
+
+    async def _produce_aio(self, process: str) -> None:
+        from aiokafka import AIOKafkaProducer
+
+        raw = AIOKafkaProducer(
+            bootstrap_servers=self._bootstrap,
+            enable_idempotence=True,
+            request_timeout_ms=3_000,
+            retry_backoff_ms=20,
+            metadata_max_age_ms=5_000,
+        )
+        await raw.start()
+        producer = self.history.aio_producer(raw, process)
+        pending: set[asyncio.Future[Any]] = set()
+        for number in itertools.count(1):
+            if self._producing.is_set():
+                break
+            for topic, partitions in list(self.topics.items()):
+                future = await producer.send(topic, f"{process}:{number}".encode(), partition=number % partitions)
+                pending.add(future)
+                future.add_done_callback(pending.discard)
+                future.add_done_callback(self._settled)
+            await asyncio.sleep(_RECORD_GAP_S)
+        if pending:
+            await asyncio.wait(pending, timeout=60)
+        await raw.stop()
+
+    def _settled(self, done: asyncio.Future[Any]) -> None:
+        if done.exception() is None:
+            self.acked_at.append(time.monotonic())
+        else:
+            self.errors.append(repr(done.exception()))
+
+    def _consume(self, process: str, group: str) -> None:
+        """With a group as one of its members, without one all partitions that there are at the beginning, alone."""
+        raw = Consumer(
+            {
+                **QUIET,
+                "bootstrap.servers": self._bootstrap,
+                "group.id": group or process,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": 500,
+                "session.timeout.ms": 10_000,
+                "reconnect.backoff.max.ms": 500,
+                "error_cb": lambda error: None,
+            }
+        )
+        consumer = self.history.consumer(raw, process)
+        if group:
+            consumer.subscribe(list(self.topics))
+        else:
+            consumer.assign([TopicPartition(topic, index, 0) for topic, n in self.topics.items() for index in range(n)])
+        while not self._consuming.is_set():
+            consumer.consume(200, 0.2)
+        consumer.close()
+
+
+def create_topic(cluster: Cluster, name: str, partitions: int = 3, **config: str) -> None:
+    """With three replicas, min.insync.replicas 2 unless it says otherwise; all are in sync when it returns."""
+    configs = {"min.insync.replicas": "2", **{key.replace("_", "."): value for key, value in config.items()}}
+
+    def created() -> bool:
+        new = NewTopic(name, partitions, 3, config=configs)
+        # A client that nobody holds answers nothing any more.
+        client = admin(cluster)
+        (future,) = client.create_topics([new], request_timeout=5).values()
+        try:
+            future.result(10)
+        except KafkaException as error:
+            if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
+                return False
+        return True
+
+    wait_until(created, f"{name} is created")
+    wait_until(lambda: in_sync(cluster, name) == {1, 2, 3}, f"{name} is in sync")
+
+
+def admin(cluster: Cluster) -> AdminClient:
+    return AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
+
+
+def partitions_of(cluster: Cluster, topic: str) -> Mapping[int, Any]:
+    """Asked by a client of its own: one that knows of a broker that sleeps may wait for that. Empty if nobody says."""
+    try:
+        found = admin(cluster).list_topics(topic, timeout=5).topics[topic]
+    except KafkaException:
+        return {}
+    return found.partitions
+
+
+def in_sync(cluster: Cluster, topic: str) -> set[int]:
+    """Brokers that are in all of its ISRs."""
+    found = [set(partition.isrs) for partition in partitions_of(cluster, topic).values()]
+    return set.intersection(*found) if found else set()
+
+
+def leader_of(cluster: Cluster, topic: str, partition: int = 0) -> int:
+    found = partitions_of(cluster, topic).get(partition)
+    return -1 if found is None else int(found.leader)
+
+
+def controller_of(cluster: Cluster) -> int:
+    """The active one."""
+    addresses = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in cluster.bootstrap.split(","))]
+    found = -1
+
+    def look() -> bool:
+        nonlocal found
+        found = view_of(addresses).controller
+        return found > 0
+
+    wait_until(look, "there is an active controller")
+    return found
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 40) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"not: {what}"
+        time.sleep(0.05)

@@ -1,0 +1,74 @@
+"""Three brokers under load while faults strike: what was acknowledged is there, once, in order, for consumers, too.
+
+Idempotent producers (acks=all), a consumer group and a lone consumer work all the time; all that they do and are told
+is judged by the history checker at the end. The longer list of faults is in test_survival_of_faults.py.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.survival import Load, controller_of, create_topic, in_sync, leader_of, wait_until
+
+from barnabas.testing import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+        yield cluster
+
+
+def all_in_sync(cluster: Cluster, topic: str = "orders") -> None:
+    wait_until(lambda: in_sync(cluster, topic) == {1, 2, 3}, f"all replicas of {topic} are in sync")
+
+
+def test_the_controller_and_a_leader_are_killed_one_after_the_other(cluster: Cluster, tmp_path: Path) -> None:
+    """Whatever the victim was: one that leads, one that follows, the one that decides."""
+    create_topic(cluster, "orders")
+    with Load(cluster, tmp_path, {"orders": 3}, aio=True) as load:
+        for victim in (controller_of(cluster), leader_of(cluster, "orders")):
+            cluster.kill(victim)
+            load.go_on()
+            cluster.start_broker(victim)
+            all_in_sync(cluster)
+        load.go_on()
+    load.judge()
+
+
+def test_a_paused_leader_comes_back_deposed(cluster: Cluster, tmp_path: Path) -> None:
+    """Nobody sees that it sleeps but by its silence (9 s by default). When it wakes up it still believes that it leads;
+    what it acknowledges then must have been written by the ISR."""
+    create_topic(cluster, "orders")
+    with Load(cluster, tmp_path, {"orders": 3}) as load:
+        leader = leader_of(cluster, "orders")
+        cluster.pause(leader)
+        try:
+            wait_until(lambda: leader_of(cluster, "orders") not in (-1, leader), "another one leads")
+            load.go_on()
+        finally:
+            cluster.resume(leader)
+        load.go_on()
+        all_in_sync(cluster)
+    load.judge()
+
+
+def test_orderly_stops_are_hardly_noticed(cluster: Cluster, tmp_path: Path) -> None:
+    """A rolling restart: leaders move before their broker goes. No client sees an error that it cannot retry."""
+    create_topic(cluster, "orders")
+    with Load(cluster, tmp_path, {"orders": 3}, aio=True) as load:
+        pauses = []
+        for broker_id in (1, 2, 3):
+            begin = time.monotonic()
+            cluster.stop_broker(broker_id)
+            stopped = time.monotonic()
+            load.go_on()
+            pauses.append(load.longest_pause_s(begin, stopped))
+            cluster.start_broker(broker_id)
+            all_in_sync(cluster)
+    print("longest pauses between acknowledgements:", [f"{pause:.3f} s" for pause in pauses])
+    assert max(pauses) < 2
+    load.judge()
