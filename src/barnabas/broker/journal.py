@@ -25,7 +25,7 @@ from typing import Final, NamedTuple, Protocol
 from barnabas.broker.journal_events import Change, Event, changes_of, events_of, is_worth_telling
 from barnabas.broker.journal_topic import EventsTopic
 from barnabas.broker.journal_window import ChangeWindow
-from barnabas.broker.journal_witness import Testimonies
+from barnabas.broker.journal_witness import Witnessed
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host, Timer
 from barnabas.common.types import INTERNAL_TOPICS
@@ -90,7 +90,7 @@ class Journal:
         self._told_epoch = -1
         self._voter_ids: tuple[int, ...] = ()
         self.window = ChangeWindow()
-        self.testimonies = Testimonies(config.node_id, host.clock)
+        self.testimonies = Witnessed(config.node_id, host.clock)
         #: The quorum's epoch in which this node, active, has learned how far the journal is.
         self._resumed_epoch = -1
         self._timer: Timer | None = None

@@ -196,7 +196,7 @@ class _Teller:
 def changes_of(before: PartitionImage, after: PartitionImage, cause: str = "") -> list[str]:
     """What kinds of change this is, the weightiest first; nothing for a replica's directory."""
     found = []
-    if after.leader_epoch != before.leader_epoch:
+    if after.leader != before.leader:
         found.append(_leader_kind(before, after, cause))
     if (before.adding_replicas, before.removing_replicas) != (after.adding_replicas, after.removing_replicas):
         found.append(_reassignment_kind(before, after))
@@ -211,14 +211,14 @@ def changes_of(before: PartitionImage, after: PartitionImage, cause: str = "") -
         found.append("elr-change")
     if before.leader_recovery_state and not after.leader_recovery_state:
         found.append("leader-recovered")
+    if after.leader == before.leader and after.leader_epoch != before.leader_epoch:
+        found.append("leader-epoch")
     return found
 
 
 def _leader_kind(before: PartitionImage, after: PartitionImage, cause: str) -> str:
     if is_unclean(before, after):
         return "unclean-election"
-    if after.leader == before.leader:
-        return "leader-reelected"
     if after.leader == after.preferred_leader and cause in ("election-asked", "rebalance"):
         return "preferred-election"
     return "leader-change"

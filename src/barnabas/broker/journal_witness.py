@@ -20,7 +20,7 @@ _KEPT_MAX: Final = 5_000
 _VERSION: Final = 1
 
 
-class Testimonies:
+class Witnessed:
     """Records to be written, in order, at most so many; when one had to go, the next one says how many."""
 
     def __init__(self, node_id: int, clock: Clock) -> None:

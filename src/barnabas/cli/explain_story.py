@@ -129,7 +129,7 @@ def _creates(event: Event, partition: int) -> bool:
 
 
 def _elects(event: Event) -> bool:
-    return bool(event["before"]["leader_epoch"] != event["after"]["leader_epoch"])
+    return bool(event["before"]["leader"] != event["after"]["leader"])
 
 
 def _leader_after(event: Event, partition: int) -> int:
@@ -268,6 +268,7 @@ def broker_lines(broker: int, events: Sequence[Event], since_ms: int = 0) -> lis
             continue
         changed = by_offset.get(event.get("metadata_offset", _NOBODY), [])
         moved = sum(_elects(each) for each in changed)
-        counts = f" ({len(changed)} partitions changed, {moved} of them their leader)" if changed else ""
+        noun = "partition" if len(changed) == 1 else "partitions"
+        counts = f" ({len(changed)} {noun} changed, {moved} of them the leader)" if changed else ""
         lines.append(f"{at(event['time_ms'])}  {event['kind']}: {event['text']}{counts}")
     return lines

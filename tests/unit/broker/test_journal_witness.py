@@ -1,0 +1,104 @@
+"""What a broker tells of its own replicas: the exact range that an unclean election cost."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from tests.support.follower_world import SELF, FollowerWorld
+from tests.support.log_world import encode_records
+
+from barnabas.broker import journal_witness
+from barnabas.broker.journal_witness import Witnessed
+from barnabas.metadata.topics import RECOVERING, PartitionImage
+from barnabas.records.batch import Record
+
+
+class StoppedClock:
+    def now_ms(self) -> int:
+        return 1
+
+    def wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+
+def event_of(record: Record) -> Any:
+    assert record.value is not None
+    return json.loads(record.value)
+
+
+def told(what: str, **facts: int) -> Any:
+    testimonies = Witnessed(3, StoppedClock())
+    testimonies.add("t", bytes(16), 0, what, facts)
+    (record,) = testimonies.draw(10)
+    return event_of(record)
+
+
+def test_the_range_that_was_committed_and_is_cut_off() -> None:
+    event = told("truncation", truncated_to=100, log_end_offset=130, high_watermark=120)
+    assert (event["kind"], event["committed_lost"]) == ("replica-truncated", 20)
+    assert "offsets 100 to 119 had been committed and are lost" in event["text"]
+    assert (event["topic"], event["partition"], event["node"]) == ("t", 0, 3)
+
+
+def test_what_nobody_was_told_of_is_no_loss() -> None:
+    event = told("truncation", truncated_to=120, log_end_offset=130, high_watermark=120)
+    assert event["committed_lost"] == 0
+    assert "lost" not in event["text"]
+
+
+def test_where_an_unclean_leader_begins() -> None:
+    event = told("unclean-leader", log_end_offset=100, high_watermark=90)
+    assert (event["kind"], event["log_end_offset"], event["high_watermark"]) == ("unclean-leader", 100, 90)
+
+
+def test_they_are_kept_until_written_and_have_names_of_their_own() -> None:
+    testimonies = Witnessed(3, StoppedClock())
+    for partition in range(4):
+        testimonies.add("t", bytes(16), partition, "new-start", {"starts_at": 5, "log_end_offset": 2})
+    assert len(testimonies.draw(3)) == 3
+    testimonies.rewind()
+    drawn = testimonies.draw(3)
+    testimonies.written()
+    drawn += testimonies.draw(3)
+    assert [event_of(record)["partition"] for record in drawn] == [0, 1, 2, 3]
+    assert len({record.key for record in drawn}) == 4
+    testimonies.written()
+    assert not testimonies
+
+
+def test_there_is_no_end_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_witness, "_KEPT_MAX", 2)
+    testimonies = Witnessed(3, StoppedClock())
+    for _ in range(5):
+        testimonies.add_gap(1, 2)
+    testimonies.draw(10)
+    testimonies.written()
+    testimonies.add_gap(3, 4)
+    (record,) = testimonies.draw(10)
+    assert event_of(record)["dropped"] == 3
+
+
+def test_a_replica_says_what_it_cuts_off() -> None:
+    world = FollowerWorld()
+    partition = world.follower()
+    partition.append_as_follower(encode_records(1, 2, 3, leader_epoch=1), 2, 0)
+    world.around.witnessed_facts.clear()
+    partition.truncate_to(3)
+    assert world.around.witnessed_facts == []
+    partition.truncate_to(1)
+    assert world.around.witnessed_facts == [("truncation", {"truncated_to": 1, "log_end_offset": 3})]
+    assert partition.log.log_end_offset == 0  # whole batches only
+    partition.start_anew_at(7)
+    assert world.around.witnessed_facts[1:] == [("new-start", {"starts_at": 7, "log_end_offset": 0})]
+
+
+def test_an_unclean_leader_says_where_its_log_ends() -> None:
+    world = FollowerWorld()
+    partition = world.follower()
+    partition.append_as_follower(encode_records(1, 2, leader_epoch=1), 1, 0)
+    partition.become_leader(PartitionImage((SELF,), (SELF,), SELF, 6, 6))
+    assert world.around.witnessed_facts == []
+    partition.become_leader(PartitionImage((SELF,), (SELF,), SELF, 7, 7, leader_recovery_state=RECOVERING))
+    assert world.around.witnessed_facts == [("unclean-leader", {"log_end_offset": 2})]
