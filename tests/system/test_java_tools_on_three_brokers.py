@@ -132,8 +132,9 @@ def test_features_are_described_and_changed(run: Run, listener: str) -> None:
 
     refused = run(FEATURES, "downgrade", "--metadata", "3.7-IV4", listener=listener, code=1)
     assert "Refusing to perform the requested downgrade because it might delete metadata information." in refused.text
-    refused = run(FEATURES, "upgrade", "--feature", "kraft.version=1", listener=listener, code=1)
-    assert "a quorum with static voters cannot become a dynamic one" in refused.text
+    validated = run(FEATURES, "upgrade", "--feature", "kraft.version=1", "--dry-run", listener=listener)
+    assert "kraft.version can be upgraded to 1." in validated.out
+    assert levels() == before
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

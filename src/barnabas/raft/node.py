@@ -80,9 +80,10 @@ class RaftNode:
         self._following = Following(core, self._elections)
         self._leading = Leading(core, answers)
         self._leading.on_committed = self._on_committed
-        self._changes = VoterChanges(core, self._leading)
+        #: Voters that change, and kraft.version.
+        self.changes = VoterChanges(core, self._leading)
         #: Takes the requests of other nodes and of tools.
-        self.server = QuorumServer(core, self._elections, answers, self._changes)
+        self.server = QuorumServer(core, self._elections, answers, self.changes)
         self._on_leadership: list[Callable[[bool], None]] = []
         self._announced = False
         self._held = 0
@@ -207,7 +208,7 @@ class RaftNode:
         self._core.is_stopped = True
         self._elections.stop()
         self._leading.stop()
-        self._changes.stop()
+        self.changes.stop()
         self._delivery.give_up()
         try:
             self.log.close()
@@ -221,7 +222,7 @@ class RaftNode:
         """Every part takes up its duty in the new role; the last one may change it again."""
         if isinstance(before, Leader):
             self._resign()
-        self._changes.on_role(role)
+        self.changes.on_role(role)
         self._leading.on_role(before, role)
         if isinstance(role, Leader):
             self._poll()
@@ -337,7 +338,7 @@ class RaftNode:
             for callback in self._on_leadership:
                 callback(True)
         if self.quorum.role is role:
-            self._changes.on_committed()
+            self.changes.on_committed()
         self._poll()
 
     # Snapshots.

@@ -59,7 +59,7 @@ class Progress:
         before = list(self._voters.values())
         self._voters = {}
         for voter in voters:
-            known = next((state for state in before if _is(voter.key, state.key)), None)
+            known = next((state for state in before if _is(voter.key, state.key) or _is_named(voter.key, state)), None)
             known = known or next((state for key, state in self._observers.items() if _is(voter.key, key)), None)
             state = ReplicaState(voter.key) if known is None else known
             self._observers.pop(state.key, None)
@@ -159,3 +159,9 @@ class Progress:
 
 def _is(voter: VoterKey, key: VoterKey) -> bool:
     return VoterSet.is_same(voter, key)
+
+
+def _is_named(voter: VoterKey, state: ReplicaState) -> bool:
+    """Whether a static voter has now got its name in full: the directory by which it fetches."""
+    is_static = state.key.directory_id == ZERO_UUID
+    return is_static and state.key.node_id == voter.node_id and state.directory_id == voter.directory_id

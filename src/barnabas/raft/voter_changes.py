@@ -3,6 +3,8 @@
     add      the leader asks the new one for its range of kraft.version; it must have caught up; then a VotersRecord
     remove   a VotersRecord without it; a leader that removes itself resigns when that is committed
     update   a voter tells its endpoints and range; a VotersRecord, and the answer at once
+    upgrade  kraft.version 1 for a quorum of static voters, which all have fetched: the version, and a VotersRecord with
+             their directories
 
 Invariants
 - One change at a time, and none before this leader has committed a record of its own epoch and the voters at hand are
@@ -23,6 +25,7 @@ from barnabas.metadata.features import KRAFT_VERSION
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
 from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.records_raft import KRaftVersionRecord
 from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
 from barnabas.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 from barnabas.raft.core import Core
@@ -162,6 +165,42 @@ class VoterChanges:
         pending = self._pending = _Pending(None, RemoveRaftVoterResponse, reply)
         self._expiry.set(core.times.request_timeout_ms)
         self._append(pending, voters.without(key))
+
+    def upgrade_refusal(self) -> str | None:
+        """Why kraft.version cannot be raised to 1 now; None if it can. Only the leader is asked."""
+        core = self._core
+        leader = core.quorum.role
+        if not isinstance(leader, Leader) or leader.progress.high_watermark < 0 or self._pending is not None:
+            return "The leader of the metadata quorum is not ready for it."
+        missing = [state.key.node_id for state in leader.progress.voters if state.directory_id == ZERO_UUID]
+        if missing:
+            return (
+                f"The directory ids of the voters {', '.join(map(str, missing))} are not known: they have not fetched "
+                f"from the leader, {core.own.node_id}."
+            )
+        return None
+
+    def upgrade(self) -> None:
+        """Raise kraft.version from 0 to 1: the static voters are those of the log from now on, and can be changed."""
+        assert self.upgrade_refusal() is None, "whoever upgrades has asked whether it can be"
+        core = self._core
+        leader = core.quorum.role
+        assert isinstance(leader, Leader)
+        directories = {state.key.node_id: state.directory_id for state in leader.progress.voters}
+        own_id = core.own.node_id
+        voters = VoterSet(
+            tuple(
+                Voter(
+                    VoterKey(voter.key.node_id, directories[voter.key.node_id]),
+                    core.own_endpoints if voter.key.node_id == own_id else voter.endpoints,
+                    0,
+                    KRAFT_VERSION_MAX,
+                )
+                for voter in core.quorum.voters
+            )
+        )
+        self._leading.append_control([KRaftVersionRecord(version=0, kraft_version=1), voters.to_record()])
+        self._leading.publish()
 
     def update(self, request: UpdateRaftVoterRequest, listener: str) -> UpdateRaftVoterResponse:
         core = self._core

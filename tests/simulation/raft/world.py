@@ -64,6 +64,8 @@ class Plan:
     skew: bool = False
     wipes: bool = False
     changes: bool = False
+    #: From static voters to dynamic ones.
+    upgrades: bool = False
     on_wire: bool = False
     #: One batch in each answer to a fetch.
     small_fetches: bool = False
@@ -92,6 +94,7 @@ class Plan:
             changes=dynamic and some(),
             on_wire=some(0.05),
             small_fetches=seed % 5 == 3,
+            upgrades=not dynamic and some(0.3),
         )
 
 
@@ -387,7 +390,9 @@ class World:
         if self.is_healed:
             return
         kinds = [
-            name for name in ("losses", "cuts", "crashes", "power", "pauses", "wipes", "changes") if self._has(name)
+            name
+            for name in ("losses", "cuts", "crashes", "power", "pauses", "wipes", "changes", "upgrades")
+            if self._has(name)
         ]
         if kinds:
             getattr(self, f"_begin_{self.chance.choice(kinds)}")()
@@ -487,6 +492,17 @@ class World:
                     self._ask_to_add(place, one)
             elif len(voters) > 1 and not self.plan.wipes:
                 self._ask_to_remove(place, self.chance.choice(voters.voters).key)
+
+    def _begin_upgrades(self) -> None:
+        """kraft.version goes up once; the voters change from then on."""
+        for place in self._leaders():
+            node = place.node
+            assert node is not None
+            if node.kraft_version == 1:
+                self._begin_changes()
+            elif node.changes.upgrade_refusal() is None:
+                self.note(f"node {place.node_id} makes the voters dynamic")
+                node.changes.upgrade()
 
     def _ask_to_add(self, leader: Place, one: Place) -> None:
         listener = AddRaftVoterRequest.Listener(name="CONTROLLER", host=one.address[0], port=one.address[1])

@@ -27,6 +27,7 @@ def ask(
     version: int = 2,
     validate_only: bool = False,
     kraft_version: int = 1,
+    kraft_refusal: str | None = None,
 ) -> UpdateFeaturesResponse:
     request = UpdateFeaturesRequest(
         feature_updates=[
@@ -35,12 +36,17 @@ def ask(
         ],
         validate_only=validate_only,
     )
-    return world.apply(update_features(world.view(), request, version, kraft_version, "User:test"))
+    return world.apply(update_features(world.view(), request, version, kraft_version, "User:test", kraft_refusal))
 
 
-def refusal(world: ControllerWorld, *updates: tuple[str, int, int], kraft_version: int = 1) -> str:
+def refusal(
+    world: ControllerWorld,
+    *updates: tuple[str, int, int],
+    kraft_version: int = 1,
+    kraft_refusal: str | None = None,
+) -> str:
     before = world.image.features
-    response = ask(world, *updates, kraft_version=kraft_version)
+    response = ask(world, *updates, kraft_version=kraft_version, kraft_refusal=kraft_refusal)
     assert response.error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert world.image.features == before
     text = response.error_message or ""
@@ -159,8 +165,14 @@ def test_turning_elr_on_brings_min_isr_into_the_log() -> None:
 def test_the_level_of_the_quorum_itself(world: ControllerWorld) -> None:
     assert ask(world, ("kraft.version", 1, UPGRADE), kraft_version=1).error_code == 0
     assert "kraft.version" not in world.image.features
+    assert ask(world, ("kraft.version", 1, UPGRADE), kraft_version=0).error_code == 0
+    text = refusal(world, ("kraft.version", 1, UPGRADE), kraft_version=0, kraft_refusal="Not yet.")
+    assert text == "Invalid update version 1 for feature kraft.version. Not yet."
+    text = refusal(world, ("kraft.version", 0, SAFE), kraft_version=1)
+    assert text.endswith("Can't downgrade the version of this feature.")
+    world = ControllerWorld(features={METADATA_VERSION: 20})
     text = refusal(world, ("kraft.version", 1, UPGRADE), kraft_version=0)
-    assert "a quorum with static voters cannot become a dynamic one while it runs" in text
+    assert "kraft.version could not be set to 1 because it depends on metadata.version level 21" in text
 
 
 def test_answers_of_older_versions_name_each_feature(world: ControllerWorld) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.simulation.raft.checker import Violation
 from tests.simulation.raft.world import CLUSTER_ID, Place, Plan, World
+from tests.support.crashing_disk import Fate
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import METADATA_TOPIC
@@ -532,6 +533,63 @@ def test_a_static_quorum_does_not_change() -> None:
     answer = calm.asked(calm.leader, removing(VoterKey(2, bytes([2] * 16))))
     assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
     assert answer.error_message == "Cluster doesn't support removing voter because the kraft.version feature is 0"
+
+
+def test_a_static_quorum_becomes_a_dynamic_one() -> None:
+    """KIP-853: the voters get their directories, and can be changed from then on; all know it after a restart."""
+    calm = Calm(dynamic=False)
+    leader = calm.leader.node
+    assert leader is not None
+    assert leader.changes.upgrade_refusal() is None
+    before = leader.high_watermark
+    leader.changes.upgrade()
+    calm.pass_time(100)
+    assert leader.is_leader
+    assert leader.high_watermark == before + 2, "the version and the voters"
+    assert [voter.key for voter in leader.voters] == sorted(place.key for place in calm.world._up())
+    for place in calm.world._up():
+        assert place.node is not None
+        assert place.node.kraft_version == 1
+        assert place.node.quorum.is_voter
+        assert [voter.key for voter in place.node.voters] == [voter.key for voter in leader.voters]
+    gone = calm.followers()[0]
+    assert calm.asked(calm.leader, removing(gone.key), wait_ms=100).error_code == 0
+    assert gone.node_id not in leader.voters.ids
+    assert calm.asked(calm.leader, adding(gone), wait_ms=300).error_code == 0
+    for place in calm.world._up():
+        calm.world.crash(place, Fate.KEPT)
+        calm.world.start(place)
+    calm.pass_time(3000)
+    (leader_place,) = calm.world._leaders()
+    assert ids(calm.world._up()) == {(1, 2, 3)}
+    assert leader_place.node is not None
+    assert leader_place.node.kraft_version == 1
+
+
+def test_voters_that_have_never_been_heard_of_hold_the_upgrade_up() -> None:
+    calm = Calm(dynamic=False)
+    silent, *_ = calm.followers()
+    for place in calm.world._up():
+        calm.world.crash(place, Fate.KEPT)
+    for place in calm.world.places.values():
+        if place is not silent:
+            calm.world.start(place)
+    calm.pass_time(3000)
+    (leader,) = calm.world._leaders()
+    assert leader.node is not None
+    refusal = leader.node.changes.upgrade_refusal()
+    assert refusal is not None
+    assert f"The directory ids of the voters {silent.node_id} are not known" in refusal
+    calm.world.start(silent)
+    calm.pass_time(1000)
+    assert leader.node.changes.upgrade_refusal() is None
+
+
+def test_who_does_not_lead_upgrades_nothing() -> None:
+    calm = Calm(dynamic=False)
+    follower = calm.followers()[0].node
+    assert follower is not None
+    assert "not ready" in str(follower.changes.upgrade_refusal())
 
 
 def test_a_voter_that_has_moved_tells_so(calm: Calm) -> None:

@@ -6,7 +6,7 @@ no new kind of record. Turning eligible leader replicas on brings what their pro
 min.insync.replicas of the cluster, and none of single brokers (KIP-966).
 
 `kraft.version` is the quorum's own, kept in its log and not in the image. A quorum formatted as dynamic has level 1
-from the start; one with static voters stays at 0.
+from the start; one with static voters begins at 0 and can be raised to 1 (KIP-853), after which it never goes back.
 """
 
 from __future__ import annotations
@@ -39,9 +39,14 @@ class UpgradeType(IntEnum):
 
 
 def update_features(
-    view: ControllerView, request: UpdateFeaturesRequest, api_version: int, kraft_version: int, actor: str
+    view: ControllerView,
+    request: UpdateFeaturesRequest,
+    api_version: int,
+    kraft_version: int,
+    actor: str,
+    kraft_refusal: str | None = None,
 ) -> Result[UpdateFeaturesResponse]:
-    """`kraft_version`: the level that the quorum has now."""
+    """`kraft_version`: the level that the quorum has now; `kraft_refusal`: why it cannot have a higher one yet."""
     updates = {update.feature: update for update in request.feature_updates}
     proposed = dict(view.image.features) | {name: update.max_version_level for name, update in updates.items()}
     current = dict(view.image.features) | {KRAFT_VERSION: kraft_version}
@@ -50,6 +55,9 @@ def update_features(
     try:
         for name, update in updates.items():
             records += _update(view, update, _upgrade_type(update, api_version), current.get(name, 0), proposed)
+            if kraft_refusal is not None and name == KRAFT_VERSION and update.max_version_level > kraft_version:
+                reason = f"Invalid update version {update.max_version_level} for feature {name}. {kraft_refusal}"
+                raise RequestFailed(ErrorCode.INVALID_UPDATE_VERSION, reason)
     except RequestFailed as error:
         return Result([], failed(error.code, f"{_FAILED}{error.message}"), cause)
     if ELR_VERSION in updates and updates[ELR_VERSION].max_version_level > 0:
@@ -66,6 +74,12 @@ def update_features(
         ],
     )
     return Result([] if request.validate_only else records, response, cause)
+
+
+def raises_kraft_version(request: UpdateFeaturesRequest, kraft_version: int) -> bool:
+    """Whether a request that nothing speaks against changes the quorum's own feature."""
+    levels = [update.max_version_level for update in request.feature_updates if update.feature == KRAFT_VERSION]
+    return not request.validate_only and any(level > kraft_version for level in levels)
 
 
 def failed(code: ErrorCode, text: str | None = None) -> UpdateFeaturesResponse:
@@ -125,10 +139,7 @@ def _kraft_version(update: _Update, upgrade_type: int, current: int, proposed: M
         return None
     if upgrade_type != UpgradeType.UPGRADE:
         return "Can't downgrade the version of this feature."
-    return (
-        "The voters of this cluster are those of controller.quorum.voters; a quorum with static voters cannot become a "
-        "dynamic one while it runs."
-    )
+    return _other_feature(update, upgrade_type, current, proposed)
 
 
 def _other_feature(update: _Update, upgrade_type: int, current: int, proposed: Mapping[str, int]) -> str | None:
