@@ -234,11 +234,12 @@ class Controller:
         if self._image is None:
             reply(features.failed(ErrorCode.NOT_CONTROLLER))
             return
-        self.commit(
-            features.update_features(self.view(), request, api_version, self.kraft_version, actor),
-            reply,
-            lambda code: reply(features.failed(code)),
-        )
+        kraft_version, changes = self.kraft_version, self._raft.changes
+        refusal = changes.upgrade_refusal()
+        result = features.update_features(self.view(), request, api_version, kraft_version, actor, refusal)
+        if not result.response.error_code and features.raises_kraft_version(request, kraft_version):
+            changes.upgrade()
+        self.commit(result, reply, lambda code: reply(features.failed(code)))
 
     # Producer ids.
 
