@@ -1,0 +1,337 @@
+"""Transactions among three brokers: what readers see, what a failover keeps, and who is kept out (guards G20-G24)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.replicated import Replicated
+from tests.support.txn_client import Coordination, TxnProducer, fetch, read, write_marker
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.coordinators.transactions.markers import VERSION_TAG
+from barnabas.coordinators.transactions.state import TxnState
+from barnabas.protocol.messages.produce import ProduceResponse
+
+VERSIONS = [1, 2]
+
+
+def rig(**properties: str) -> Replicated:
+    """`orders` with two partitions, led by brokers 1 and 2."""
+    world = Replicated(1, 3, transaction_state_log_num_partitions="1", offsets_topic_num_partitions="1", **properties)
+    world.create_topic("orders", [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2")
+    return world
+
+
+def producer(world: Replicated, version: int, transactional_id: str = "t", timeout_ms: int = 60_000) -> TxnProducer:
+    made = TxnProducer(world, transactional_id, version=version)
+    made.begin(timeout_ms)
+    return made
+
+
+def state(world: Replicated) -> TxnState | None:
+    """As its coordinator knows it; None while there is none."""
+    leader = world.leader(TRANSACTION_STATE_TOPIC)
+    if leader < 0 or not world.node(leader).is_running:
+        return None
+    try:
+        return world.broker(leader).transactions.describe("t").image.state
+    except RequestFailed:
+        return None
+
+
+def settle(world: Replicated, wanted: TxnState = TxnState.COMPLETE_COMMIT) -> None:
+    world.run_until(lambda: state(world) is wanted, wanted.shown)
+
+
+def await_leader_but(world: Replicated, dead: int) -> None:
+    world.run_until(lambda: world.leader() not in (-1, dead), "another leader")
+    world.run_until(world.settled, "which knows it")
+
+
+# -- what readers see
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_is_committed_is_seen_and_what_is_aborted_is_not(version: int) -> None:
+    world = rig()
+    writer = producer(world, version)
+    seen: list[bytes] = []
+    everything: list[bytes] = []
+    for number, commit in enumerate([True, False, True, True, False, False, True]):
+        values = [b"%d-%d" % (number, each) for each in range(3)]
+        writer.send(*values[:2])
+        writer.send(*values[2:])
+        everything += values
+        assert read(world) == seen  # nothing of what is open
+        assert read(world, committed=False) == everything
+        if commit:
+            writer.commit()
+            seen += values
+        else:
+            writer.abort()
+        settle(world, TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
+        world.run_for(50)
+        assert read(world) == seen
+    row = fetch(world, 0)
+    assert [(one.producer_id, one.first_offset) for one in row.aborted_transactions or ()] == [
+        (writer.producer_id, first) for first in (4, 16, 20)
+    ]
+    assert fetch(world, 0, committed=False).aborted_transactions is None
+    assert row.last_stable_offset == row.high_watermark
+
+
+def test_readers_stop_at_the_oldest_open_transaction() -> None:
+    world = rig()
+    one, two = producer(world, 2, "one"), producer(world, 2, "two")
+    assert world.produce(b"plain 0") == (0, 0)
+    one.send(b"one")
+    two.send(b"two")
+    assert world.produce(b"plain 1") == (0, 3)
+    two.commit()
+    world.run_for(200)
+    assert read(world) == [b"plain 0"]
+    row = fetch(world, 0)
+    assert (row.last_stable_offset, row.high_watermark) == (1, 5)
+    one.abort()
+    world.run_for(200)
+    assert read(world) == [b"plain 0", b"two", b"plain 1"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_all_replicas_know_the_same_of_transactions(version: int) -> None:
+    world = rig()
+    writer = producer(world, version)
+    for commit in (True, False):
+        writer.send(b"a", b"b")
+        writer.send(b"c", partition=1)
+        writer.end(commit)
+    writer.send(b"open")
+    world.await_equal()
+    for index in (0, 1):
+        logs = [world.partition(n, "orders", index).log for n in (1, 2, 3)]
+        entries = [log.producers.producers[writer.producer_id] for log in logs]
+        known = {(e.epoch, e.coordinator_epoch, e.txn_first_offset, e.last_sequence) for e in entries}
+        assert len(known) == 1
+        assert len({tuple(log.segments.active.txn_index.entries()) for log in logs}) == 1
+        assert len(logs[0].segments.active.txn_index.entries()) == 1
+
+
+# -- failover
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_coordinator_that_dies_after_its_decision_is_followed_by_one_that_goes_on(version: int, commit: bool) -> None:
+    world = rig()
+    writer = producer(world, version)
+    writer.send(b"a")
+    writer.send(b"b", partition=1)
+    coordinator = world.leader(TRANSACTION_STATE_TOPIC)
+    other = world.leader("orders", 0) if world.leader("orders", 0) != coordinator else world.leader("orders", 1)
+    pairs = [(f"broker{coordinator}", f"broker{other}"), (f"broker{other}", f"broker{coordinator}")]
+    if coordinator in (1, 2):
+        # Its markers do not get through to the other leader; its records still do, to the third.
+        for pair in pairs:
+            world.cluster.network.cut(*pair)
+    assert writer.end(commit) is ErrorCode.NONE
+    world.node(coordinator).kill()
+    for pair in pairs:
+        world.cluster.network.heal(*pair)
+    settle(world, TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
+    world.run_until(lambda: world.leader("orders", 0) > 0 and world.leader("orders", 1) > 0, "leaders")
+    world.run_for(500)
+    assert read(world) + read(world, 1) == ([b"a", b"b"] if commit else [])
+    writer.send(b"next")
+    writer.commit()
+    settle(world)
+    assert read(world) == ([b"a", b"next"] if commit else [b"next"])
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_leader_that_dies_in_a_transaction_leaves_it_to_the_next(version: int) -> None:
+    world = rig()
+    writer = producer(world, version)
+    writer.send(b"a")
+    dead = world.leader()
+    world.node(dead).kill()
+    await_leader_but(world, dead)
+    writer.send(b"b")
+    writer.commit()
+    settle(world)
+    world.run_for(200)
+    assert read(world) == [b"a", b"b"]
+    world.node(dead).start()
+    world.await_isr([1, 2, 3])
+    world.await_equal()
+
+
+def test_a_retried_batch_is_the_same_one_before_and_after_the_failover() -> None:
+    """G20, within a transaction."""
+    world = rig()
+    writer = producer(world, 2)
+    data = writer.batch(b"a")
+    for step in range(3):
+        request = writer.produce_request(data, 0)
+        answer = writer.call(request, ProduceResponse, node=f"broker{world.leader()}")
+        row = answer.responses[0].partition_responses[0]
+        assert (row.error_code, row.base_offset) == (0, 0)
+        if step == 1:
+            dead = world.leader()
+            world.node(dead).kill()
+            await_leader_but(world, dead)
+    assert read(world, committed=False) == [b"a"]
+
+
+def test_the_same_sequence_after_an_abort_is_another_record() -> None:
+    """G21, where the epoch changes with each transaction."""
+    world = rig()
+    writer = producer(world, 2)
+    writer.send(b"a")
+    writer.abort()
+    assert writer.sequences == {}
+    writer.send(b"a")
+    writer.commit()
+    settle(world)
+    assert read(world) == [b"a"]
+    assert read(world, committed=False) == [b"a", b"a"]
+
+
+# -- who is kept out
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_zombie_writes_no_more(version: int) -> None:
+    world = rig()
+    zombie = producer(world, version)
+    zombie.send(b"zombie")
+    successor = producer(world, version)
+    assert successor.producer_id == zombie.producer_id
+    assert successor.epoch > zombie.epoch
+    assert zombie.produce(b"again") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert zombie.end() is ErrorCode.PRODUCER_FENCED
+    assert zombie.send_offset(5) in (ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH)
+    successor.send(b"successor")
+    successor.commit()
+    settle(world)
+    assert read(world) == [b"successor"]
+
+
+def test_a_partition_that_was_not_added_takes_no_record() -> None:
+    world = rig()
+    writer = producer(world, 1)
+    assert writer.produce(b"not added") is ErrorCode.TRANSACTION_ABORTABLE
+    assert writer.add(1) is ErrorCode.NONE
+    assert writer.produce(b"not added") is ErrorCode.TRANSACTION_ABORTABLE
+    assert writer.produce(b"added", partition=1) is ErrorCode.NONE
+    assert world.partition(1).log.log_end_offset == 0
+
+
+def test_a_record_that_comes_after_the_end_opens_nothing() -> None:
+    """The hanging transaction of KIP-890: LSO never stuck (G24)."""
+    world = rig()
+    writer = producer(world, 1)
+    writer.send(b"a")
+    late = writer.batch(b"late")
+    writer.commit()
+    settle(world)
+    world.run_for(100)
+    writer.sequences["orders", 0] = 1
+    request = writer.produce_request(late, 0)
+    answer = writer.call(request, ProduceResponse, node=f"broker{world.leader()}", version_max=11)
+    assert answer.responses[0].partition_responses[0].error_code == ErrorCode.TRANSACTION_ABORTABLE
+    row = fetch(world, 0)
+    assert row.last_stable_offset == row.high_watermark == 2
+
+
+def test_a_marker_that_comes_late_does_not_end_the_next_transaction() -> None:
+    """G24: with version 2 of the protocol its epoch is that of the next transaction's records."""
+    world = rig()
+    writer = producer(world, 2)
+    writer.send(b"a")
+    writer.commit()
+    settle(world)
+    writer.send(b"b")
+    tag = ((VERSION_TAG, b"\x02"),)
+    coordinator_epoch = world.image(TRANSACTION_STATE_TOPIC).leader_epoch
+    late = write_marker(
+        world, writer.producer_id, writer.epoch, commit=False, coordinator_epoch=coordinator_epoch, tags=tag
+    )
+    assert late is ErrorCode.INVALID_PRODUCER_EPOCH
+    writer.send(b"c")
+    writer.commit()
+    settle(world)
+    world.run_for(100)
+    assert read(world) == [b"a", b"b", b"c"]
+
+
+def test_markers_of_old_epochs_are_refused() -> None:
+    world = rig()
+    writer = producer(world, 1)
+    producer(world, 1)  # the next epoch
+    writer.begin()
+    writer.send(b"a")
+    world.broker(world.leader())
+    entry = world.partition(1).log.producers.producers[writer.producer_id]
+    assert write_marker(world, writer.producer_id, writer.epoch - 1, commit=True) is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert entry.txn_first_offset == 0
+    for coordinator_epoch, code in ((7, ErrorCode.NONE), (6, ErrorCode.TRANSACTION_COORDINATOR_FENCED)):
+        told = write_marker(world, writer.producer_id, writer.epoch, commit=False, coordinator_epoch=coordinator_epoch)
+        assert told is code
+
+
+def test_an_abandoned_transaction_holds_nobody_up_for_ever() -> None:
+    world = rig(transaction_abort_timed_out_transaction_cleanup_interval_ms="500")
+    writer = producer(world, 2, timeout_ms=2_000)
+    writer.send(b"abandoned")
+    world.produce(b"plain")
+    assert read(world) == []
+    world.run_for(4_000)
+    assert read(world) == [b"plain"]
+    assert writer.produce(b"too late") is ErrorCode.INVALID_PRODUCER_EPOCH
+    assert writer.end() is ErrorCode.PRODUCER_FENCED
+
+
+def test_an_administrator_ends_what_nobody_ends() -> None:
+    world = rig()
+    writer = producer(world, 1)
+    writer.send(b"hanging")
+    assert write_marker(world, writer.producer_id, writer.epoch, commit=False, coordinator_epoch=-1) is ErrorCode.NONE
+    world.run_for(100)
+    assert read(world) == []
+    row = fetch(world, 0)
+    assert row.last_stable_offset == row.high_watermark == 2
+
+
+# -- offsets
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("commit", [True, False])
+def test_offsets_count_when_the_transaction_is_committed(version: int, commit: bool) -> None:
+    world = rig()
+    writer = producer(world, version)
+    group = Coordination(world)
+    writer.again(lambda: writer.send_offset(41))
+    assert group.offsets(stable=False)[0] == (0, -1)
+    assert group.offsets(stable=True)[0] == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    assert group.offsets(stable=True)[1] == (0, -1)
+    writer.again(lambda: writer.end(commit))
+    settle(world, TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
+    world.run_for(100)
+    assert group.offsets(stable=True)[0] == (0, 41 if commit else -1)
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_offsets_of_an_open_transaction_outlive_their_coordinator(commit: bool) -> None:
+    world = rig()
+    writer = producer(world, 2)
+    writer.again(lambda: writer.send_offset(7))
+    dead = world.leader(GROUP_METADATA_TOPIC)
+    world.node(dead).kill()
+    world.run_until(lambda: world.leader(GROUP_METADATA_TOPIC) not in (-1, dead), "another coordinator")
+    group = Coordination(world)
+    assert group.offsets(stable=True)[0] == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
+    writer.again(lambda: writer.end(commit))
+    settle(world, TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
+    world.run_for(200)
+    assert group.offsets(stable=True)[0] == (0, 7 if commit else -1)
