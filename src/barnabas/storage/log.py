@@ -157,6 +157,8 @@ class Log(LogReader):
                 first = repeated.first_offset
                 stamp_ms = repeated.timestamp
                 return AppendInfo(first, repeated.last_offset, stamp_ms, self.log_start_offset, True, stamp_ms)
+        elif header.producer_id >= 0:
+            check_marker(self.producers, header, batches)
         first_offset = self.log_end_offset
         header, stamped = stamp(valid, first_offset, leader_epoch)
         if leader_epoch > self.epochs.latest_epoch:
@@ -164,8 +166,6 @@ class Log(LogReader):
         self.append_batch(header, stamped, wall_ms)
         return AppendInfo(
             first_offset,
-        elif header.producer_id >= 0:
-            check_marker(self.producers, header, batches)
             self.log_end_offset - 1,
             valid.log_append_time_ms,
             self.log_start_offset,
