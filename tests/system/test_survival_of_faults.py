@@ -1,0 +1,223 @@
+"""The longer list of faults under load on three brokers, each judged by the history of all clients (test_survival.py).
+
+Also what is answered when too few replicas are in sync, and what happens to a topic that is changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import (
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewPartitions,
+    ResourceType,
+)
+from tests.support.batches import Record, encode_batch
+from tests.support.survival import (
+    Load,
+    admin,
+    controller_of,
+    create_topic,
+    in_sync,
+    leader_of,
+    partitions_of,
+    wait_until,
+)
+
+from barnabas.cli.wire import Wire
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
+from barnabas.testing import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+        yield cluster
+
+
+def all_in_sync(cluster: Cluster, topic: str = "orders") -> None:
+    wait_until(lambda: in_sync(cluster, topic) == {1, 2, 3}, f"all replicas of {topic} are in sync")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("times", [1, 3])
+def test_a_follower_is_killed(cluster: Cluster, tmp_path: Path, times: int) -> None:
+    create_topic(cluster, "orders", partitions=1)
+    with Load(cluster, tmp_path, {"orders": 1}) as load:
+        for _ in range(times):
+            leader = leader_of(cluster, "orders")
+            victim = next(broker_id for broker_id in (1, 2, 3) if broker_id != leader)
+            cluster.kill(victim)
+            load.go_on()
+            cluster.start_broker(victim)
+            all_in_sync(cluster)
+            load.go_on()
+    load.judge()
+
+
+@pytest.mark.full
+def test_the_controller_and_the_leader_are_killed_at_once(cluster: Cluster, tmp_path: Path) -> None:
+    """Two of three: nothing can be acknowledged before one of them is back, and nothing is lost."""
+    create_topic(cluster, "orders", partitions=6)
+    with Load(cluster, tmp_path, {"orders": 6}) as load:
+        controller = controller_of(cluster)
+        leaders = {leader_of(cluster, "orders", partition) for partition in range(6)}
+        leader = next(iter(leaders - {controller}))
+        cluster.kill(controller, leader)
+        time.sleep(1)
+        cluster.start_broker(controller)
+        load.go_on()
+        cluster.start_broker(leader)
+        all_in_sync(cluster)
+        load.go_on()
+    load.judge()
+
+
+@pytest.mark.full
+def test_all_are_killed_and_started_again(cluster: Cluster, tmp_path: Path) -> None:
+    create_topic(cluster, "orders")
+    with Load(cluster, tmp_path, {"orders": 3}, aio=True) as load:
+        for _ in range(2):
+            cluster.kill()
+            cluster.start()
+            load.go_on()
+            all_in_sync(cluster)
+    load.judge()
+
+
+@pytest.mark.full
+def test_a_disk_is_lost(cluster: Cluster, tmp_path: Path) -> None:
+    """G9: what comes back empty, under a new directory id, follows; it leads again only when it has everything."""
+    create_topic(cluster, "orders")
+    with Load(cluster, tmp_path, {"orders": 3}) as load:
+        victim = leader_of(cluster, "orders")
+        directory = cluster.data_directory_of(victim)
+        before = directory_id(directory)
+        cluster.kill(victim)
+        load.go_on()
+        shutil.rmtree(directory)
+        cluster.start_broker(victim)
+        assert directory_id(directory) != before
+        found = partitions_of(cluster, "orders").values()
+        assert all(victim in partition.isrs or partition.leader != victim for partition in found)
+        all_in_sync(cluster)
+        other = next(broker_id for broker_id in (1, 2, 3) if broker_id != victim)
+        cluster.kill(other)
+        load.go_on()
+        cluster.start_broker(other)
+        all_in_sync(cluster)
+    load.judge()
+
+
+def directory_id(directory: Path) -> str:
+    lines = (directory / "meta.properties").read_text().splitlines()
+    return next(line for line in lines if line.startswith("directory.id="))
+
+
+@pytest.mark.full
+def test_min_insync_replicas_change_under_load(cluster: Cluster, tmp_path: Path) -> None:
+    """With 3 of 3 needed and one broker gone writers wait; they go on when 2 are enough."""
+    create_topic(cluster, "orders", min_insync_replicas="1")
+    with Load(cluster, tmp_path, {"orders": 3}) as load:
+        set_config(cluster, "orders", "min.insync.replicas", "3")
+        load.go_on()
+        cluster.kill(3)
+        wait_until(lambda: in_sync(cluster, "orders") == {1, 2}, "broker 3 is out of the ISRs")
+        time.sleep(0.5)
+        count = len(load.acked_at)
+        time.sleep(1)
+        assert len(load.acked_at) == count, "acknowledged by two, and three are needed"
+        set_config(cluster, "orders", "min.insync.replicas", "2")
+        load.go_on()
+        cluster.start_broker(3)
+        all_in_sync(cluster)
+    load.judge()
+
+
+@pytest.mark.full
+def test_partitions_are_added_under_load(cluster: Cluster, tmp_path: Path) -> None:
+    create_topic(cluster, "orders", partitions=2)
+    with Load(cluster, tmp_path, {"orders": 2}) as load:
+        client = admin(cluster)
+        (future,) = client.create_partitions([NewPartitions("orders", 6)]).values()
+        future.result(20)
+        wait_until(lambda: len(partitions_of(cluster, "orders")) == 6, "there are six partitions")
+        time.sleep(1)
+        load.topics["orders"] = 6
+        load.go_on(300)
+        victim = leader_of(cluster, "orders", 5)
+        cluster.kill(victim)
+        load.go_on()
+        cluster.start_broker(victim)
+        all_in_sync(cluster)
+    load.judge()
+
+
+@pytest.mark.full
+def test_a_topic_is_deleted_and_created_again_under_load(cluster: Cluster, tmp_path: Path) -> None:
+    """G14: no record of the old one is in the new one, whatever was under way."""
+    create_topic(cluster, "orders")
+    with Load(cluster, tmp_path, {"orders": 3}) as load:
+        for _ in range(3):
+            client = admin(cluster)
+            load.history.note("admin", "invoke", "delete_topic", topic="orders")
+            (future,) = client.delete_topics(["orders"]).values()
+            future.result(20)
+            load.history.note("admin", "ok", "delete_topic", topic="orders")
+            create_topic(cluster, "orders")
+            load.history.note("admin", "ok", "create_topic", topic="orders")
+            load.go_on(300)
+    load.judge(errors_allowed=True)
+
+
+def set_config(cluster: Cluster, topic: str, key: str, value: str) -> None:
+    client = admin(cluster)
+    entry = ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=[entry])
+    (future,) = client.incremental_alter_configs([resource]).values()
+    future.result(20)
+
+
+def test_too_few_replicas_refuse_before_and_after_the_write(tmp_path: Path) -> None:
+    """NOT_ENOUGH_REPLICAS: nothing is written. NOT_ENOUGH_REPLICAS_AFTER_APPEND: it is, and may stay."""
+    properties = {"replica.lag.time.max.ms": "1500"}
+    with Cluster(tmp_path / "cluster", brokers=3, properties=properties) as cluster:
+        create_topic(cluster, "orders", partitions=1, min_insync_replicas="3")
+        leader = leader_of(cluster, "orders")
+        sleeper, victim = (broker_id for broker_id in (1, 2, 3) if broker_id != leader)
+        host, _, port = cluster.bootstrap.split(",")[leader - 1].rpartition(":")
+        with Wire(host, int(port)) as wire:
+            assert produced(wire) == (ErrorCode.NONE, 0)
+            cluster.pause(sleeper)
+            try:
+                answers: list[tuple[ErrorCode, int]] = []
+                waiting = threading.Thread(target=lambda: answers.append(produced(wire)))
+                waiting.start()
+                waiting.join(40)
+                assert [code for code, _ in answers] == [ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND]
+                assert produced(wire)[0] == ErrorCode.NOT_ENOUGH_REPLICAS
+            finally:
+                cluster.resume(sleeper)
+            all_in_sync(cluster)
+            assert produced(wire) == (ErrorCode.NONE, 2), "the second one was written, the third one was not"
+            cluster.kill(victim)
+            wait_until(lambda: victim not in in_sync(cluster, "orders"), "it is out of the ISR")
+            assert produced(wire)[0] == ErrorCode.NOT_ENOUGH_REPLICAS
+
+
+def produced(wire: Wire) -> tuple[ErrorCode, int]:
+    """One record with acks=all: error and offset."""
+    batch = encode_batch([Record(0, time.time_ns() // 1_000_000, None, b"value", [])])
+    partition = ProduceRequest.PartitionProduceData(index=0, records=bytes(batch))
+    topic = ProduceRequest.TopicProduceData(name="orders", partition_data=[partition])
+    answer = wire.ask(ProduceRequest(acks=-1, timeout_ms=25_000, topic_data=[topic]), 9, ProduceResponse)
+    row = answer.responses[0].partition_responses[0]
+    return ErrorCode(row.error_code), row.base_offset
