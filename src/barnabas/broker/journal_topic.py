@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected
+from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected, RequestFailed
 from barnabas.common.host import Buffer, Host
 from barnabas.common.types import EVENTS_TOPIC, TopicPartition
 from barnabas.metadata.store import MetadataStore
@@ -108,7 +108,7 @@ class EventsTopic:
 
     def find_end(self, done: Found) -> None:
         if self._is_led_here:
-            done(self._partitions.log_end_offset(_PARTITION))
+            done(self._own_end())
             return
         row = ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=_LATEST, current_leader_epoch=-1)
         topic = ListOffsetsRequest.ListOffsetsTopic(name=EVENTS_TOPIC, partitions=[row])
@@ -118,6 +118,12 @@ class EventsTopic:
             done(rows[0].offset if rows and rows[0].error_code == ErrorCode.NONE else None)
 
         self._ask(ListOffsetsRequest(replica_id=-1, topics=[topic]), answered)
+
+    def _own_end(self) -> int | None:
+        try:
+            return self._partitions.log_end_offset(_PARTITION)
+        except RequestFailed:
+            return None  # the replica follows the metadata a moment later
 
     def read(self, offset: int, done: Callable[[Buffer | None], None]) -> None:
         """The batches from the one that holds `offset`; None where that failed, empty where there is none."""

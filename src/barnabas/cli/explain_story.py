@@ -111,7 +111,7 @@ def is_about(event: Event, topic: str, partition: int) -> bool:
         return False
     if "first_partition" in event:
         return _creates(event, partition) or (event["kind"] == "topic-created" and event["first_partition"] == 0)
-    return event.get("partition", partition) == partition
+    return bool(event.get("partition", partition) == partition)
 
 
 def _of_last_topic(events: list[Event]) -> list[Event]:
