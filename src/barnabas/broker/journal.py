@@ -17,12 +17,12 @@ cluster where all goes as planned has the topics that its users made, as with Ka
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple, Protocol
 
-from barnabas.broker.journal_events import Change, Event, changes_of, events_of, is_worth_telling
+from barnabas.broker.journal_events import Change, changes_of, events_of, is_worth_telling
+from barnabas.broker.journal_record import record_of
 from barnabas.broker.journal_topic import EventsTopic
 from barnabas.broker.journal_window import ChangeWindow
 from barnabas.broker.journal_witness import Witnessed
@@ -286,11 +286,6 @@ class Journal:
         else:
             self.window.forget_before(-1)
         self._later(0)
-
-
-def record_of(event: Event) -> Record:
-    text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
-    return Record(0, event["time_ms"], event["id"].encode(), text.encode())
 
 
 def _names_offset(key: bytes) -> bool:

@@ -6,12 +6,12 @@ one, when it comes back and cuts off what the new history lacks, knows exactly w
 
 from __future__ import annotations
 
-import json
 from collections import deque
 from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
+from barnabas.broker.journal_record import record_of
 from barnabas.common.host import Clock
 from barnabas.common.types import uuid_to_text
 from barnabas.records.batch import Record
@@ -75,8 +75,7 @@ class Witnessed:
             return
         if self._dropped:
             event["dropped"], self._dropped = self._dropped, 0
-        value = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode()
-        self._records.append(Record(0, wall_ms, name.encode(), value))
+        self._records.append(record_of(event))
 
     def draw(self, count_max: int) -> list[Record]:
         found = list(islice(self._records, self._drawn, self._drawn + count_max))
