@@ -1,6 +1,7 @@
 """A cluster under load with everything written down: producers, a group of consumers, one that reads alone, a verdict.
 
-The clients are unmodified: confluent-kafka in threads, and aiokafka in a loop of its own thread.
+The clients are unmodified: confluent-kafka in threads, aiokafka in a loop of its own thread, and Kafka's Java client in
+a process of its own if one is given.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import itertools
 import threading
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
@@ -56,6 +58,7 @@ class Load:
         *,
         producers: int = 2,
         aio: bool = False,
+        java: Any = None,
     ) -> None:
         self.cluster = cluster
         #: Topic -> partitions that are written to.
@@ -63,6 +66,8 @@ class Load:
         self.history = History(directory / "history.jsonl")
         #: When records were acknowledged (monotonic, seconds).
         self.acked_at: list[float] = []
+        #: The same by process and partition.
+        self._acked_at: dict[tuple[str, str, int], list[float]] = {}
         self.errors: list[str] = []
         #: By the client itself, before anything was sent.
         self.refused: list[str] = []
@@ -74,6 +79,8 @@ class Load:
         ]
         if aio:
             self._threads.append(threading.Thread(daemon=True, target=lambda: asyncio.run(self._produce_aio("aio1"))))
+        if java is not None:
+            self._threads.append(threading.Thread(daemon=True, target=self._produce_java, args=("java", java)))
         self._readers = [
             threading.Thread(daemon=True, target=self._consume, args=(f"g{n}", "group")) for n in (1, 2)
         ] + [threading.Thread(daemon=True, target=self._consume, args=("a1", ""))]
@@ -113,21 +120,30 @@ class Load:
         wait_until(lambda: len(self.acked_at) >= before + records, "no records are acknowledged", timeout_s)
         return self.acked_at[before] - begin
 
-    def longest_pause_s(self, since: float, until: float | None = None) -> float:
-        """Between two acknowledgements, of those after `since`."""
-        times = sorted(at for at in self.acked_at if at >= since and (until is None or at <= until))
-        return max((after - before for before, after in itertools.pairwise(times)), default=float("inf"))
+    def acked_by(self, process: str) -> int:
+        return sum(len(times) for (name, _, _), times in list(self._acked_at.items()) if name == process)
+
+    def longest_pause_s(self, begin: float, end: float, process: str = "p") -> float:
+        """Between two acknowledgements of one partition to one of these processes, as far as it lies in this time."""
+        return max(
+            after - before
+            for (name, _, _), times in self._acked_at.items()
+            if name.startswith(process)
+            for before, after in itertools.pairwise(times)
+            if after >= begin and before <= end
+        )
 
     def _produce(self, process: str) -> None:
         raw = Producer({**PRODUCER, "bootstrap.servers": self._bootstrap, "error_cb": lambda error: None})
         producer = self.history.producer(raw, process)
+        delivered = partial(self._delivered, process)
         for number in itertools.count(1):
             if self._producing.is_set():
                 break
             for topic, partitions in list(self.topics.items()):
                 value = f"{process}:{number}".encode()
                 try:
-                    producer.produce(topic, value, partition=number % partitions, on_delivery=self._delivered)
+                    producer.produce(topic, value, partition=number % partitions, on_delivery=delivered)
                 except KafkaException as refused:
                     # The client has not heard of the topic or the partition yet.
                     self.refused.append(refused.args[0].name())
@@ -135,9 +151,14 @@ class Load:
         if producer.flush(60):
             self.errors.append(f"{process}: not everything was answered")
 
-    def _delivered(self, error: Any, message: Any) -> None:
+    def _acked(self, process: str, topic: str, partition: int) -> None:
+        now = time.monotonic()
+        self.acked_at.append(now)
+        self._acked_at.setdefault((process, topic, partition), []).append(now)
+
+    def _delivered(self, process: str, error: Any, message: Any) -> None:
         if error is None:
-            self.acked_at.append(time.monotonic())
+            self._acked(process, message.topic(), message.partition())
         else:
             self.errors.append(str(error))
 
@@ -161,15 +182,40 @@ class Load:
                 future = await producer.send(topic, f"{process}:{number}".encode(), partition=number % partitions)
                 pending.add(future)
                 future.add_done_callback(pending.discard)
-                future.add_done_callback(self._settled)
+                future.add_done_callback(partial(self._settled, process))
             await asyncio.sleep(_RECORD_GAP_S)
         if pending:
             await asyncio.wait(pending, timeout=60)
         await raw.stop()
 
-    def _settled(self, done: asyncio.Future[Any]) -> None:
+    def _produce_java(self, process: str, java: Any) -> None:
+        """`java` sends a few records with each producer that it makes (tests/clients/drivers.py)."""
+        from clients.drivers import Record
+
+        for batch in itertools.count(1):
+            if self._producing.is_set():
+                break
+            for topic, partitions in list(self.topics.items()):
+                partition = batch % partitions
+                values = [f"{process}:{batch}:{number}".encode() for number in range(20)]
+                for value in values:
+                    self.history.sent(process, topic, value, partition)
+                try:
+                    offsets = java.produce(
+                        topic, "none", [Record(None, value, partition=partition) for value in values]
+                    )
+                except AssertionError as error:
+                    self.errors.append(str(error))
+                    for value in values:
+                        self.history.unknown(process, topic, value, error)
+                    continue
+                for value, offset in zip(values, offsets, strict=True):
+                    self.history.acked(process, topic, value, partition, offset)
+                    self._acked(process, topic, partition)
+
+    def _settled(self, process: str, done: asyncio.Future[Any]) -> None:
         if done.exception() is None:
-            self.acked_at.append(time.monotonic())
+            self._acked(process, done.result().topic, done.result().partition)
         else:
             self.errors.append(repr(done.exception()))
 

@@ -60,15 +60,16 @@ def test_orderly_stops_are_hardly_noticed(cluster: Cluster, tmp_path: Path) -> N
     """A rolling restart: leaders move before their broker goes. No client sees an error that it cannot retry."""
     create_topic(cluster, "orders")
     with Load(cluster, tmp_path, {"orders": 3}, aio=True) as load:
-        pauses = []
+        stops = []
         for broker_id in (1, 2, 3):
             begin = time.monotonic()
             cluster.stop_broker(broker_id)
-            stopped = time.monotonic()
+            stops.append((begin, time.monotonic()))
             load.go_on()
-            pauses.append(load.longest_pause_s(begin, stopped))
             cluster.start_broker(broker_id)
             all_in_sync(cluster)
-    print("longest pauses between acknowledgements:", [f"{pause:.3f} s" for pause in pauses])
-    assert max(pauses) < 2
+    for process in ("p", "aio"):
+        pauses = [load.longest_pause_s(*stop, process) for stop in stops]
+        print(f"{process}: longest pauses of a partition in ms:", [round(pause * 1000) for pause in pauses])
+        assert max(pauses) < 3
     load.judge()
