@@ -36,9 +36,9 @@ CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
-#: Added to that: not yet in its place.
-EPOCHS_BESIDE_SUFFIX = ".next"
 PARTITION_METADATA = "partition.metadata"
+#: Added to these: not yet in its place.
+BESIDE_SUFFIX = ".next"
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

@@ -35,7 +35,8 @@ def close_all(blocking: Blocking, logs: Sequence[Log], opened_as: Mapping[Log, S
     for log in logs:
         # All of them, so that no thread closes a file that another one uses.
         log.segments.release()
-        if opened_as.get(log) != shape_of(log):
+        is_changed = log.segments.active.is_made and opened_as.get(log) != shape_of(log)
+        if is_changed or log.identity is not None:
             touched.append(log)
         else:
             faults += _leave(log)

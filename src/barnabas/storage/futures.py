@@ -161,6 +161,8 @@ class FutureLogs:
         )
         try:
             future = self._open_log(opening)
+            # Without it, the next start would not know that it is on its way here.
+            future.persist_identity()
             self._disk.sync_dir(root)
         except (OSError, CheckpointError) as error:
             raise StorageFault(root, f"cannot make a future log for {topic_partition}: {error}") from error

@@ -28,6 +28,7 @@ from barnabas.records.validate import AppendRules, stamp, validate_for_append
 from barnabas.storage import retention
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.follower_append import FollowerRun
+from barnabas.storage.identity import TopicIdFile
 from barnabas.storage.log_reads import LogReader, fault
 from barnabas.storage.producers import ProducerStateManager
 from barnabas.storage.replay import check_marker, note_producer, replay_producers, take_snapshot
@@ -85,9 +86,11 @@ class Log(LogReader):
         "_snapshot_position",
         "_truncations",
         "epochs",
+        "identity",
         "last_flushed_ms",
         "on_rolled",
         "on_segments_deleted",
+        "on_start_moved",
         "on_truncated",
         "producers",
         "recovery_point",
@@ -105,6 +108,8 @@ class Log(LogReader):
         self._services = services
         self.topic_partition = topic_partition
         self.topic_id = topic_id
+        #: None where `partition.metadata` says it.
+        self.identity: TopicIdFile | None = None
         self.segments = parts.segments
         self.epochs = parts.epochs
         self.producers = parts.producers
@@ -120,6 +125,8 @@ class Log(LogReader):
         self.on_segments_deleted: Callable[[list[str]], None] = lambda files: _remove(services.disk, files)
         #: Called when a segment is full, to have it synced beside the loop.
         self.on_rolled: Callable[[], None] = _nothing
+        #: Called when the log start offset moved up.
+        self.on_start_moved: Callable[[], None] = _nothing
         #: Called when the recovery point went back, to have its checkpoint follow before anything is appended.
         self.on_truncated: Callable[[], None] = _nothing
         self.config = config
@@ -212,6 +219,8 @@ class Log(LogReader):
         segment = self.segments.active
         last_offset = base_offset + delta
         try:
+            if not segment.is_made:
+                self._make()
             if segment.should_roll(self._limits, len(batch), last_offset, max_timestamp, wall_ms):
                 segment = self.roll(base_offset)
             position = segment.size_bytes
@@ -228,6 +237,26 @@ class Log(LogReader):
         self.appended(base_offset, position, last_offset + 1)
         if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
             self.flush()
+
+    def _make(self) -> None:
+        """Before the first record: whose log it is, then its files. Raises OSError, with at most the former made."""
+        self.persist_identity()
+        self.segments.active.create()
+
+    def persist_identity(self) -> None:
+        """`partition.metadata` is there when this returns. Raises OSError."""
+        if self.identity is not None:
+            self.identity.persist()
+            self.identity = None
+
+    def identify(self, topic_id: bytes) -> TopicIdFile | None:
+        """It is this topic's. What is to be written beside the loop; where there are files of records, that is done
+        when this returns. Raises OSError."""
+        self.topic_id = topic_id
+        self.identity = TopicIdFile(self._services.disk, self.directory, topic_id)
+        if self.segments.active.is_made:
+            self.persist_identity()
+        return self.identity
 
     def appended(self, base_offset: int, position: int, end_offset: int) -> None:
         """A batch stands at this position of the active segment, and is the last one now."""
@@ -248,7 +277,8 @@ class Log(LogReader):
         active = self.segments.active
         if active.base_offset == base_offset and active.size_bytes == 0:
             # Its index is full or its time is over without a batch in it: begin it anew.
-            active.begin_rebuild()
+            if active.is_made:
+                active.begin_rebuild()
             active.created_ms = self._services.wall_ms()
             return active
         self.producers.map_end_offset = base_offset
@@ -321,6 +351,7 @@ class Log(LogReader):
         self._truncations += 1
         self._tail_positions.clear()
         try:
+            self.persist_identity()
             self._drop(list(self.segments))
             self.segments.add(offset)
             self.log_start_offset = self.log_end_offset = self.recovery_point = offset
@@ -344,6 +375,7 @@ class Log(LogReader):
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
             self.producers.on_log_start(offset)
+            self.on_start_moved()
         except OSError as error:
             raise _failure(self, "cannot move the log start offset", error) from error
 
@@ -453,12 +485,14 @@ class Log(LogReader):
 
     def close(self, *, clean: bool) -> None:
         """Release everything; a clean stop also syncs, completes the time index and takes a producer snapshot."""
+        active = self.segments.active
         try:
             if clean:
-                active = self.segments.active
-                active.become_inactive()
+                self.persist_identity()
                 end_offset = self.log_end_offset
                 self.epochs.persist(None if self.epochs.tells_beyond(end_offset) else end_offset)
+            if clean and active.is_made:
+                active.become_inactive()
                 self.flush()
                 # Also where all records are synced already: the mark of a clean stop lets the indexes be trusted.
                 active.index.sync()
@@ -475,6 +509,8 @@ class Log(LogReader):
         self.segments.release()
         self.segments.moved(directory)
         self.epochs.directory = directory
+        if self.identity is not None:
+            self.identity.directory = directory
         self.producers.snapshots.directory = directory
 
 

@@ -20,8 +20,9 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError, StorageExhausted, StorageFault, is_exhausted, lacks_descriptors
 from barnabas.common.host import Host
 from barnabas.common.log_config import LogConfig
-from barnabas.common.types import METADATA_TOPIC, TopicPartition
+from barnabas.common.types import METADATA_TOPIC, ZERO_UUID, TopicPartition
 from barnabas.storage.batch_file import Descriptors
+from barnabas.storage.beside import EPOCHS, TOPIC_IDS, BesideWriter
 from barnabas.storage.checkpoints import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
@@ -37,9 +38,9 @@ from barnabas.storage.checkpoints import (
 from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.closing import Shape, close_all, shape_of
 from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDirectory, Offsets, root_of
-from barnabas.storage.epoch_files import EpochWriter
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.log import Log
+from barnabas.storage.log_reads import fault as storage_fault
 from barnabas.storage.progress import Progress
 from barnabas.storage.recovery import Opening, is_unused, open_log
 from barnabas.storage.removal import DelayedRemoval
@@ -62,7 +63,8 @@ class LogManager:
         self._opened_as: dict[Log, Shape] = {}
         self._directories = LogDirectories(host, config.log_dirs, self._fault)
         self._removal = DelayedRemoval(host)
-        self._epoch_files = EpochWriter(host, lambda directory, error: self._fault(root_of(directory), error))
+        self._epoch_files = BesideWriter(host, EPOCHS, self._file_fault)
+        self._topic_id_files = BesideWriter(host, TOPIC_IDS, self._file_fault)
         self._upkeep = LogUpkeep(host, config, self._directories, self._logs, self._fault)
         self._services = LogServices(
             host.disk,
@@ -199,6 +201,8 @@ class LogManager:
 
     def _connect(self, log: Log) -> Log:
         log.epochs.write_beside(self._epoch_files, lambda: log.log_end_offset)
+        if log.identity is not None:
+            self._topic_id_files.changed(log.identity)
         log.on_segments_deleted = lambda files: self._removal.add(files, log.config.file_delete_delay_ms)
         log.on_rolled = lambda: self._upkeep.sync_beside(log, log.segments.active.base_offset)
         log.on_truncated = lambda: self._upkeep.on_truncated(log)
@@ -210,6 +214,7 @@ class LogManager:
         self.cleaner.stop()
         self._removal.cancel()
         self._epoch_files.stop()
+        self._topic_id_files.stop()
         online = [
             log for log in (*self._logs.values(), *self.futures) if not self._directories.is_offline(log.directory)
         ]
@@ -242,11 +247,13 @@ class LogManager:
     ) -> Log:
         """The partition's log; a log of an earlier topic of that name is moved away (G14). Raises StorageFault."""
         log = self._logs.get(topic_partition)
-        if log is not None and log.topic_id not in (topic_id, bytes(16)):
+        if log is not None and log.topic_id not in (topic_id, ZERO_UUID):
             self.delete(topic_partition)
             log = None
         if log is not None:
             log.config = config
+            if log.topic_id == ZERO_UUID:
+                self._identify(log, topic_id)
             return log
         if self._directories.mention(topic_partition):
             # What they say of an earlier log of that name would be taken for this one's after a crash.
@@ -271,6 +278,15 @@ class LogManager:
                 remove_tree_quietly(self._disk, opening.directory)
             kind = StorageExhausted if is_exhausted(error) else StorageFault
             raise kind(root, f"cannot open {topic_partition}: {error}") from error
+
+    def _identify(self, log: Log, topic_id: bytes) -> None:
+        """It was made just before the power failed, or by a broker that knew no topic ids. Raises StorageFault."""
+        try:
+            file = log.identify(topic_id)
+        except OSError as error:
+            raise storage_fault(log, "cannot write the topic id", error) from error
+        if file is not None:
+            self._topic_id_files.changed(file)
 
     def _emptiest(self) -> str:
         """One of ten thousand partitions need not count the others: that is done only after a move."""
@@ -308,6 +324,10 @@ class LogManager:
     def storage_fault(self, fault: StorageFault) -> None:
         """What a log, or whoever reads it, met: the directory fails, unless only room or descriptors are wanting."""
         self._fault(fault.directory, fault)
+
+    def _file_fault(self, directory: str, error: OSError) -> None:
+        """Of a log, by its directory."""
+        self._fault(root_of(directory), error)
 
     def _fault(self, directory: str, error: BaseException) -> None:
         if is_exhausted(error):

@@ -12,6 +12,7 @@
                                                  first that is not intact, and all segments behind it are removed; how
                                                  it begins in the midst of a segment: see `rescan`
     @G  log start offset above the LEO           the log begins anew there, empty
+    @I  no `.log`                                a log without a record; its files come with the first one
     @H  leader epochs beyond the LEO             cut with it; those of scanned batches, and of the first batches, that
                                                  are missing are put back
 
@@ -32,6 +33,7 @@ from barnabas.storage.checkpoints import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
     SNAPSHOT_SUFFIX,
@@ -41,10 +43,8 @@ from barnabas.storage.checkpoints import (
     CheckpointError,
     EpochEntry,
     decode_partition_metadata,
-    encode_partition_metadata,
     file_name,
     offset_of,
-    write_atomically,
 )
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.index_check import are_indexes_sound, do_last_entries_fit
@@ -93,15 +93,20 @@ def open_log(services: LogServices, opening: Opening) -> Log:
 
 def _open_log(services: LogServices, opening: Opening) -> Log:
     disk, directory = services.disk, opening.directory
-    if not disk.is_dir(directory):
+    names: list[str] = []
+    if disk.is_dir(directory):
+        names = _without_leftovers(disk, directory)
+    else:
         disk.make_dirs(directory)
-    names = _without_leftovers(disk, directory)
     topic_id = _topic_id(disk, opening, names)
     bases = [offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of(name)) is not None]
     segments = Segments(services, directory, bases)
     epochs = LeaderEpochCache(disk, directory)
-    _load_epochs(epochs)
-    if not len(segments):
+    if LEADER_EPOCH_CHECKPOINT in names:
+        _load_epochs(epochs)
+    if not len(segments) and opening.log_start_offset == 0:
+        segments.begin()
+    elif not len(segments):
         segments.add(opening.log_start_offset)
         names += [file_name(opening.log_start_offset, suffix) for suffix in _INDEX_SUFFIXES[:2]]
     log_start_offset = max(opening.log_start_offset, segments.bases[0])
@@ -121,6 +126,8 @@ def _open_log(services: LogServices, opening: Opening) -> Log:
             log_end_offset if opening.clean else min(opening.recovery_point, log_end_offset),
         ),
     )
+    if PARTITION_METADATA not in names and topic_id != ZERO_UUID:
+        log.identify(topic_id)
     if log_start_offset > log_end_offset:
         log.truncate_fully_and_start_at(log_start_offset)  # @G
     else:
@@ -181,14 +188,11 @@ def _finish_swap(disk: Disk, directory: str, names: set[str], swaps: set[str]) -
 
 
 def _topic_id(disk: Disk, opening: Opening, names: list[str]) -> bytes:
-    """From `partition.metadata`, or what the metadata says, which is then written there."""
+    """From `partition.metadata`, or what the metadata says."""
     path = f"{opening.directory}/{PARTITION_METADATA}"
     if PARTITION_METADATA in names:
         return decode_partition_metadata(path, disk.read(path))
-    if opening.topic_id is None:
-        return ZERO_UUID
-    write_atomically(disk, path, encode_partition_metadata(opening.topic_id))
-    return opening.topic_id
+    return ZERO_UUID if opening.topic_id is None else opening.topic_id
 
 
 def _load_epochs(epochs: LeaderEpochCache) -> None:
@@ -228,6 +232,9 @@ class _Recovery:
         returned."""
         segments, opening = self.segments, self._opening
         self.producers.remove_stray_snapshots(segments.bases)
+        if not segments.active.is_made:
+            self._replay(0, 0)
+            return 0
         bases = segments.bases
         unsure = 0 if not opening.clean else len(bases)
         while unsure + 1 < len(bases) and bases[unsure + 1] <= opening.recovery_point:

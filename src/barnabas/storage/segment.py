@@ -62,6 +62,7 @@ class Segment(IndexedFile):
         "created_ms",
         "directory",
         "is_index_full",
+        "is_made",
         "time_index",
         "txn_index",
     )
@@ -71,6 +72,8 @@ class Segment(IndexedFile):
         self.directory = directory
         self.base_offset = base_offset
         self.created_ms = created_ms
+        #: Whether its files are there. Those of a log without a record are not: see `Log.append_batch`.
+        self.is_made = True
         self.index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.txn_index = TransactionIndex(disk, self.path(TXN_INDEX_SUFFIX))
@@ -95,6 +98,7 @@ class Segment(IndexedFile):
             for path in reversed(made):
                 remove_quietly(self._disk, path)
             raise
+        self.is_made = True
 
     def open_clean(self) -> None:
         """Take the files as a clean stop left them."""

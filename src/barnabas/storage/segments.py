@@ -77,6 +77,13 @@ class Segments:
         self._set([*self._all, segment])
         return segment
 
+    def begin(self) -> None:
+        """The first segment of a log without a record, at offset 0; its files come with the first one."""
+        assert not self._all, "a log begins once"
+        segment = self._make(0)
+        segment.is_made = False
+        self._set([segment])
+
     def replace(self, replaced: Sequence[Segment]) -> Segment:
         """One segment takes the place of these neighbours, with the base offset of the first; its files are there."""
         segment = self._make(replaced[0].base_offset)

@@ -1,55 +1,99 @@
-"""Leader epoch checkpoints written beside the loop: a broker that starts assigns an epoch to every partition at once.
+"""Small files of logs that are written beside the loop: a broker that starts assigns an epoch to every partition at
+once, and one that is given thousands of new partitions notes their topic ids.
 
 A few at a time, so that neither the pool nor the loop is held up. In the pool each goes to a file of its own beside the
-checkpoint and is synced; back on the loop it takes the name, unless the epochs have changed meanwhile. So whatever is
+right one and is synced; back on the loop it takes the name, unless what it says has changed meanwhile. So whatever is
 written at once, by the log itself, is never replaced by something older. Nothing depends on when this happens (see
-`epochs`).
+`epochs`, `identity`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Disk, Host, Timer
-from barnabas.storage.checkpoints import EPOCHS_BESIDE_SUFFIX, remove_quietly
-from barnabas.storage.epochs import LeaderEpochCache
+from barnabas.storage.checkpoints import BESIDE_SUFFIX, remove_quietly
 
-#: Between the first change and its writing: a term's first records often come with it.
-_DELAY_MS = 500
 #: As many renames on the loop at once take a few milliseconds.
 _FILES_AT_ONCE = 16
 _LOOKS_AT_ONCE = 500
-_PAUSE_MS = 10
 _IDLE_MS = 5_000
 
 
+class BesideFile(Protocol):
+    """One small file of one log."""
+
+    #: The log's.
+    directory: str
+
+    @property
+    def version(self) -> int:
+        """Rises with every change of what it should say."""
+
+    @property
+    def path(self) -> str: ...
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the file says all."""
+
+    @property
+    def is_owed(self) -> bool:
+        """Whether it should be written soon."""
+
+    def encode(self) -> bytes:
+        """What it should say."""
+
+    def written_beside(self, version: int, temporary: str) -> None:
+        """What it should have said at that version stands there, synced. Raises OSError."""
+
+
+class Pace(NamedTuple):
+    """How soon after a change, how long after the last one of many, and with what pauses between a few."""
+
+    delay_ms: int
+    quiet_ms: int
+    pause_ms: int
+
+
+#: A term's first records often come soon after it began.
+EPOCHS = Pace(delay_ms=500, quiet_ms=0, pause_ms=10)
+#: Not while partitions are made one after the other: whoever writes to them does not wait.
+TOPIC_IDS = Pace(delay_ms=2_000, quiet_ms=1_500, pause_ms=50)
+
+
 class _Writing(NamedTuple):
-    cache: LeaderEpochCache
+    cache: BesideFile
     version: int
     path: str
     data: bytes
 
 
-class EpochWriter:
-    """`epochs.EpochFiles` for all logs of a broker. `on_failed(log's directory, error)` hears of what went wrong."""
+class BesideWriter:
+    """For all logs of a broker. `on_failed(log's directory, error)` hears of what went wrong."""
 
-    def __init__(self, host: Host, on_failed: Callable[[str, OSError], None]) -> None:
+    def __init__(self, host: Host, pace: Pace, on_failed: Callable[[str, OSError], None]) -> None:
         self._host = host
+        self._pace = pace
         self._on_failed = on_failed
-        self._waiting: dict[LeaderEpochCache, None] = {}
-        #: Those in whose newest epoch nothing was written yet: most of ten thousand, after a start.
-        self._idle: dict[LeaderEpochCache, None] = {}
+        self._waiting: dict[BesideFile, None] = {}
+        #: Those that are not owed: the epochs of most of ten thousand logs, after a start.
+        self._idle: dict[BesideFile, None] = {}
         self._timer: Timer | None = None
+        self._changed_ms = 0
         self._busy = False
         self._stopped = False
 
-    def changed(self, cache: LeaderEpochCache) -> None:
-        self._idle.pop(cache, None)
-        self._waiting[cache] = None
-        self._arm(_DELAY_MS)
+    def changed(self, file: BesideFile) -> None:
+        """It is not saved."""
+        self._idle.pop(file, None)
+        self._waiting[file] = None
+        if self._pace.quiet_ms:
+            self._changed_ms = self._host.clock.now_ms()
+        self._arm(self._pace.delay_ms)
 
     def stop(self) -> None:
         """What still waits is written by the logs themselves as they are closed."""
@@ -66,12 +110,15 @@ class EpochWriter:
 
     def _arm_next(self) -> None:
         if self._waiting:
-            self._arm(_PAUSE_MS)
+            self._arm(self._pace.pause_ms)
         elif self._idle:
             self._arm(_IDLE_MS)
 
     def _write_some(self) -> None:
         self._timer = None
+        if self._pace.quiet_ms and self._host.clock.now_ms() < self._changed_ms + self._pace.quiet_ms:
+            self._arm(self._pace.quiet_ms)
+            return
         if not self._waiting:
             self._waiting, self._idle = self._idle, {}
         batch: list[_Writing] = []
@@ -80,7 +127,7 @@ class EpochWriter:
                 break
             del self._waiting[cache]
             if cache.is_owed:
-                batch.append(_Writing(cache, cache.version, cache.path + EPOCHS_BESIDE_SUFFIX, cache.encode()))
+                batch.append(_Writing(cache, cache.version, cache.path + BESIDE_SUFFIX, cache.encode()))
             elif not cache.is_saved:
                 self._idle[cache] = None
         if not batch:
@@ -95,7 +142,7 @@ class EpochWriter:
         if self._stopped:
             return
         if error is not None:
-            self._host.faults.report("cannot write leader epochs", error)
+            self._host.faults.report("cannot write small files of logs", error)
         for writing in batch:
             failure = None if failed is None else failed.get(writing.path)
             try:
