@@ -5,6 +5,7 @@ make bench ARGS=--quick                 everything, small, one round (about 5 mi
 make bench ARGS="--only unbatched,tail --rounds 5"
 make bench ARGS="--only storage --gigabytes 2"
 make bench ARGS="--only cluster"
+make bench ARGS="--only scale"
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from typing import Any
 
 import cluster
 import report
+import scale
 import storage
 from client_process import Client
 from cluster_rows import CLUSTER_STEPS
+from scale import SCALE
 from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
 from workloads import EXPERIMENTS, STEPS, Experiment, Step
 
@@ -86,9 +89,10 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     in their order."""
     steps, experiments = [step.name for step in STEPS], [experiment.name for experiment in EXPERIMENTS]
     clusters = [step.name for step in CLUSTER_STEPS]
+    groups = {"speed": steps, "storage": list(experiments), "cluster": clusters}
+    experiments.append(SCALE.name)
     if only is None:
         return list(STEPS), experiments, clusters
-    groups = {"speed": steps, "storage": experiments, "cluster": clusters}
     wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
     if unknown := wanted - {*steps, *experiments, *clusters}:
         there = ", ".join([*groups, *steps, *experiments, *clusters])
@@ -122,7 +126,7 @@ def run_rounds(
             run_life(TARGETS[name](data / f"{name}-{index}"), steps, values, quick=quick)
 
 
-def tables(rounds: int, experiments: Sequence[Experiment]) -> list[report.Table]:
+def tables(rounds: int, experiments: Sequence[Experiment], large: Experiment) -> list[report.Table]:
     """What the report consists of."""
     counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
     return [
@@ -142,6 +146,12 @@ def tables(rounds: int, experiments: Sequence[Experiment]) -> list[report.Table]
             f"Rounds: {rounds}. Three brokers that are controllers too, on this machine, with fresh data each time; "
             "replication factor 3, at least 2 in sync. A start is over when each broker tells clients of all three.",
             [metric for step in CLUSTER_STEPS for metric in step.metrics.values()],
+        ),
+        report.Table(
+            "Scale",
+            f"Rounds: {large.options['rounds']}. The controller's pure code in one process, without quorum and "
+            "network; CPU time of one core. The broker that fails has its share of the partitions.",
+            large.metrics,
         ),
     ]
 
@@ -167,7 +177,7 @@ def arguments_of(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, help="how often all is run (default 3, quick 1; storage as its table says)"
     )
-    parser.add_argument("--only", help="steps, separated by commas; speed, storage, cluster: all of a table")
+    parser.add_argument("--only", help="steps, separated by commas; speed, storage, cluster, scale: all of a table")
     parser.add_argument("--gigabytes", type=float, help="the size of the large logs (default 10, quick 0.5)")
     parser.add_argument("--targets", default="kafka,barnabas", help="which brokers (default both)")
     parser.add_argument("--data", type=Path, help="where data folders are made (default the cache folder)")
@@ -184,6 +194,7 @@ def main() -> int:
     steps, names, cluster_names = select(arguments.only)
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
+    large = SCALE.sized(**sized)
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
@@ -198,12 +209,14 @@ def main() -> int:
             run_rounds(steps, targets, rounds, data, values, quick=arguments.quick)
         storage.run(experiments, data, targets, values)
         cluster.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
+        if SCALE.name in names and "barnabas" in targets:
+            scale.run(large, values)
     finally:
         shutil.rmtree(data, ignore_errors=True)
     given = (arguments.only, arguments.gigabytes, arguments.rounds)
     partial = arguments.quick or len(targets) < len(TARGETS) or any(each is not None for each in given)
     name = "partial" if partial else "speed"
-    text = report.write(arguments.results, name, values, tables(rounds, experiments), quick=arguments.quick)
+    text = report.write(arguments.results, name, values, tables(rounds, experiments, large), quick=arguments.quick)
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)
     return 0
 

@@ -112,6 +112,7 @@ def test_steps_are_chosen_by_name_or_by_table_and_bring_those_they_read_from() -
     assert run.select("speed") == (list(STEPS), [], [])
     assert run.select("cluster") == ([], [], all_clusters)
     assert run.select("cluster_leaderships") == ([], [], ["cluster_create", "cluster_leaderships"])
-    assert run.select(None) == (list(STEPS), all_experiments, all_clusters)
+    assert run.select("scale") == ([], ["scale"], [])
+    assert run.select(None) == (list(STEPS), [*all_experiments, "scale"], all_clusters)
     with pytest.raises(SystemExit, match="no such step: nonsense"):
         run.select("nonsense")
