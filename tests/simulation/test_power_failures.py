@@ -92,6 +92,7 @@ def fail_everywhere(fates: list[Fate], every: int = 1) -> int:
 
 @pytest.mark.parametrize("fate", Fate)
 def test_whatever_the_disk_kept_all_that_was_synced_is_there(fate: Fate) -> None:
+    """Guard G27."""
     assert fail_everywhere([fate], every=3) > 200
 
 

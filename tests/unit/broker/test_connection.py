@@ -157,6 +157,7 @@ def test_what_was_answered_before_a_malformed_request_still_goes_out(wired: Wire
 def test_a_late_answer_that_fails_ends_its_own_connection_only(
     wired: WiredBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Guard G29."""
     unlucky, lucky, writer = wired.connect(), wired.connect(), wired.connect()
     unlucky.send(fetch_request(wired, 0, 12, max_wait_ms=500), 12)
     lucky.send(fetch_request(wired, 0, 12, max_wait_ms=500), 12)
@@ -179,6 +180,7 @@ def test_a_late_answer_that_fails_ends_its_own_connection_only(
 
 
 def test_a_failure_at_a_deadline_does_not_stop_the_others(wired: WiredBroker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guard G29."""
     unlucky, lucky = wired.connect(), wired.connect()
     unlucky.send(fetch_request(wired, 0, 12, max_wait_ms=500), 12)
     lucky.send(fetch_request(wired, 0, 12, max_wait_ms=501), 12)

@@ -132,7 +132,7 @@ def test_an_incarnation_after_a_clean_stop_keeps_its_claim_to_lead() -> None:
 
 
 def test_an_incarnation_after_a_crash_leads_again_only_uncleanly() -> None:
-    """As recorded from Kafka 4.1.0: kill -9 and restart of the only replica."""
+    """Guard G11, as recorded from Kafka 4.1.0: kill -9 and restart of the only replica."""
     world = ControllerWorld()
     world.add_broker(1)
     world.create_assigned("t", [1])
@@ -239,7 +239,7 @@ def test_an_offline_directory_costs_its_replicas(world: ControllerWorld) -> None
 
 
 def test_with_min_isr_two_the_last_safe_replicas_are_kept_as_elr(world: ControllerWorld) -> None:
-    """KIP-966: below min ISR whoever leaves the ISR may still have everything."""
+    """Guard G11 (KIP-966): below min ISR whoever leaves the ISR may still have everything."""
     world.configure(TOPIC_RESOURCE, "t", "min.insync.replicas", "2")
     world.fence(1)
     assert state(world) == (2, (2, 3), ())
@@ -271,6 +271,7 @@ def test_without_elr_the_last_isr_member_stays_in_it() -> None:
 
 
 def test_unclean_election_only_where_it_is_allowed() -> None:
+    """Guard G13."""
     world = three_brokers(**{ELR_VERSION: 0})
     world.create_assigned("t", [1, 2])
     world.configure(TOPIC_RESOURCE, "t", "unclean.leader.election.enable", "true")
@@ -289,6 +290,7 @@ def test_the_current_leader_stays_when_another_comes_back(world: ControllerWorld
 
 
 def test_an_unclean_shutdown_leaves_isr_and_elr(world: ControllerWorld) -> None:
+    """Guard G12."""
     world.configure(TOPIC_RESOURCE, "t", "min.insync.replicas", "2")
     world.fence(1)
     world.fence(2)
@@ -352,6 +354,7 @@ def test_a_leader_shrinks_and_expands_its_isr(world: ControllerWorld) -> None:
 
 
 def test_an_isr_change_is_compare_and_set_on_both_epochs(world: ControllerWorld) -> None:
+    """Guard G10."""
     alter(world, [1, 2])
     assert alter(world, [1], partition_epoch=0).error_code == ErrorCode.INVALID_UPDATE_VERSION
     assert alter(world, [1], partition_epoch=7).error_code == ErrorCode.NOT_CONTROLLER

@@ -251,6 +251,7 @@ def test_a_fenced_replica_is_assigned_but_not_in_sync(world: ControllerWorld) ->
 
 
 def test_min_isr_of_a_topic_comes_with_an_elr_that_starts_anew(world: ControllerWorld) -> None:
+    """Guard G11."""
     request = CreateTopicsRequest(topics=[spec(configs=[Config(name="min.insync.replicas", value="2")])])
     result = topics.create_topics(world.view(), request, "User:test")
     assert [type(record) for record, _ in result.records] == [

@@ -110,6 +110,7 @@ def test_an_unknown_kind_is_refused(world: ControllerWorld) -> None:
 
 
 def test_an_unclean_election_on_request_says_what_may_be_lost(world: ControllerWorld) -> None:
+    """Guard G13."""
     leaderless(world)
     before = world.image
     request = ElectLeadersRequest(

@@ -225,6 +225,7 @@ def test_a_snapshot_is_taken_by_size_and_read_at_the_next_start() -> None:
 
 
 def test_a_log_that_was_lost_begins_after_the_snapshot() -> None:
+    """Guard G17."""
     world = NodeWorld(SMALL).join()
     for i in range(10):
         world.create(f"t{i}")

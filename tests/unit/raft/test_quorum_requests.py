@@ -128,6 +128,7 @@ def test_votes_that_are_refused(calm: Calm) -> None:
 
 
 def test_a_pre_vote_does_not_disturb_a_quorum_that_works(calm: Calm) -> None:
+    """Guard G19."""
     epoch = calm.epoch
     for place in calm.world._up():
         answer = partition_of(calm.asked(place, vote(calm, place, epoch=epoch, pre_vote=True, last=(epoch, 1 << 40))))
@@ -275,6 +276,7 @@ def test_a_log_that_diverges_is_told_where(calm: Calm) -> None:
 
 
 def test_who_is_far_behind_gets_a_snapshot_in_pieces() -> None:
+    """Guard G17."""
     calm = Calm(snapshots=True)
     for _ in range(40):
         calm.propose()
@@ -503,6 +505,7 @@ def test_changes_that_are_refused() -> None:
 
 
 def test_one_change_at_a_time() -> None:
+    """Guard G18."""
     calm, spare = with_spare()
     first = calm.ask(calm.leader, adding(spare))
     second = calm.asked(calm.leader, removing(calm.followers()[0].key))

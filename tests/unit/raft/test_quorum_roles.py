@@ -78,6 +78,7 @@ def test_a_vote_is_remembered() -> None:
 
 
 def test_a_vote_is_on_disk_when_it_is_given() -> None:
+    """Guard G16."""
     state, written = quorum(1, 2, 3)
     state.become_unattached(3)
     state.vote_for(OTHER)
@@ -172,6 +173,7 @@ def test_votes_are_won_and_lost_by_majorities() -> None:
 
 
 def test_the_high_watermark_is_what_a_majority_has_of_this_epoch() -> None:
+    """Guard G16."""
     progress = Progress(OWN, voter_set(1, 2, 3), 10)
     assert not progress.on_own_flush(12, 0)
     assert not progress.on_fetch(OTHER, 10, 12, 0), "10 is the end of what earlier epochs wrote"
@@ -236,6 +238,7 @@ def test_a_replica_that_keeps_up_with_what_was_there_at_its_last_fetch_is_caught
 
 
 def test_a_voter_is_a_node_and_a_directory() -> None:
+    """Guard G18."""
     voters = voter_set(1)
     assert voters.is_only(OWN)
     assert not voters.is_only(VoterKey(1, b"e" * 16))

@@ -135,6 +135,7 @@ def test_where_the_metadata_knows_better_the_proposal_stands_until_it_tells(code
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.NOT_CONTROLLER])
 def test_anything_else_is_asked_again(code: ErrorCode) -> None:
+    """Guard G10."""
     world, led = World(), Led()
     world.propose(led, (1, 2))
     world.answer(row(code))

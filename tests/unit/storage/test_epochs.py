@@ -155,6 +155,7 @@ def test_a_malformed_file_takes_nothing_over() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), max_size=12), st.integers(0, 9))
 def test_epochs_and_offsets_always_rise(assignments: list[tuple[int, int]], cut: int) -> None:
+    """Guard G3."""
     made = cache(*assignments)
     for change in (made.truncate_from_end, made.truncate_from_start):
         change(cut)

@@ -163,6 +163,7 @@ def test_a_new_config_counts_for_the_next_batch() -> None:
 
 
 def test_a_batch_larger_than_asked_comes_whole_or_not_at_all() -> None:
+    """Guard G25."""
     world = LogWorld(LogConfig())
     batch = simple_batch(20)
     world.append_batch(batch)
@@ -243,6 +244,7 @@ def test_the_last_stable_offset_waits_for_the_oldest_transaction() -> None:
 
 @pytest.mark.parametrize("how", ["restart", "kill", "kill without snapshots"])
 def test_aborted_transactions_are_known_once_after_a_start(how: str) -> None:
+    """Guard G25."""
     world = LogWorld(replace(TINY, segment_bytes=300))
     for round_ in range(6):
         transactional(world, 1, 2 * round_)

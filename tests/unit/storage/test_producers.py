@@ -119,6 +119,7 @@ def test_a_new_epoch_begins_at_sequence_0_and_fences_the_old_one() -> None:
 
 
 def test_the_same_sequence_after_an_abort_is_a_new_write() -> None:
+    """Guard G21."""
     log = Partition()
     log.send(1, 0, txn=True)
     log.mark(1, epoch=1, commit=False)  # transaction version 2: the marker carries the next epoch

@@ -22,6 +22,7 @@ def filled(count: int = 12, config: LogConfig = SMALL) -> LogWorld:
 
 
 def test_every_cut_of_the_last_segment_leaves_its_whole_batches() -> None:
+    """Guard G27."""
     world = filled(3, LogConfig())
     path = world.log.segments.active.log_path
     world.log.segments.release()
