@@ -10,14 +10,24 @@ import pytest
 from barnabas.broker.own_registration import AfterOwnRegistration
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer
-from barnabas.metadata.topics import PartitionImage
+from barnabas.controller import partition_change
+from barnabas.controller.decisions import Candidates, Elected, Election
+from barnabas.controller.kraft import brokers, partitions
+from barnabas.controller.kraft.view import ControllerView
+from barnabas.controller.partition_change import PartitionChange
+from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 from barnabas.replication import fetcher
-from barnabas.replication.leadership import Leadership
+from barnabas.replication.isr_changes import IsrChanges
+from barnabas.replication.leadership import Follower, Leadership
+from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Partition
+from barnabas.replication.surroundings import ReplicaSurroundings
 from barnabas.simulation.faults import FaultKind
 from barnabas.storage import follower_append
 from barnabas.storage import log as storage_log
 from barnabas.storage.log import AppendInfo, Log
+from barnabas.storage.manager import LogManager
+from barnabas.storage.producers import ProducerStateManager
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -98,6 +108,233 @@ def acks_of_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
 def hw_of_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
     """Nobody is waited for (G8)."""
     patch.setattr(Leadership, "high_watermark", lambda self, leo, now_ms, lag_ms, may_join: leo)
+
+
+# -- leaders and the ISR
+
+
+def joiners_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
+    """The HW is the least LEO of the decided ISR: not of who is proposed, nor of who is about to be (KIP-497, G8)."""
+
+    def high_watermark(
+        self: Leadership, leo: int, now_ms: int, lag_ms: int, may_join: Callable[[int, int], bool]
+    ) -> int:
+        return min([leo, *(follower.leo for replica, follower in self.followers.items() if replica in self.isr)])
+
+    patch.setattr(Leadership, "high_watermark", high_watermark)
+
+
+def min_isr_is_not_asked_of_the_hw(patch: pytest.MonkeyPatch) -> None:
+    """A leader alone in its ISR commits all the same (before KIP-966, G8)."""
+    advance, is_enough = Partition._advance_high_watermark, Partition.enough_in_sync
+
+    def mutated(self: Partition, appended_bytes: int = 0) -> None:
+        patch.setattr(Partition, "enough_in_sync", property(lambda self: True))
+        try:
+            advance(self, appended_bytes)
+        finally:
+            patch.setattr(Partition, "enough_in_sync", is_enough)
+
+    patch.setattr(Partition, "_advance_high_watermark", mutated)
+
+
+def joins_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    """A replica at a new leader's HW joins, although more than that is committed (G7)."""
+    enlarged = Leadership.enlarged
+
+    def mutated(self: Leadership, *asked: Any) -> tuple[int, ...] | None:
+        start, self.epoch_start_offset = self.epoch_start_offset, 0
+        try:
+            return enlarged(self, *asked)
+        finally:
+            self.epoch_start_offset = start
+
+    patch.setattr(Leadership, "enlarged", mutated)
+
+
+def progress_outlives_the_epoch(patch: pytest.MonkeyPatch) -> None:
+    """What a follower had in an earlier epoch is taken for what it has in this one (G7)."""
+    become_leader = Partition.become_leader
+    known: dict[Partition, dict[int, Follower]] = {}
+
+    def mutated(self: Partition, image: PartitionImage) -> None:
+        become_leader(self, image)
+        assert self.leadership is not None
+        before = known.get(self)
+        if before is not None:
+            self.leadership.followers.update((r, f) for r, f in before.items() if r in self.leadership.followers)
+        known[self] = self.leadership.followers
+        self._advance_high_watermark()
+
+    patch.setattr(Partition, "become_leader", mutated)
+
+
+def epoch_without_records_is_not_noted(patch: pytest.MonkeyPatch) -> None:
+    """A new leader's epoch gets into its log with the first record only (G3)."""
+    become_leader, assign = Partition.become_leader, Log.assign_epoch
+
+    def mutated(self: Partition, image: PartitionImage) -> None:
+        patch.setattr(Log, "assign_epoch", lambda self, epoch, start_offset: None)
+        try:
+            become_leader(self, image)
+        finally:
+            patch.setattr(Log, "assign_epoch", assign)
+
+    patch.setattr(Partition, "become_leader", mutated)
+
+
+def unanswered_proposals_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """Without an answer to AlterPartition the old ISR is taken to stand (KAFKA-12367's neighbours, G10)."""
+    settle = IsrChanges._settle
+
+    def mutated(self: IsrChanges, partition: Any, leadership: Leadership, answer: Any, failed: ErrorCode) -> bool:
+        again = settle(self, partition, leadership, answer, failed)
+        if again:
+            self._waiting.pop(partition, None)
+            leadership.withdraw()
+        return False
+
+    patch.setattr(IsrChanges, "_settle", mutated)
+
+
+def any_image_is_news(patch: pytest.MonkeyPatch) -> None:
+    """An ISR from the metadata is taken over although a newer one was answered (G10)."""
+
+    def on_image(self: Leadership, image: PartitionImage, now_ms: int) -> None:
+        self._commit(image.isr, image.partition_epoch)
+        self.replication_factor = len(image.replicas)
+        self._take_replicas(image, now_ms)
+
+    patch.setattr(Leadership, "on_image", on_image)
+
+
+def the_checkpoint_is_believed(patch: pytest.MonkeyPatch) -> None:
+    """The HW of `replication-offset-checkpoint` counts, wherever the log ends by now (G12)."""
+    init = Partition.__init__
+
+    def mutated(self: Partition, *arguments: Any, high_watermark: int = 0) -> None:
+        init(self, *arguments, high_watermark=high_watermark)
+        self.high_watermark = max(high_watermark, self.log.log_start_offset)
+
+    patch.setattr(Partition, "__init__", mutated)
+
+
+# -- what clients are told
+
+
+def consumers_see_the_log_end(patch: pytest.MonkeyPatch) -> None:
+    """Records are shown before they are replicated (G22)."""
+    patch.setattr(Partition, "readable_end", lambda self, isolation: self.log.log_end_offset)
+
+
+def epochs_of_clients_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """A leader of the past answers clients that know of a newer one (before KIP-320, G4)."""
+    patch.setattr(Partition, "check_epoch", lambda self, current_leader_epoch: ErrorCode.NONE)
+
+
+def retries_are_appended_again(patch: pytest.MonkeyPatch) -> None:
+    """Sequence numbers are not compared (G5)."""
+    patch.setattr(ProducerStateManager, "check", lambda *arguments, **options: None)
+
+
+def producers_are_forgotten_at_a_restart(patch: pytest.MonkeyPatch) -> None:
+    """Producer state is what this process has seen (G20)."""
+    init = Partition.__init__
+
+    def mutated(self: Partition, topic_partition: Any, topic_id: bytes, log: Log, *rest: Any, **options: Any) -> None:
+        log.producers._clear()
+        init(self, topic_partition, topic_id, log, *rest, **options)
+
+    patch.setattr(Partition, "__init__", mutated)
+
+
+# -- the controller
+
+
+def any_live_replica_is_elected(patch: pytest.MonkeyPatch) -> None:
+    """The first one alive in the order of the assignment, in sync or not (G13)."""
+
+    def elect(candidates: Candidates, may_lead: Callable[[int], bool], election: Election) -> Elected:
+        alive = [replica for replica in (candidates.leader, *candidates.replicas) if replica >= 0 and may_lead(replica)]
+        return Elected(alive[0], alive[0] not in candidates.isr) if alive else Elected(NO_LEADER, False)
+
+    patch.setattr(partition_change, "elect", elect)
+
+
+def unclean_elections_everywhere(patch: pytest.MonkeyPatch) -> None:
+    """As if `unclean.leader.election.enable` were set (KAFKA-12670, G13)."""
+    patch.setattr(ControllerView, "unclean_election_allowed", lambda self, topic: True)
+
+
+def an_unclean_end_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
+    """Who lost what it had not synced stays eligible (before KIP-966, G12)."""
+    judged = brokers.incarnation_records
+    patch.setattr(brokers, "incarnation_records", lambda view, broker_id, clean: judged(view, broker_id, clean=True))
+
+
+def the_elr_forgets_who_crashed(patch: pytest.MonkeyPatch) -> None:
+    """One way of settling ELR and ISR does not look at who ended uncleanly (as in KAFKA-19221's neighbours, G11)."""
+    settle = PartitionChange._settle_elr
+
+    def mutated(self: PartitionChange) -> None:
+        crashed, self.unclean_shutdown = self.unclean_shutdown, ()
+        settle(self)
+        self.unclean_shutdown = crashed
+
+    patch.setattr(PartitionChange, "_settle_elr", mutated)
+
+
+def fenced_brokers_may_join(patch: pytest.MonkeyPatch) -> None:
+    """Before KIP-841 (G9): the leader proposes them, the controller takes them."""
+    patch.setattr(ReplicaSurroundings, "may_join", lambda self, broker_id, broker_epoch: True)
+    patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: True)
+
+
+def broker_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """Before KIP-903 (G9): what one life of a broker fetched lets the next one into the ISR."""
+
+    def may_join(self: ReplicaSurroundings, broker_id: int, broker_epoch: int) -> bool:
+        broker = self.image.brokers.get(broker_id)
+        return broker is not None and broker.is_active
+
+    patch.setattr(ReplicaSurroundings, "may_join", may_join)
+    patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: view.is_active(broker_id))
+
+
+def wishes_are_commands(patch: pytest.MonkeyPatch) -> None:
+    """AlterPartition is not compare-and-set: neither epochs nor the leader are looked at (G10)."""
+
+    def problem(view: Any, broker_id: int, partition: PartitionImage, wish: Any, isr: Any) -> ErrorCode:
+        is_fine = isr and all(partitions._is_eligible(view, replica, epoch) for replica, epoch in isr)
+        return ErrorCode.NONE if is_fine else ErrorCode.INELIGIBLE_REPLICA
+
+    patch.setattr(partitions, "_problem", problem)
+
+
+def topics_are_known_by_name(patch: pytest.MonkeyPatch) -> None:
+    """Before KIP-516 (G14): a topic made anew is the old one."""
+    get_or_create, on_deleted = LogManager.get_or_create, ReplicaManager._on_topic_deleted
+
+    def get(self: LogManager, topic_partition: Any, topic_id: bytes, config: Any, **options: Any) -> Log:
+        log = self.get(topic_partition)
+        if log is not None:
+            log.topic_id = topic_id
+            return log
+        return get_or_create(self, topic_partition, topic_id, config, **options)
+
+    def deleted(self: ReplicaManager, topic: TopicImage) -> None:
+        if topic.name not in self._image.topics_by_name:
+            on_deleted(self, topic)
+
+    def keeps_log(self: ReplicaManager, partition: Partition) -> None:
+        topic, index = partition.topic_partition
+        del self._topics[topic][index]
+        partition.go_offline()
+        self.following.unfollow(partition)
+
+    patch.setattr(LogManager, "get_or_create", get)
+    patch.setattr(ReplicaManager, "_on_topic_deleted", deleted)
+    patch.setattr(ReplicaManager, "_remove", keeps_log)
 
 
 #: The first seed that finds it, with these kinds of faults in place of the seed's own, and what it says.

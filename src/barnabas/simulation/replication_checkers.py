@@ -146,6 +146,8 @@ class Committed:
         self.ends: dict[Key, int] = {}
         #: How far a replica's log is known to be right.
         self._checked: dict[Partition, tuple[Log, int]] = {}
+        #: The newest epoch in which a leader was seen.
+        self._epochs: dict[Key, int] = {}
 
     def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
         key = (partition.topic_partition, partition.topic_id)
@@ -191,9 +193,14 @@ class Committed:
                 )
 
     def _on_new_leader(self, node: Node, partition: Partition) -> None:
-        """It has all that was ever committed, but for what was deleted."""
+        """It has all that was committed in earlier epochs, but for what was deleted. One that hears of its leadership
+        when the next has begun already knows nothing of that one's records, and cannot commit."""
         tp = partition.topic_partition
-        end = self.ends.get((tp, partition.topic_id), 0)
+        key = (tp, partition.topic_id)
+        if partition.leader_epoch < self._epochs.get(key, -1):
+            return
+        self._epochs[key] = partition.leader_epoch
+        end = self.ends.get(key, 0)
         if partition.log.log_end_offset < end:
             raise Violation(
                 f"committed records are lost: {tp} is led by {node.name}, which ends at "
