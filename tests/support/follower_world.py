@@ -15,6 +15,8 @@ from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.partition import Partition
+from barnabas.replication.quotas import FOLLOWER, ReplicationQuota
+from barnabas.replication.throttle import Throttle
 from barnabas.simulation.host import MemoryHost
 
 LEADER, SELF, BROKER_EPOCH = 1, 2, 33
@@ -25,6 +27,7 @@ class QuietSurroundings:
     """`replication.partition.Surroundings` of a broker where nothing else happens."""
 
     lag_ms_max = 1000
+    tells_high_watermark = False
 
     def __init__(self, host: MemoryHost) -> None:
         self._host = host
@@ -82,7 +85,15 @@ class FollowerWorld:
         self.channel = GivenAnswers()
         self.faults: list[StorageFault] = []
         replica = (SELF, lambda: BROKER_EPOCH)
-        self.fetcher = Fetcher(self.host, self.channel, Limits(), replica, self.faults.append)  # type: ignore[arg-type]
+        self.quota = ReplicationQuota(FOLLOWER, SELF, Throttle(11, 1000))
+        self.fetcher = Fetcher(
+            self.host,
+            self.channel,  # type: ignore[arg-type]
+            Limits(),
+            replica,
+            self.faults.append,
+            self.quota,
+        )
         self.logs: dict[int, LogWorld] = {}
         self.partitions: dict[int, Partition] = {}
         self.session_id = 900

@@ -1,9 +1,12 @@
 """Incremental fetch sessions (KIP-227): what a reader asked for before need not be said again.
 
-A session is an ordered map of items. Partitions that returned data move to its end, so that all get their turn when
-the size limits bite. The cache holds `max.incremental.fetch.session.cache.slots`. A full one evicts a session that was
-idle for two minutes, or one that is older than that and smaller than the new one; followers' sessions are worth more
-than any consumer's. Else the reader goes without.
+A fetch reads only the session's active items; the others would be told nothing, and their partitions call them back
+(`Session.on_progress`, `on_note`), so that thousands of partitions where nothing happens cost nothing. Partitions that
+returned data move to the end of the active ones, so that all get their turn when the size limits bite.
+
+The cache holds `max.incremental.fetch.session.cache.slots`. A full one evicts a session that was idle for two minutes,
+or one that is older than that and smaller than the new one; followers' sessions are worth more than any consumer's.
+Else the reader goes without.
 """
 
 from __future__ import annotations
@@ -13,11 +16,15 @@ from typing import Protocol
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Random
-from barnabas.replication.fetching import UNCHANGED, FetchItem, FetchResult
+from barnabas.replication.delayed_fetch import DelayedFetch
+from barnabas.replication.fetch_items import NO_REPLICA, FetchItem, FetchResult, Reader
+from barnabas.replication.leadership import Heard
+from barnabas.replication.partition import Isolation, Partition
 
 _EVICTION_MS = 120_000
 #: A full cache looks for a smaller session to evict at most once in this time.
 _SCAN_INTERVAL_MS = 1000
+CONSUMER = Reader(Isolation.READ_UNCOMMITTED)
 EPOCH_FINAL = -1
 EPOCH_INITIAL = 0
 
@@ -38,62 +45,182 @@ class AskedPartition(Protocol):
 class Session:
     """One reader's set of partitions. `epoch` is what its next request must carry."""
 
-    __slots__ = ("created_ms", "epoch", "is_follower", "items", "session_id", "used_ms", "uses_topic_ids")
+    __slots__ = (
+        "_heard",
+        "_is_closed",
+        "active",
+        "created_ms",
+        "epoch",
+        "items",
+        "progress",
+        "reader",
+        "session_id",
+        "used_ms",
+        "uses_topic_ids",
+        "waiting",
+    )
 
-    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, *, is_follower: bool = False) -> None:
+    def __init__(self, session_id: int, uses_topic_ids: bool, now_ms: int, reader: Reader = CONSUMER) -> None:
         self.session_id = session_id
         self.epoch = 1
         self.uses_topic_ids = uses_topic_ids
-        self.is_follower = is_follower
+        self.reader = reader
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.items: dict[Key, FetchItem] = {}
+        #: Those that the next fetch has to read, in the order of their turn.
+        self.active: dict[FetchItem, None] = {}
+        #: Counts what its partitions told of.
+        self.progress = 0
+        #: Its fetch that waits for more.
+        self.waiting: DelayedFetch | None = None
+        self._heard = Heard(now_ms)
+        self._is_closed = False
+
+    @property
+    def is_follower(self) -> bool:
+        return self.reader.replica_id >= 0
 
     @property
     def worth(self) -> tuple[bool, int, int]:
         """What a new session must be worth to take this one's slot."""
         return (self.is_follower, len(self.items), self.session_id)
 
+    # -- which partitions
+
+    def keep(self, item: FetchItem) -> None:
+        """Asked for, maybe anew."""
+        self.items[_key(item, self.uses_topic_ids)] = item
+        item.keeper = self
+        self._stir(item)
+
     def forget(self, topic: str | bytes, indexes: Iterable[int]) -> None:
         for index in indexes:
-            self.items.pop((topic, index), None)
+            item = self.items.pop((topic, index), None)
+            if item is not None:
+                self._release(item)
+                self.active.pop(item, None)
+
+    def close(self) -> None:
+        """It is none any more; a fetch that waits is answered."""
+        self._is_closed = True
+        for item in self.items.values():
+            self._release(item)
+        waiting, self.waiting = self.waiting, None
+        if waiting is not None:
+            waiting.complete()
+
+    def _release(self, item: FetchItem) -> None:
+        item.unwatch()
+        item.keeper = None
+        self._rouse(item)
+
+    # -- what happens at its partitions
+
+    def on_progress(self, item: FetchItem, size_bytes: int) -> None:
+        self.progress += 1
+        self._stir(item)
+        if self.waiting is None:
+            item.unwatch()  # it is read with the next fetch in any case: who never comes again costs nothing more
+        elif not (item.is_throttled and size_bytes):
+            self.waiting.on_progress(size_bytes)
+
+    def on_note(self, item: FetchItem) -> None:
+        self._stir(item)
+        if self.waiting is None:
+            item.unwatch()
+
+    def _stir(self, item: FetchItem) -> None:
+        if item not in self.active:
+            self.active[item] = None
+            self._rouse(item)
+
+    def _rouse(self, item: FetchItem) -> None:
+        if item.resting is not None:
+            item.resting.rouse(self._heard)
+            item.resting = None
+
+    # -- fetches
+
+    def go_on(self, reader: Reader, now_ms: int) -> None:
+        """Its next fetch begins."""
+        self._heard.ms = now_ms
+        if reader != self.reader:
+            self.reader = reader
+            for item in self.items.values():
+                item.unwatch()  # how far it may see decides who tells it
+                self._stir(item)
+
+    def watch(self, items: Iterable[FetchItem]) -> None:
+        """They have just been read: hear of all that comes."""
+        if not self._is_closed:
+            isolation = self.reader.isolation
+            for item in items:
+                if item.partition is not item.watched:
+                    item.watch(isolation)
 
     def changed(
         self, items: Sequence[FetchItem], results: Sequence[FetchResult]
     ) -> list[tuple[FetchItem, FetchResult]]:
-        """What an incremental answer must say, noting what it said."""
+        """What an incremental answer must say of those that were read, noting what it said."""
         told = []
         for item, result in zip(items, results, strict=True):
-            if result is UNCHANGED:
-                continue
-            data = len(result.data) > 0
             if (
-                data
+                len(result.data) > 0
                 or result.error is not ErrorCode.NONE
                 or result.diverging is not None
+                or result.preferred != NO_REPLICA
                 or result.high_watermark != item.answered_high_watermark
                 or result.log_start_offset != item.answered_log_start_offset
             ):
                 told.append((item, result))
-            _note(item, result)
-            if data:
-                self._move_to_end(item)
+            self.note(item, result)
         return told
 
-    def _move_to_end(self, item: FetchItem) -> None:
-        key = _key(item, self.uses_topic_ids)
-        if self.items.pop(key, None) is not None:
-            self.items[key] = item
+    def note(self, item: FetchItem, result: FetchResult) -> None:
+        """It was told that. What returned data goes behind the others; what has nothing more to tell is left alone."""
+        item.answered_high_watermark = result.high_watermark
+        # An error is told again with the next answer, whatever it says.
+        item.answered_log_start_offset = result.log_start_offset if result.error is ErrorCode.NONE else -2
+        if len(result.data) > 0:
+            if self.active.pop(item, self) is None:
+                self.active[item] = None
+        elif item in self.active and self._may_rest(item, result):
+            del self.active[item]
+
+    def _may_rest(self, item: FetchItem, result: FetchResult) -> bool:
+        """Whether it would be told nothing, until its partition tells of something."""
+        partition = item.partition
+        if (
+            partition is None
+            or partition is not item.watched
+            or item.is_throttled
+            or result.error is not ErrorCode.NONE
+            or result.diverging is not None
+            or result.preferred != NO_REPLICA
+            or result.high_watermark != partition.high_watermark
+            or result.log_start_offset != partition.log.log_start_offset
+            or item.offset < partition.readable_end(self.reader.isolation)
+            or partition.check_epoch(item.current_leader_epoch) is not ErrorCode.NONE
+        ):
+            return False
+        return not self.is_follower or self._rests_in_sync(item, partition)
+
+    def _rests_in_sync(self, item: FetchItem, partition: Partition) -> bool:
+        """A follower out of the ISR is to be looked at with every fetch: it may join any time."""
+        leadership, replica_id = partition.leadership, self.reader.replica_id
+        if leadership is None or leadership.proposed is not None or replica_id not in leadership.isr:
+            return False
+        follower = leadership.followers.get(replica_id)
+        if follower is None or follower.leo != item.offset:
+            return False
+        follower.rest(self._heard)
+        item.resting = follower
+        return True
 
 
 def _key(item: FetchItem, uses_topic_ids: bool) -> Key:
     return (item.topic_id if uses_topic_ids else item.topic or "", item.index)
-
-
-def _note(item: FetchItem, result: FetchResult) -> None:
-    item.answered_high_watermark = result.high_watermark
-    # An error is told again with the next answer, whatever it says.
-    item.answered_log_start_offset = result.log_start_offset if result.error is ErrorCode.NONE else -2
 
 
 def update_item(item: FetchItem, asked: AskedPartition) -> FetchItem:
@@ -127,18 +254,20 @@ class SessionCache:
         *,
         uses_topic_ids: bool,
         now_ms: int,
-        is_follower: bool = False,
+        reader: Reader = CONSUMER,
     ) -> int:
         """A new session of these partitions, which were told all. Its id, or 0 when all slots are worth more."""
-        if len(self._sessions) >= self._slots and not self._evict(is_follower, len(told), now_ms):
+        if len(self._sessions) >= self._slots and not self._evict(reader.replica_id >= 0, len(told), now_ms):
             return 0
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.below(0x7FFFFFFF) + 1
-        session = self._sessions[session_id] = Session(session_id, uses_topic_ids, now_ms, is_follower=is_follower)
+        session = self._sessions[session_id] = Session(session_id, uses_topic_ids, now_ms, reader)
+        for item, _ in told:
+            session.keep(item)
+        session.watch(session.active)
         for item, result in told:
-            _note(item, result)
-            session.items[_key(item, uses_topic_ids)] = item
+            session.note(item, result)
         return session_id
 
     def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
@@ -161,7 +290,7 @@ class SessionCache:
                 return False
         if victim is None:
             return False
-        del self._sessions[victim.session_id]
+        self.remove(victim.session_id)
         self.evictions += 1
         return True
 
@@ -180,7 +309,9 @@ class SessionCache:
         return session
 
     def remove(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
 
 
 def is_full(epoch: int) -> bool:

@@ -17,21 +17,24 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 from barnabas.common.errors import ErrorCode, RecordsRejected, StorageFault
-from barnabas.common.host import Host
+from barnabas.common.host import Host, Timer
 from barnabas.common.types import TopicPartition
 from barnabas.protocol.channel import Channel
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.replication.divergence import common_end
 from barnabas.replication.partition import Partition, Role
+from barnabas.replication.quotas import ReplicationQuota
 from barnabas.replication.repositioning import Repositioning
 
 _Asked = FetchRequest.FetchPartition
 _Answer = FetchResponse.PartitionData
+#: (topic id, index)
+_Key = tuple[bytes, int]
 
 _PAUSE_MS: Final = 20
 _SESSION_LOST: Final = frozenset(
@@ -61,13 +64,15 @@ class FetchLimits(Protocol):
 class Followed:
     """One partition that follows the leader."""
 
-    __slots__ = ("backoff_ms", "epoch", "is_fenced", "partition", "resume_ms", "told")
+    __slots__ = ("backoff_ms", "epoch", "is_fenced", "is_in_sync", "partition", "resume_ms", "told")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.epoch = partition.leader_epoch
         #: The leader says that a newer epoch has begun.
         self.is_fenced = False
+        #: Whether it had all up to the leader's HW with the last answer.
+        self.is_in_sync = False
         #: Not asked for before this time.
         self.resume_ms = 0
         self.backoff_ms = _PAUSE_MS
@@ -90,20 +95,29 @@ class Fetcher:
         limits: FetchLimits,
         replica: tuple[int, Callable[[], int]],
         on_fault: Callable[[StorageFault], None],
+        quota: ReplicationQuota,
     ) -> None:
-        """`replica`: this broker's id and its epoch."""
+        """`replica`: this broker's id and its epoch. `quota`: what may be fetched how fast."""
         self._host = host
         self._channel = channel
         self._limits = limits
         self._node_id, self._broker_epoch = replica
         self._on_fault = on_fault
-        self._followed: dict[tuple[bytes, int], Followed] = {}
-        self._forgotten: dict[tuple[bytes, int], None] = {}
+        self._quota = quota
+        self._followed: dict[_Key, Followed] = {}
+        #: Those whose position may have changed since the session was told of it; the others are not looked at.
+        self._dirty: dict[_Key, None] = {}
+        #: Those that wait for their pause or their rate, until then; they are not in the session.
+        self._held: dict[_Key, int] = {}
+        #: How many of those that are followed are in the session.
+        self._told_count = 0
+        self._forgotten: dict[_Key, None] = {}
         self._session_id = 0
         self._session_epoch = 0
         self._asking = False
         self._scheduled = False
         self._closed = False
+        self._timer: Timer | None = None
         self.repositioning = Repositioning(channel, node_id=self._node_id, on_fault=on_fault)
 
     # -- what is followed
@@ -114,16 +128,16 @@ class Fetcher:
         self._forgotten.pop(key, None)
         known = self._followed.get(key)
         followed = self._followed[key] = Followed(partition)
-        if known is not None:
-            followed.told = known.told
-            if known.told is not None:
-                followed.told = (-1, -1, -1)  # named again, with the new epoch
+        if known is not None and known.told is not None:
+            followed.told = (-1, -1, -1)  # named again, with the new epoch
+        self._dirty[key] = None
         self._fetch_soon()
 
     def remove(self, topic_id: bytes, index: int) -> None:
         followed = self._followed.pop((topic_id, index), None)
         if followed is not None and followed.told is not None:
             self._forgotten[topic_id, index] = None
+            self._untell(followed)
 
     @property
     def is_idle(self) -> bool:
@@ -135,6 +149,8 @@ class Fetcher:
     def close(self) -> None:
         self._closed = True
         self._followed.clear()
+        if self._timer is not None:
+            self._timer.cancel()
         self._channel.close()
 
     # -- asking
@@ -151,7 +167,7 @@ class Fetcher:
             return
         now_ms = self._host.clock.now_ms()
         topics = self._changes(now_ms)
-        if not any(followed.told is not None for followed in self._followed.values()):
+        if not self._told_count:
             self._session_id = self._session_epoch = 0
             self._wait_for_pauses(now_ms)
             return
@@ -182,16 +198,23 @@ class Fetcher:
         topics: dict[bytes, list[_Asked]] = {}
         is_full = self._session_id == 0
         max_bytes = self._limits.partition_bytes_max
-        for key, followed in self._followed.items():
-            if followed.is_fenced or followed.resume_ms > now_ms or not followed.is_current:
+        looked_at: Iterable[_Key] = self._followed if is_full else (*self._held, *self._dirty)
+        self._dirty, self._held = {}, {}
+        for key in looked_at:
+            followed = self._followed.get(key)
+            if followed is None:
+                continue
+            if followed.is_fenced or not followed.is_current or self._is_held(key, followed, now_ms):
                 if followed.told is not None and not is_full:
                     self._forgotten[key] = None
-                followed.told = None
+                self._untell(followed)
                 continue
             log = followed.partition.log
             position = (log.log_end_offset, log.epochs.latest_epoch, log.log_start_offset)
             if followed.told == position and not is_full:
                 continue
+            if followed.told is None:
+                self._told_count += 1
             followed.told = position
             self._forgotten.pop(key, None)
             topics.setdefault(key[0], []).append(
@@ -206,11 +229,29 @@ class Fetcher:
             )
         return topics
 
+    def _is_held(self, key: _Key, followed: Followed, now_ms: int) -> bool:
+        """Whether it has to wait, for its pause or for its rate; then it is looked at again with the next fetch."""
+        if followed.resume_ms > now_ms:
+            self._held[key] = followed.resume_ms
+            return True
+        quota = self._quota
+        if quota and not followed.is_in_sync and quota.holds_back(*followed.partition.topic_partition, now_ms):
+            self._held[key] = now_ms + quota.throttle.wait_ms(now_ms)
+            return True
+        return False
+
+    def _untell(self, followed: Followed) -> None:
+        if followed.told is not None:
+            followed.told = None
+            self._told_count -= 1
+
     def _wait_for_pauses(self, now_ms: int) -> None:
         """Nothing can be asked for: come back when the first pause is over."""
-        pauses = [f.resume_ms for f in self._followed.values() if not f.is_fenced and f.resume_ms > now_ms]
-        if pauses:
-            self._host.timers.call_later(min(pauses) - now_ms, self._fetch_soon)
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._held:
+            self._timer = self._host.timers.call_later(min(self._held.values()) - now_ms, self._fetch_soon)
 
     # -- answers
 
@@ -238,6 +279,7 @@ class Fetcher:
     def _forget_session(self) -> None:
         self._session_id = self._session_epoch = 0
         self._forgotten.clear()
+        self._told_count = 0
         for followed in self._followed.values():
             followed.told = None
 
@@ -248,13 +290,17 @@ class Fetcher:
     def _take(self, response: FetchResponse) -> None:
         for topic in response.responses:
             for answer in topic.partitions:
-                followed = self._followed.get((topic.topic_id, answer.partition_index))
-                if followed is None or followed.told is None or not followed.is_current:
+                key = (topic.topic_id, answer.partition_index)
+                followed = self._followed.get(key)
+                if followed is None or followed.told is None:
+                    continue
+                self._dirty[key] = None
+                if not followed.is_current:
                     continue
                 if followed.told[0] != followed.partition.log.log_end_offset:
                     continue  # asked from another position, before it was named anew
                 try:
-                    self._take_one(followed, answer)
+                    self._take_one(key, followed, answer)
                 except StorageFault as fault:
                     self._on_fault(fault)
                     self._pause(followed)  # a full directory stays online: it is tried again, not without end
@@ -262,7 +308,7 @@ class Fetcher:
                     self._host.faults.report(f"{followed.partition.topic_partition} cannot be followed", rejected)
                     self._pause(followed)
 
-    def _take_one(self, followed: Followed, answer: _Answer) -> None:
+    def _take_one(self, key: _Key, followed: Followed, answer: _Answer) -> None:
         code = ErrorCode(answer.error_code)
         partition = followed.partition
         if code is ErrorCode.NONE:
@@ -270,11 +316,15 @@ class Fetcher:
                 diverging = answer.diverging_epoch
                 partition.truncate_to(common_end(partition.log, diverging.epoch, diverging.end_offset))
             else:
-                partition.append_as_follower(answer.records or b"", answer.high_watermark, answer.log_start_offset)
+                records = answer.records or b""
+                partition.append_as_follower(records, answer.high_watermark, answer.log_start_offset)
+                followed.is_in_sync = partition.log.log_end_offset >= answer.high_watermark
+                if self._quota and self._quota.is_listed(*partition.topic_partition):
+                    self._quota.throttle.record(len(records), self._host.clock.now_ms())
             followed.backoff_ms = _PAUSE_MS
         elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
             self._pause(followed)
-            self.repositioning.start(partition, followed.epoch, lambda: self._resume(followed))
+            self.repositioning.start(partition, followed.epoch, lambda: self._resume(key, followed))
         elif code is ErrorCode.FENCED_LEADER_EPOCH:
             followed.is_fenced = True
         else:
@@ -284,6 +334,7 @@ class Fetcher:
         followed.resume_ms = self._host.clock.now_ms() + followed.backoff_ms
         followed.backoff_ms = min(2 * followed.backoff_ms, max(_PAUSE_MS, self._limits.backoff_ms))
 
-    def _resume(self, followed: Followed) -> None:
+    def _resume(self, key: _Key, followed: Followed) -> None:
         followed.resume_ms = 0
+        self._dirty[key] = None
         self._fetch_soon()

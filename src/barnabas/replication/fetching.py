@@ -1,7 +1,7 @@
-"""Fetch across partitions: the values asked for and found, and the operation that waits for more.
+"""Fetch across partitions: reading what is asked for.
 
 One read serves clients and followers alike; they differ in how far they may see (`Isolation`). A fetch that finds less
-than its `min_bytes` waits in the purgatory, counts what its partitions gain, and reads again when it has enough.
+than its `min_bytes` waits (`delayed_fetch`), counts what its partitions gain, and reads again when it has enough.
 
 What memory has not got keeps its share of the limits and is loaded beside the loop, one partition of a fetch after the
 other (`ColdFetch`); what was read before stays as it was read. A loaded partition goes through the same checks as if it
@@ -11,128 +11,27 @@ was asked for only now: leadership, epoch, divergence and the log's ends may hav
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
-from barnabas.common.host import Buffer
 from barnabas.replication.cold_reads import Waiting
-from barnabas.replication.follower_waits import FollowerWaits
+from barnabas.replication.fetch_items import NO_REPLICA, FetchItem, FetchPlan, FetchResult
 from barnabas.replication.manager import ReplicaManager
-from barnabas.replication.partition import Isolation, Partition, Role
-from barnabas.replication.purgatory import DelayedOperation
+from barnabas.replication.partition import Isolation, Partition
 from barnabas.storage.cold_read import ColdRead
-
-
-class FetchItem:
-    """One partition that is asked for; lives as long as its fetch session. `topic` is None for an unknown topic id."""
-
-    __slots__ = (
-        "answered_high_watermark",
-        "answered_log_start_offset",
-        "current_leader_epoch",
-        "index",
-        "last_fetched_epoch",
-        "log_start_offset",
-        "max_bytes",
-        "offset",
-        "partition",
-        "topic",
-        "topic_id",
-    )
-
-    def __init__(self, topic: str | None, topic_id: bytes, index: int) -> None:
-        self.topic = topic
-        self.topic_id = topic_id
-        self.index = index
-        self.offset = 0
-        self.max_bytes = 0
-        self.current_leader_epoch = -1
-        self.last_fetched_epoch = -1
-        self.log_start_offset = -1
-        #: What the session's last answer said, to leave out what did not change (KIP-227).
-        self.answered_high_watermark = -1
-        self.answered_log_start_offset = -1
-        #: Where it was read from last; good as long as that one leads.
-        self.partition: Partition | None = None
-
-    def is_unchanged(self) -> bool:
-        """Whether a consumer that has all records up to the HW would be told what it was told last."""
-        partition = self.partition
-        return (
-            partition is not None
-            and self.offset == partition.high_watermark == self.answered_high_watermark
-            and partition.role is Role.LEADER
-            and self.answered_log_start_offset == partition.log.log_start_offset
-            and self.last_fetched_epoch < 0
-            and (self.current_leader_epoch == partition.leader_epoch or self.current_leader_epoch < 0)
-        )
-
-
-class FetchResult:
-    """What one partition answers. Offsets are -1 when they are not known."""
-
-    __slots__ = (
-        "aborted",
-        "data",
-        "diverging",
-        "error",
-        "high_watermark",
-        "last_stable_offset",
-        "leader",
-        "log_start_offset",
-        "more_follows",
-    )
-
-    def __init__(self, error: ErrorCode = ErrorCode.NONE) -> None:
-        self.error = error
-        self.high_watermark = -1
-        self.last_stable_offset = -1
-        self.log_start_offset = -1
-        #: (producer id, first offset) of the aborted transactions in `data`; None unless read_committed.
-        self.aborted: Sequence[tuple[int, int]] | None = None
-        self.data: Buffer = b""
-        #: Whether `data` ends where a segment ends, with other segments behind it.
-        self.more_follows = False
-        #: (epoch, end offset) where the reader's history parted from ours (KIP-595).
-        self.diverging: tuple[int, int] | None = None
-        #: (leader id, leader epoch) for a reader that asked the wrong broker or epoch.
-        self.leader: tuple[int, int] | None = None
-
-
-#: For a session's partition that has nothing new, which its answer leaves out.
-UNCHANGED: Final = FetchResult()
-
-
-class FetchPlan:
-    """How one request reads: its limits and how far it may see."""
-
-    __slots__ = ("is_first_look", "isolation", "max_bytes", "min_bytes", "replica_epoch", "replica_id")
-
-    def __init__(
-        self, isolation: Isolation, min_bytes: int, max_bytes: int, replica_id: int = -1, replica_epoch: int = -1
-    ) -> None:
-        self.isolation = isolation
-        self.min_bytes = min_bytes
-        self.max_bytes = max_bytes
-        #: The follower that asks; negative for consumers.
-        self.replica_id = replica_id
-        #: Which incarnation of it; -1 where it does not say.
-        self.replica_epoch = replica_epoch
-        #: Only then it tells how far the follower is; when a fetch that waited is read again, that is old news.
-        self.is_first_look = True
 
 
 class FetchRound:
     """The results of reading all items once."""
 
-    __slots__ = ("answer_now", "cold", "results", "size_bytes", "some_may_come")
+    __slots__ = ("answer_now", "cold", "items", "results", "size_bytes", "some_may_come")
 
-    def __init__(self) -> None:
+    def __init__(self, items: Sequence[FetchItem]) -> None:
+        self.items = items
         self.results: list[FetchResult] = []
         #: What is to be loaded before this is an answer.
         self.cold: list[ColdItem] = []
         self.size_bytes = 0
-        #: An error or a divergence, which must not wait for data, or more data behind what was read.
+        #: An error or a divergence, which must not wait for data, more data behind what was read, and the like.
         self.answer_now = False
         #: Whether there is a partition to wait for. One that does not exist is no reason to wait, nor to hurry: who
         #: goes on asking for it does so at the pace of the others.
@@ -147,14 +46,9 @@ _LEADER_HINT_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FEN
 
 def read_all(replicas: ReplicaManager, items: Sequence[FetchItem], plan: FetchPlan) -> FetchRound:
     """Read every item within the limits; the first batch found may exceed them, so that a reader always gets on."""
-    outcome = FetchRound()
+    outcome = FetchRound(items)
     remaining = plan.max_bytes
-    is_consumer = plan.isolation is not Isolation.LOG_END
     for item in items:
-        if is_consumer and item.is_unchanged():
-            outcome.some_may_come = True
-            outcome.results.append(UNCHANGED)
-            continue
         nothing_found = outcome.size_bytes == 0 and not outcome.cold
         result = _read_one(replicas, item, plan, remaining, nothing_found)
         if isinstance(result, ColdRead):
@@ -170,7 +64,7 @@ def _count(outcome: FetchRound, result: FetchResult) -> None:
     outcome.size_bytes += len(result.data)
     if result.error not in _UNKNOWN_ERRORS:
         outcome.some_may_come = True
-        if result.error is not ErrorCode.NONE or result.diverging is not None or result.more_follows:
+        if result.error is not ErrorCode.NONE or result.diverging is not None or result.is_urgent:
             outcome.answer_now = True
 
 
@@ -272,8 +166,8 @@ def _read_one(
         result.aborted = ()
         return result
     try:
-        partition = replicas.leader(item.topic, item.index)
-        cold = _read_into(result, partition, item, plan, remaining, min_one_batch, loaded)
+        partition = replicas.leader(item.topic, item.index, or_follower=plan.any_replica)
+        cold = _read_into(replicas, result, partition, item, plan, remaining, min_one_batch, loaded)
         if cold is not None:
             return cold
     except RequestFailed as failure:
@@ -291,6 +185,7 @@ def _read_one(
 
 
 def _read_into(
+    replicas: ReplicaManager,
     result: FetchResult,
     partition: Partition,
     item: FetchItem,
@@ -299,6 +194,47 @@ def _read_into(
     min_one_batch: bool,
     loaded: ColdRead | None,
 ) -> ColdRead | None:
+    _check(partition, item, plan)
+    item.partition = partition
+    log = partition.log
+    item.is_throttled = False
+    if plan.rack:
+        result.preferred = replicas.surroundings.preferred(partition, item.offset, plan.rack, plan.listener)
+    if result.preferred == NO_REPLICA:
+        result.diverging = _divergence(partition, item)
+        if plan.replica_id >= 0:
+            if loaded is None and result.diverging is None:
+                _note_follower(partition, item, plan)
+            item.is_throttled = loaded is None and replicas.quotas.holds_back(partition, plan.replica_id)
+            behind = item.answered_high_watermark < partition.high_watermark
+            result.is_urgent = behind and replicas.surroundings.tells_high_watermark
+        if result.diverging is None and not item.is_throttled and (remaining > 0 or min_one_batch):
+            budget = min(item.max_bytes, remaining)
+            read = None if loaded is None else log.take(loaded)
+            if read is None:
+                read = partition.read(item.offset, budget, plan.isolation, min_one_batch=min_one_batch)
+            if isinstance(read, ColdRead):
+                return read
+            if read is not None:
+                result.data = read.data
+                if len(read.data) > 0 and read.segment is not log.segments.active:
+                    result.is_urgent = True
+                if plan.isolation is Isolation.READ_COMMITTED:
+                    result.aborted = read.aborted
+        elif item.offset < log.log_start_offset or (item.offset > log.log_end_offset and result.diverging is None):
+            raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
+    else:
+        result.is_urgent = True
+    if plan.isolation is Isolation.READ_COMMITTED and result.aborted is None and result.diverging is None:
+        result.aborted = ()
+    result.high_watermark = partition.high_watermark
+    result.last_stable_offset = partition.last_stable_offset
+    result.log_start_offset = log.log_start_offset
+    return None
+
+
+def _check(partition: Partition, item: FetchItem, plan: FetchPlan) -> None:
+    """RequestFailed for who has another topic, epoch or assignment in mind."""
     if item.topic_id and item.topic_id != partition.topic_id:
         raise RequestFailed(ErrorCode.INCONSISTENT_TOPIC_ID)
     code = partition.check_epoch(item.current_leader_epoch)
@@ -308,102 +244,24 @@ def _read_into(
         # With our epoch, it may know of an assignment that we have yet to hear of.
         knows_epoch = item.current_leader_epoch >= 0
         raise RequestFailed(ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    item.partition = partition
-    log = partition.log
-    if item.last_fetched_epoch >= 0:
-        epoch, end_offset = log.end_offset_for_epoch(item.last_fetched_epoch)
-        if end_offset < 0:
-            raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if epoch < item.last_fetched_epoch or end_offset < item.offset:
-            result.diverging = (epoch, end_offset)
-    if (
-        plan.replica_id >= 0
-        and plan.is_first_look
-        and loaded is None
-        and result.diverging is None
-        and log.log_start_offset <= item.offset <= log.log_end_offset
-    ):
-        # Before it is read, so that the answer already says how far its own progress moved the HW.
-        replica_id, epoch = plan.replica_id, plan.replica_epoch
-        if not partition.on_follower_fetch(replica_id, epoch, item.offset, item.log_start_offset):
-            raise RequestFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-    if result.diverging is None and (remaining > 0 or min_one_batch):
-        budget = min(item.max_bytes, remaining)
-        read = None if loaded is None else log.take(loaded)
-        if read is None:
-            read = partition.read(item.offset, budget, plan.isolation, min_one_batch=min_one_batch)
-        if isinstance(read, ColdRead):
-            return read
-        if read is not None:
-            result.data = read.data
-            result.more_follows = len(read.data) > 0 and read.segment is not log.segments.active
-            if plan.isolation is Isolation.READ_COMMITTED:
-                result.aborted = read.aborted
-    elif item.offset < log.log_start_offset or (item.offset > log.log_end_offset and result.diverging is None):
+
+
+def _divergence(partition: Partition, item: FetchItem) -> tuple[int, int] | None:
+    """(epoch, end offset) where the reader's history parted from ours."""
+    if item.last_fetched_epoch < 0:
+        return None
+    epoch, end_offset = partition.log.end_offset_for_epoch(item.last_fetched_epoch)
+    if end_offset < 0:
         raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
-    if plan.isolation is Isolation.READ_COMMITTED and result.aborted is None and result.diverging is None:
-        result.aborted = ()
-    result.high_watermark = partition.high_watermark
-    result.last_stable_offset = partition.last_stable_offset
-    result.log_start_offset = log.log_start_offset
-    return None
+    is_other = epoch < item.last_fetched_epoch or end_offset < item.offset
+    return (epoch, end_offset) if is_other else None
 
 
-class DelayedFetch(DelayedOperation):
-    """Waits until its partitions gained `min_bytes`, or one changed in another way, or the deadline; then reads."""
-
-    __slots__ = ("_answer", "_missing_bytes", "_partitions")
-
-    def __init__(
-        self, partitions: Sequence[Partition], isolation: Isolation, missing_bytes: int, answer: Callable[[], None]
-    ) -> None:
-        super().__init__()
-        self._partitions = partitions
-        self._missing_bytes = missing_bytes
-        self._answer = answer
-        for partition in partitions:
-            partition.watch(self, isolation)
-
-    def on_progress(self, size_bytes: int) -> None:
-        self._missing_bytes -= size_bytes
-        if size_bytes == 0 or self._missing_bytes <= 0:
-            self.complete()
-
-    def on_complete(self, expired: bool) -> None:
-        answer = self._answer
-        self.on_cancel()
-        answer()
-
-    def on_cancel(self) -> None:
-        """Its deadline may still hold it for a while, and it holds nothing then."""
-        for partition in self._partitions:
-            partition.unwatch(self)
-        self._partitions = ()
-        self._answer = _nothing
-
-
-class DelayedFollowerFetch(DelayedFetch):
-    """As above; it also ends when its follower is about to have more to ask for."""
-
-    __slots__ = ("_follower", "_waits")
-
-    def __init__(
-        self,
-        partitions: Sequence[Partition],
-        missing_bytes: int,
-        answer: Callable[[], None],
-        follower: int,
-        waits: FollowerWaits,
-    ) -> None:
-        super().__init__(partitions, Isolation.LOG_END, missing_bytes, answer)
-        self._follower = follower
-        self._waits = waits
-        waits.enter(follower, self)
-
-    def on_cancel(self) -> None:
-        super().on_cancel()
-        self._waits.leave(self._follower, self)
-
-
-def _nothing() -> None:
-    return None
+def _note_follower(partition: Partition, item: FetchItem, plan: FetchPlan) -> None:
+    """Before it is read, so that the answer already says how far its own progress moved the HW."""
+    log = partition.log
+    if not plan.is_first_look or not log.log_start_offset <= item.offset <= log.log_end_offset:
+        return
+    replica_id, epoch = plan.replica_id, plan.reader.replica_epoch
+    if not partition.on_follower_fetch(replica_id, epoch, item.offset, item.log_start_offset):
+        raise RequestFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -15,6 +15,7 @@ from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.connection import ReceiveArea
 from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.partition import Partition, Role
+from barnabas.replication.quotas import ReplicationQuota
 from barnabas.replication.surroundings import ReplicaSurroundings
 
 _BACKOFF_MS: Final = 20
@@ -49,7 +50,12 @@ class ConfiguredLimits:
 
 class Following:
     def __init__(
-        self, host: Host, config: BrokerConfig, on_fault: Callable[[StorageFault], None], own: ReplicaSurroundings
+        self,
+        host: Host,
+        config: BrokerConfig,
+        on_fault: Callable[[StorageFault], None],
+        own: ReplicaSurroundings,
+        quota: ReplicationQuota,
     ) -> None:
         self._host = host
         self._config = config
@@ -60,6 +66,7 @@ class Following:
         #: (topic id, index) -> the fetcher that has it.
         self._by_partition: dict[tuple[bytes, int], tuple[int, str, int]] = {}
         self._own = own
+        self._quota = quota
 
     def follow(self, partition: Partition, leader_id: int, image: MetadataImage) -> None:
         """Fetch from this leader from now on, in the partition's epoch; from nobody while it cannot be reached."""
@@ -119,4 +126,5 @@ class Following:
         )
         client_id = f"broker-{node_id}-fetcher-0-leader-{leader_id}"
         channel = Channel(self._host, self._area, (host, port), client_id, times)
-        return Fetcher(self._host, channel, self._limits, (node_id, lambda: self._own.broker_epoch()), self._on_fault)
+        replica = (node_id, lambda: self._own.broker_epoch())
+        return Fetcher(self._host, channel, self._limits, replica, self._on_fault, self._quota)

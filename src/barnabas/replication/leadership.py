@@ -25,10 +25,19 @@ _NEVER_MS: Final = -(1 << 62)
 _UNREACHABLE: Final = 1 << 62
 
 
+class Heard:
+    """When a follower was last heard of by a session, which does not name the partitions where nothing changes."""
+
+    __slots__ = ("ms",)
+
+    def __init__(self, now_ms: int) -> None:
+        self.ms = now_ms
+
+
 class Follower:
     """One follower, as its fetches in this epoch show it."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "fetched_ms", "leader_leo", "leo", "log_start_offset")
+    __slots__ = ("broker_epoch", "caught_up_ms", "fetched_ms", "heard", "leader_leo", "leo", "log_start_offset")
 
     def __init__(self, caught_up_ms: int) -> None:
         #: It has everything before this offset; UNKNOWN until it fetched.
@@ -41,8 +50,21 @@ class Follower:
         #: Its last fetch, and the leader's LEO at that time.
         self.fetched_ms = 0
         self.leader_leo = _UNREACHABLE
+        #: While it has all that there is: its session, whose fetches count for this partition, too.
+        self.heard: Heard | None = None
+
+    def rest(self, heard: Heard) -> None:
+        """It has all, and its fetches do not say so for each partition."""
+        self.heard = heard
+
+    def rouse(self, heard: Heard) -> None:
+        """Its next fetch counts by itself again. Until the session's last one it had all."""
+        if self.heard is heard:
+            self.caught_up_ms = self.fetched_ms = heard.ms
+            self.heard = None
 
     def on_fetch(self, offset: int, log_start_offset: int, broker_epoch: int, leader_leo: int, now_ms: int) -> None:
+        self.heard = None
         if offset >= leader_leo:
             self.caught_up_ms = now_ms
         elif offset >= self.leader_leo:
@@ -55,7 +77,11 @@ class Follower:
         self.leader_leo = leader_leo
 
     def is_caught_up(self, leader_leo: int, now_ms: int, lag_ms_max: int) -> bool:
-        return self.leo == leader_leo or now_ms - self.caught_up_ms <= lag_ms_max
+        return self.leo == leader_leo or now_ms - self.caught_up_at() <= lag_ms_max
+
+    def caught_up_at(self) -> int:
+        """When it last had all that the leader had then, in ms."""
+        return self.caught_up_ms if self.heard is None else self.heard.ms
 
 
 class Leadership:

@@ -23,6 +23,7 @@ from barnabas.replication.laggards import LaggardWatch
 from barnabas.replication.moves import ReplicaMoves
 from barnabas.replication.partition import Partition, Role
 from barnabas.replication.purgatory import Purgatory
+from barnabas.replication.quotas import ReplicationQuotas
 from barnabas.replication.surroundings import ReplicaSurroundings
 from barnabas.replication.unopened import UnopenedReplicas
 from barnabas.storage.directories import root_of
@@ -91,7 +92,8 @@ class ReplicaManager:
         self._unopened = UnopenedReplicas(host.timers, self._open_again)
         self.moves = ReplicaMoves(host, config, logs, self)
         self.surroundings = ReplicaSurroundings(host, config, node_id)
-        self.following = Following(host, config, self.on_storage_fault, self.surroundings)
+        self.quotas = ReplicationQuotas(host.clock, config)
+        self.following = Following(host, config, self.on_storage_fault, self.surroundings, self.quotas.follower)
         self._laggards = LaggardWatch(host.timers, self.surroundings, self.partitions)
         logs.on_directory_failed.append(self._on_directory_failed)
         config.subscribe(self._on_broker_config)
@@ -127,12 +129,12 @@ class ReplicaManager:
         partitions = self._topics.get(topic)
         return None if partitions is None else partitions.get(index)
 
-    def leader(self, topic: str, index: int) -> Partition:
-        """The partition, led here. Raises RequestFailed with the code that a client must see otherwise."""
+    def leader(self, topic: str, index: int, *, or_follower: bool = False) -> Partition:
+        """The partition, led here, or followed. Raises RequestFailed with the code that a client must see otherwise."""
         partitions = self._topics.get(topic)
         partition = None if partitions is None else partitions.get(index)
         if partition is not None:
-            if partition.role is Role.LEADER:
+            if partition.role is Role.LEADER or (or_follower and partition.role is Role.FOLLOWER):
                 return partition
             if partition.role is Role.OFFLINE:
                 raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, f"{partition.topic_partition} is offline")
@@ -220,11 +222,16 @@ class ReplicaManager:
                 self._on_partition(name, topic_delta.topic_id, index, partition_image, is_new=is_new)
         if delta.changed_brokers and not is_start:
             self.following.on_brokers(delta.changed_brokers, self.partitions(), image)
+            if self.surroundings.selector is not None:
+                for partition in self.partitions():
+                    partition.wake_consumers(0)
         for resource_type, name in delta.changed_configs:
             if resource_type == TOPIC_RESOURCE:
                 self._reconfigure(name)
+                self.quotas.follow_topic(name, image.topic_config(name))
             elif resource_type == BROKER_RESOURCE:
                 self.moves.follow_rate(image)
+                self.quotas.follow_rates(image)
 
     def log_config(self, topic: str) -> LogConfig:
         return LogConfig.resolve(self._config, self._image.topic_config(topic))
@@ -323,6 +330,7 @@ class ReplicaManager:
             self._on_partition(topic.name, topic.topic_id, topic_partition.partition, image, is_new=True)
 
     def _on_topic_deleted(self, topic: TopicImage) -> None:
+        self.quotas.follow_topic(topic.name, {})
         for index in range(len(topic.partitions)):
             self._unopened.discard(TopicPartition(topic.name, index))
         for partition in tuple(self._topics.get(topic.name, {}).values()):

@@ -31,11 +31,12 @@ from barnabas.common.errors import (
 from barnabas.common.host import Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import ZERO_UUID, TopicPartition
-from barnabas.metadata.image import BROKER_RESOURCE, MetadataImage
+from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import PartitionImage
 from barnabas.replication.move import LAST_SLICE_BYTES, UNSYNCED_BYTES_MAX, Move, Place, Stage, is_in
 from barnabas.replication.partition import Partition
-from barnabas.replication.throttle import UNLIMITED, Throttle
+from barnabas.replication.quotas import dynamic_rate
+from barnabas.replication.throttle import Throttle
 from barnabas.storage.checkpoints import NAME_BYTES_MAX
 from barnabas.storage.directories import root_of
 from barnabas.storage.futures import future_dir_name
@@ -168,8 +169,7 @@ class ReplicaMoves:
 
     def follow_rate(self, image: MetadataImage) -> None:
         """The one of this broker, else that of all brokers; it has no place in the properties file (KIP-113)."""
-        rates = (image.config_of(BROKER_RESOURCE, name).get(RATE_KEY) for name in (str(self._node_id), ""))
-        self.throttle.rate_bytes = next((int(rate) for rate in rates if rate is not None), UNLIMITED)
+        self.throttle.rate_bytes = dynamic_rate(image, self._node_id, RATE_KEY)
 
     def promote(self, topic_partition: TopicPartition, topic_id: bytes, directory: str | None) -> None:
         """Before a replica is opened that belongs into this directory: a copy may be all that is left of it."""
@@ -339,6 +339,7 @@ class ReplicaMoves:
         move.follow_log_start()
         moved = self._logs.futures.exchange(topic_partition, self._replicas.log_config(topic_partition.topic))
         partition.log = moved
+        moved.on_start_moved = current.on_start_moved
         partition.wake(0)
         self._moves.pop(topic_partition, None)
         self._running.discard(topic_partition)

@@ -22,7 +22,7 @@ from barnabas.metadata.topics import RECOVERING, PartitionImage
 from barnabas.replication.commit_waiters import CommitWaiter, CommitWaiters
 from barnabas.replication.isr_sightings import sighted
 from barnabas.replication.leadership import UNKNOWN, Leadership
-from barnabas.replication.purgatory import Watcher
+from barnabas.replication.purgatory import StartWatcher, Watcher
 from barnabas.storage.cold_read import ColdRead
 from barnabas.storage.log import AppendInfo, Log, Origin
 from barnabas.storage.log_reads import LogRead
@@ -45,6 +45,10 @@ class Surroundings(Protocol):
 
     def expect_followers(self, partition: Partition) -> None:
         """It is led here in a new epoch: its followers will want to fetch it."""
+
+    @property
+    def tells_high_watermark(self) -> bool:
+        """Whether followers are to hear of a new HW at once, for they serve consumers (KIP-392)."""
 
     def propose(self, partition: Partition) -> None:
         """Its leadership has a proposal for the controller."""
@@ -105,7 +109,6 @@ class Partition:
     ) -> None:
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        self.log = log
         self.node_id = node_id
         self._surroundings = surroundings
         self.role = Role.NONE
@@ -119,7 +122,9 @@ class Partition:
         self._end_watchers: dict[Watcher, None] = {}
         self._commit_waiters = CommitWaiters()
         #: Who waits for the low watermark, told when it may have moved and when the leadership is lost.
-        self.start_watchers: dict[Watcher, None] = {}
+        self.start_watchers: dict[StartWatcher, None] = {}
+        self.log = log
+        log.on_start_moved = lambda: _note(self._watchers, self._end_watchers)
 
     # -- roles
 
@@ -136,8 +141,10 @@ class Partition:
             self.leadership = Leadership(self.node_id, image, self.log.log_end_offset, now_ms)
             if not self.leadership.is_alone:
                 self._surroundings.expect_followers(self)
+            self.wake_consumers(0)
         else:
             leadership.on_image(image, now_ms)
+        _note(self._watchers, self._end_watchers)
         self._advance_high_watermark()
 
     def become_follower(self, image: PartitionImage) -> None:
@@ -218,6 +225,11 @@ class Partition:
         if target <= self.high_watermark:
             return
         self.high_watermark = target
+        if self._end_watchers:
+            if self._surroundings.tells_high_watermark:
+                self.wake_followers(0)
+            else:
+                _note(self._end_watchers)
         if self._commit_waiters:
             verdict = self._verdict()
             for done in self._commit_waiters.take(target):
@@ -261,6 +273,7 @@ class Partition:
 
     def on_isr_committed(self) -> None:
         """The controller accepted what was proposed."""
+        _note(self._watchers, self._end_watchers)
         self._advance_high_watermark()
 
     # -- following
@@ -290,12 +303,14 @@ class Partition:
             # An epoch that began here without a record is no part of the leader's history either.
             log.epochs.truncate_from_end(log.log_end_offset)
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
+        self.wake_consumers(0)
 
     def start_anew_at(self, offset: int) -> None:
         """What is here is behind the leader's log start offset. Raises StorageFault."""
         self._surroundings.witnessed(self, "new-start", starts_at=offset, log_end_offset=self.log.log_end_offset)
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
+        self.wake_consumers(0)
 
     # -- reading
 
@@ -389,3 +404,10 @@ class Partition:
         self.log.delete_records_before(target)
         self.wake(0)
         return target
+
+
+def _note(*all_watchers: dict[Watcher, None]) -> None:
+    """Something changed that readers are to be told of when they next ask: log start offset, ISR."""
+    for watchers in all_watchers:
+        for watcher in tuple(watchers):
+            watcher.on_note()

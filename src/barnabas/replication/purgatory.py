@@ -45,11 +45,18 @@ class DelayedOperation:
         """Leave whatever would wake it."""
 
 
-class Watcher(Protocol):
-    """What a partition wakes when more can be read from it."""
+class StartWatcher(Protocol):
+    """What a partition wakes when something changed, but for its records."""
 
     def on_progress(self, size_bytes: int) -> None:
         """`size_bytes` more became readable; 0 when something else changed (leadership, log start, deletion)."""
+
+
+class Watcher(StartWatcher, Protocol):
+    """What a partition wakes when more can be read from it."""
+
+    def on_note(self) -> None:
+        """What it would be told has changed (HW for a follower, ISR, log start), but nobody needs to hurry."""
 
 
 class Purgatory:

@@ -11,6 +11,7 @@ from barnabas.protocol.message import Message
 from barnabas.replication.follower_waits import FollowerWaits
 from barnabas.replication.isr_changes import Ask, IsrChanges
 from barnabas.replication.partition import Partition
+from barnabas.replication.replica_selector import selector_of
 
 _UNKNOWN_EPOCH = -1
 
@@ -24,6 +25,7 @@ class ReplicaSurroundings:
         self._config = config
         self._woken: dict[Partition, int] = {}
         self.image: MetadataImage = EMPTY_IMAGE
+        self.selector = selector_of(config.str_or_none("replica.selector.class"))
         self.follower_waits = FollowerWaits(host.clock, host.timers)
         self._ask: Ask = _nobody
         #: Of this broker, since it registered.
@@ -57,6 +59,14 @@ class ReplicaSurroundings:
     def expect_followers(self, partition: Partition) -> None:
         assert partition.leadership is not None, "only a leader has followers"
         self.follower_waits.expect(partition.leadership.followers)
+
+    @property
+    def tells_high_watermark(self) -> bool:
+        return self.selector is not None
+
+    def preferred(self, partition: Partition, offset: int, rack: str, listener: str) -> int:
+        """Which other replica a consumer in this rack had better ask (KIP-392); -1 for none."""
+        return -1 if self.selector is None else self.selector.preferred(partition, offset, rack, listener, self.image)
 
     def propose(self, partition: Partition) -> None:
         self.isr_changes.submit(partition)

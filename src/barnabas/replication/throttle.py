@@ -26,14 +26,19 @@ class Throttle:
             samples.append([now_ms, 0])
         samples[-1][1] += size_bytes
         self._total += size_bytes
+        self._forget(now_ms)
 
     def wait_ms(self, now_ms: int) -> int:
         """How long to copy nothing; 0 while the rate is kept."""
+        self._forget(now_ms)
         samples = self._samples
-        while samples and now_ms - samples[0][0] > self._window_ms * self._windows:
-            self._total -= samples.popleft()[1]
         if not samples or self.rate_bytes >= UNLIMITED:
             return 0
         elapsed_ms = max(now_ms - samples[0][0], self._window_ms)
         due_ms = self._total * 1000 // max(self.rate_bytes, 1)
         return min(max(due_ms - elapsed_ms, 0), self._window_ms)
+
+    def _forget(self, now_ms: int) -> None:
+        samples = self._samples
+        while samples and now_ms - samples[0][0] > self._window_ms * self._windows:
+            self._total -= samples.popleft()[1]

@@ -198,7 +198,8 @@ NEW = [b"new"] * len(VALUES)
 @pytest.mark.parametrize(
     ("event", "version", "code", "values"),
     [
-        (lose_leadership, 12, ErrorCode.NOT_LEADER_OR_FOLLOWER, []),
+        (lose_leadership, 10, ErrorCode.NOT_LEADER_OR_FOLLOWER, []),
+        (lose_leadership, 12, ErrorCode.NONE, VALUES[:4]),
         (cut_and_write_anew, 12, ErrorCode.NONE, NEW),
         (delete_records, 12, ErrorCode.OFFSET_OUT_OF_RANGE, []),
         (compact, 12, ErrorCode.NONE, VALUES[:4]),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from barnabas.broker.fetch_sessions import Session, SessionCache, next_epoch, update_item
 from barnabas.common.errors import ErrorCode
-from barnabas.replication.fetching import FetchItem, FetchResult
+from barnabas.replication.fetch_items import FetchItem, FetchResult, Reader
+from barnabas.replication.partition import Isolation
 from barnabas.simulation.host import SeededRandom
 
 
@@ -16,7 +17,8 @@ def result(high_watermark: int = 5, data: bytes = b"", error: ErrorCode = ErrorC
 
 def session_of(*indexes: int) -> Session:
     session = Session(1, False, 0)
-    session.items = {("orders", index): FetchItem("orders", b"", index) for index in indexes}
+    for index in indexes:
+        session.keep(FetchItem("orders", b"", index))
     return session
 
 
@@ -35,13 +37,14 @@ def test_an_incremental_answer_says_only_what_changed() -> None:
 
 def test_partitions_with_data_go_behind_the_others() -> None:
     session = session_of(0, 1, 2)
-    session.changed(list(session.items.values()), [result(data=b"x"), result(), result()])
-    assert [item.index for item in session.items.values()] == [1, 2, 0]
+    session.changed(list(session.active), [result(data=b"x"), result(), result()])
+    assert [item.index for item in session.active] == [1, 2, 0]
 
 
 def begin(cache: SessionCache, now_ms: int, *, size: int = 1, is_follower: bool = False) -> int:
     told = [(FetchItem("orders", b"", index), result()) for index in range(size)]
-    return cache.begin(told, uses_topic_ids=False, now_ms=now_ms, is_follower=is_follower)
+    reader = Reader(Isolation.LOG_END, 2) if is_follower else Reader(Isolation.READ_UNCOMMITTED)
+    return cache.begin(told, uses_topic_ids=False, now_ms=now_ms, reader=reader)
 
 
 def test_a_request_must_carry_the_epoch_that_is_due() -> None:
