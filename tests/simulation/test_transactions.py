@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from tests.support.replicated import Replicated
-from tests.support.txn_client import Coordination, TxnProducer, fetch, read, write_marker
+from tests.support.replicated import RawClient, Replicated, list_offsets_request
+from tests.support.txn_client import Coordination, TxnProducer, fetch, marker_request, read, write_marker
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.coordinators.transactions.markers import VERSION_TAG
 from barnabas.coordinators.transactions.state import TxnState
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 
 VERSIONS = [1, 2]
@@ -335,3 +337,50 @@ def test_offsets_of_an_open_transaction_outlive_their_coordinator(commit: bool) 
     settle(world, TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
     world.run_for(200)
     assert group.offsets(stable=True)[0] == (0, 7 if commit else -1)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_marker_that_comes_while_a_record_waits_to_be_verified(version: int) -> None:
+    """With version 1 it may be this transaction's end, and the record would open one that nobody ends. With version 2
+    it is the last transaction's."""
+    world = rig()
+    writer = producer(world, version)
+    writer.send(b"a", partition=0)
+    writer.send(b"a", partition=1)
+    writer.commit()
+    settle(world)
+    coordinator = world.leader(TRANSACTION_STATE_TOPIC)
+    partition = next(index for index in (0, 1) if world.leader("orders", index) != coordinator)
+    if version == 1:
+        writer.again(lambda: writer.add(partition))
+    else:
+        writer.sequences.clear()
+    answers: list[Message | None] = []
+    request = writer.produce_request(writer.batch(b"b", partition=partition), partition)
+    leader = f"broker{world.leader('orders', partition)}"
+    other = RawClient(world.cluster, "other")
+    other.call(leader, list_offsets_request("orders", partition), ListOffsetsResponse)  # it is connected
+    last = 13 if version == 2 else 11
+    world.cluster.network.cut(f"broker{coordinator}", leader)
+    world.client.process.enter(lambda: world.client.ask(leader, request, answers.append, version_max=last))
+    world.run_for(20)
+    marker = marker_request(writer.producer_id, writer.epoch, partition=partition, coordinator_epoch=9)
+    other.process.enter(lambda: other.ask(leader, marker, lambda _: None))
+    world.run_for(20)
+    world.cluster.network.heal(f"broker{coordinator}", leader)
+    world.run_until(lambda: bool(answers), "the record is answered")
+    assert isinstance(answers[0], ProduceResponse)
+    code = answers[0].responses[0].partition_responses[0].error_code
+    assert code == (ErrorCode.NONE if version == 2 else ErrorCode.INVALID_TXN_STATE)
+
+
+def test_the_next_transaction_follows_at_once() -> None:
+    world = rig()
+    writer = producer(world, 2)
+    for number in range(20):
+        writer.send(b"%d" % number)
+        writer.again(lambda number=number: writer.send_offset(number))  # type: ignore[misc]
+        assert writer.end() is ErrorCode.NONE
+    settle(world)
+    assert read(world) == [b"%d" % number for number in range(20)]
+    assert Coordination(world).offsets(stable=True)[0] == (0, 19)

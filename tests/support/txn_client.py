@@ -269,6 +269,27 @@ def fetch(
     return world.client.call(node, request, FetchResponse).responses[0].partitions[0]
 
 
+def marker_request(
+    producer_id: int,
+    epoch: int,
+    *,
+    commit: bool = True,
+    coordinator_epoch: int = 0,
+    partition: int = 0,
+    tags: Sequence[tuple[int, bytes]] = (),
+) -> WriteTxnMarkersRequest:
+    """Of one marker to a partition of `orders`."""
+    marker = WriteTxnMarkersRequest.WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_result=commit,
+        coordinator_epoch=coordinator_epoch,
+        topics=[WriteTxnMarkersRequest.WritableTxnMarkerTopic(name="orders", partition_indexes=[partition])],
+        unknown_tags=tuple(tags),
+    )
+    return WriteTxnMarkersRequest(markers=[marker])
+
+
 def write_marker(
     world: Replicated,
     producer_id: int,
@@ -279,14 +300,6 @@ def write_marker(
     tags: Sequence[tuple[int, bytes]] = (),
 ) -> ErrorCode:
     """To `orders`-0, as a coordinator or an administrator would."""
-    marker = WriteTxnMarkersRequest.WritableTxnMarker(
-        producer_id=producer_id,
-        producer_epoch=epoch,
-        transaction_result=commit,
-        coordinator_epoch=coordinator_epoch,
-        topics=[WriteTxnMarkersRequest.WritableTxnMarkerTopic(name="orders", partition_indexes=[0])],
-        unknown_tags=tuple(tags),
-    )
-    request = WriteTxnMarkersRequest(markers=[marker])
+    request = marker_request(producer_id, epoch, commit=commit, coordinator_epoch=coordinator_epoch, tags=tags)
     answer = world.client.call(f"broker{world.leader()}", request, WriteTxnMarkersResponse)
     return ErrorCode(answer.markers[0].topics[0].partitions[0].error_code)

@@ -41,7 +41,7 @@ def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: S
 
     def answered(codes: Codes) -> None:
         code = codes[partition]
-        if code is ErrorCode.NONE and not guard.holds:
+        if code is ErrorCode.NONE and not adds and not guard.holds:
             code = ErrorCode.INVALID_TXN_STATE
         if code is ErrorCode.NONE:
             services.groups.commit_offsets_in_transaction(context, request, context.reply)

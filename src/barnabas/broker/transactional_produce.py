@@ -4,7 +4,9 @@
                             producer's batches keep their order
     open already            appended at once
 
-A batch that waited is appended only if no marker of its producer has come meanwhile (`storage.verification`).
+A batch that waited is appended only if no marker of its producer has come meanwhile (`storage.verification`). Where
+each transaction has an epoch of its own that goes without saying: the marker that ends it is beyond its records, and
+they are refused; one that comes meanwhile is the last transaction's.
 """
 
 from __future__ import annotations
@@ -66,7 +68,7 @@ def produce(
         refused: dict[tuple[_TOPIC, int], Appended] = {}
         for batch in opening:
             code = codes[batch.partition]
-            if code is ErrorCode.NONE and not batch.guard.holds:
+            if code is ErrorCode.NONE and not adds and not batch.guard.holds:
                 code = ErrorCode.INVALID_TXN_STATE
             if code is not ErrorCode.NONE:
                 refused[batch.topic, batch.partition.partition] = _refusal(code, request.api_version)

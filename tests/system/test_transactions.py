@@ -1,0 +1,275 @@
+"""Exactly once from read to write with clients that were not made for this broker, while brokers die and come back."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.testing import Cluster
+from clients import programs
+from clients.drivers import ProcessClient
+
+TOOLS = "org.apache.kafka.tools"
+QUIET = {"log_level": 0}
+PARTITIONS = 3
+WAIT_S = 60
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+        admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
+        topics = [NewTopic(name, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for name in ("input", "output")]
+        for future in admin.create_topics(topics).values():
+            future.result()
+        yield cluster
+
+
+class Feed:
+    """Writes to `input`, a little at a time, for as long as it is open. `values` are all that were sent."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
+        self.values: list[str] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Feed:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join(WAIT_S)
+        assert self._producer.flush(WAIT_S) == 0
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.05):
+            for _ in range(PARTITIONS):
+                value = f"value-{len(self.values)}"
+                self._producer.produce("input", value, partition=len(self.values) % PARTITIONS)
+                self.values.append(value)
+            self._producer.poll(0)
+
+
+def read(cluster: Cluster, isolation: str = "read_committed", topic: str = "output") -> list[str]:
+    """All that a reader of that kind finds, up to the ends."""
+    consumer = Consumer(
+        {
+            **QUIET,
+            "bootstrap.servers": cluster.bootstrap,
+            "group.id": "reader",
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
+    values: list[str] = []
+    ends = 0
+    deadline = time.monotonic() + WAIT_S
+    while ends < PARTITIONS:
+        assert time.monotonic() < deadline, "the ends are not reached: a transaction is never ended"
+        message = consumer.poll(1)
+        if message is None:
+            continue
+        error = message.error()
+        if error is None:
+            values.append((message.value() or b"").decode())
+        elif error.code() == KafkaError._PARTITION_EOF:
+            ends += 1
+    consumer.close()
+    return values
+
+
+class Chain:
+    """Reads `input`, writes `output`, and commits both in one transaction; after every error from where it was."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._bootstrap = cluster.bootstrap
+        self.committed = 0
+        self.aborted = 0
+        self.error: BaseException | None = None
+        self.stop = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Chain:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop.set()
+        self._thread.join(WAIT_S)
+        assert not self._thread.is_alive(), "the chain does not end"
+        if self.error is not None:
+            raise self.error
+
+    def _run(self) -> None:
+        try:
+            while not self.stop.is_set():
+                self._until_fatal()
+        except BaseException as error:
+            self.error = error
+
+    def _until_fatal(self) -> None:
+        common = {**QUIET, "bootstrap.servers": self._bootstrap}
+        producer = Producer({**common, "transactional.id": "chain", "transaction.timeout.ms": 20_000})
+        consumer = Consumer(
+            {
+                **common,
+                "group.id": "chain",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "session.timeout.ms": 6_000,
+            }
+        )
+        consumer.subscribe(["input"])
+        try:
+            _retried(lambda: producer.init_transactions(20))
+            while not self.stop.is_set():
+                messages = [one for one in consumer.consume(20, 0.2) if one.error() is None]
+                if messages:
+                    self._transform(producer, consumer, messages)
+        except KafkaException:
+            self.aborted += 1  # begin anew: what is open is aborted by the next one's init
+        finally:
+            consumer.close()
+
+    def _transform(self, producer: Producer, consumer: Consumer, messages: list[Message]) -> None:
+        producer.begin_transaction()
+        for message in messages:
+            producer.produce("output", message.value(), partition=message.partition())
+        position = consumer.position(consumer.assignment())
+        _retried(lambda: producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), 10))
+        _retried(lambda: producer.commit_transaction(20))
+        self.committed += 1
+
+
+def _retried(step: Callable[[], object]) -> None:
+    for _ in range(20):
+        try:
+            step()
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+        else:
+            return
+    raise AssertionError("never done")
+
+
+def until(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 2 * WAIT_S
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.2)
+
+
+def test_a_chain_writes_everything_once_while_every_broker_is_killed(cluster: Cluster) -> None:
+    with Chain(cluster) as chain:
+        with Feed(cluster) as feed:
+            for broker_id in (1, 2, 3):
+                goal = chain.committed + 3
+                until(lambda goal=goal: chain.committed >= goal, "the chain goes on")  # type: ignore[misc]
+                cluster.kill(broker_id)
+                time.sleep(1)
+                cluster.start_broker(broker_id)
+        until(lambda: len(read(cluster)) >= len(feed.values), "everything arrives")
+    assert Counter(read(cluster)) == Counter(feed.values)
+
+
+# -- Kafka's own tools and the Java client, which speaks version 2 of the protocol
+
+
+def tool(jvm: ProcessClient, main: str, *args: str) -> str:
+    result = jvm.tool(main if "." in main else f"{TOOLS}.{main}", *args)
+    assert result.code == 0, result.text
+    return result.text
+
+
+def rows(text: str) -> dict[str, list[str]]:
+    """Of a table, by its first column."""
+    lines = [[cell.strip() for cell in line.split("\t") if cell.strip()] for line in text.strip().splitlines()]
+    return {line[0]: line[1:] for line in lines[1:]}
+
+
+def open_transaction(cluster: Cluster, transactional_id: str) -> tuple[Producer, int]:
+    """A producer with one record in `output`-0, and where that is."""
+    offsets: list[int] = []
+    producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "transactional.id": transactional_id})
+    _retried(lambda: producer.init_transactions(20))
+    producer.begin_transaction()
+    producer.produce("output", "open", partition=0, on_delivery=lambda error, m: offsets.append(m.offset()))
+    assert producer.flush(WAIT_S) == 0
+    return producer, offsets[0]
+
+
+def test_javas_chain_and_tools(cluster: Cluster) -> None:
+    """The copier aborts some of its transactions at random; then every command of `kafka-transactions.sh`."""
+    values = [str(number) for number in range(300)]
+    feed = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap})
+    for value in values:
+        feed.produce("input", value, partition=0)
+    assert feed.flush(WAIT_S) == 0
+    jvm = programs.java(cluster.bootstrap)
+    try:
+        copier = ("--broker-list", cluster.bootstrap, "--input-topic", "input", "--input-partition", "0")
+        copier += ("--output-topic", "output", "--max-messages", "300", "--consumer-group", "java", "--group-mode")
+        copier += ("--transactional-id", "java", "--transaction-size", "20", "--enable-random-aborts")
+        tool(jvm, "TransactionalMessageCopier", *copier, "--use-group-metadata")
+        assert sorted(read(cluster), key=int) == values
+        commands = ("--bootstrap-server", cluster.bootstrap)
+
+        def transactions(*args: str) -> str:
+            return tool(jvm, "TransactionsCommand", *commands, *args)
+
+        producer, offset = open_transaction(cluster, "hanging")
+        found = rows(transactions("list"))
+        assert {key: row[-1] for key, row in found.items()} == {"java": "CompleteCommit", "hanging": "Ongoing"}
+        assert list(rows(transactions("list", "--transactional-id-pattern", "hang.*"))) == ["hanging"]
+        assert "output-0" in transactions("describe", "--transactional-id", "hanging")
+        where = ("--topic", "output", "--partition", "0")
+        producer_id = found["hanging"][1]
+        assert rows(transactions("describe-producers", *where))[producer_id][-1] == str(offset)
+        transactions("abort", *where, "--start-offset", str(offset))
+        assert rows(transactions("describe-producers", *where))[producer_id][-1] == "None"
+        transactions("forceTerminateTransaction", "--transactionalId", "hanging")
+        until(lambda: rows(transactions("list"))["hanging"][-1] != "Ongoing", "it is ended")
+        with pytest.raises(KafkaException):
+            producer.commit_transaction(10)
+        assert sorted(read(cluster), key=int) == values
+    finally:
+        jvm.close()
+
+
+def test_kafkas_dump_tool_reads_our_transaction_state(cluster: Cluster) -> None:
+    producer, _ = open_transaction(cluster, "dumped")
+    _retried(lambda: producer.commit_transaction(20))
+    values: list[dict[str, object]] = []
+    jvm = programs.java(cluster.bootstrap)
+    try:
+
+        def complete() -> bool:
+            values.clear()
+            for log in sorted(Path(cluster.data_directory_of(1)).glob("__transaction_state-*/*.log")):
+                if log.stat().st_size:
+                    files = ("--files", str(log))
+                    text = tool(
+                        jvm, "kafka.tools.DumpLogSegments", "--print-data-log", "--transaction-log-decoder", *files
+                    )
+                    values.extend(json.loads(found[1])["data"] for found in re.finditer(r"payload: (\{.*\})", text))
+            return [value["transactionStatus"] for value in values] == [0, 1, 2, 4]
+
+        until(complete, "Empty, Ongoing, PrepareCommit, CompleteCommit")
+    finally:
+        jvm.close()
+    assert values[1]["transactionPartitions"] == [{"topic": "output", "partitionIds": [0]}]
