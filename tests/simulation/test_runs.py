@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import subprocess
 import sys
+import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
 from barnabas.replication.partition import Partition
+from barnabas.simulation.cluster import Layout
 from barnabas.simulation.explore import explore, kind_of, shorten, shorten_outcome
-from barnabas.simulation.faults import Atlas, Fault, FaultKind
+from barnabas.simulation.faults import DESTRUCTIVE, Atlas, Fault, FaultKind
 from barnabas.simulation.faulty_disk import FaultyFile
-from barnabas.simulation.scenario import Layout, Outcome, Run, Settings, run, schedule_of
+from barnabas.simulation.operator import Operation
+from barnabas.simulation.scenario import Outcome, Run, Settings, run, schedule_of
 from barnabas.simulation.world import World
 from barnabas.storage.producers import ProducerStateManager
 
@@ -78,6 +83,47 @@ def test_three_brokers_keep_every_promise() -> None:
     outcome = run(replace(QUICK, seed=1, layout=Layout(brokers=3), faults_s=15, schedule=(power, kill)))
     assert not outcome.failed, explain(outcome)
     assert outcome.acked > 100
+
+
+def test_controllers_of_their_own_fail_over() -> None:
+    """Whoever is active at the time dies; brokers have no controller in them."""
+    kills = tuple(
+        Fault(at_ms, FaultKind.KILL, f"controller{number}", duration_ms=2_500)
+        for at_ms, number in ((5_000, 1), (8_000, 2), (11_000, 3))
+    )
+    lose = Fault(6_000, FaultKind.LOSE_DISK, "broker3", duration_ms=1_000)
+    settings = replace(QUICK, seed=4, layout=Layout(brokers=3, controllers=3), faults_s=14, schedule=(*kills, lose))
+    one = Run(settings)
+    outcome = one.execute()
+    assert not outcome.failed, explain(outcome)
+    assert outcome.acked > 100
+    roles = {name: node.properties["process.roles"] for name, node in one.cluster.nodes.items()}
+    assert roles == {f"{role}{n}": role for role in ("controller", "broker") for n in (1, 2, 3)}
+    leaders = {node.broker.raft.epoch for node in one.cluster.nodes.values() if node.broker is not None}
+    assert max(leaders) > 1, "no controller has failed over"
+
+
+def test_the_operator_does_everything_now_and_then() -> None:
+    done: Counter[Operation] = Counter()
+    slow = replace(QUICK, layout=Layout(brokers=4, controllers=1), faults_s=40, schedule=(), records_per_s=2)
+    for seed in (1, 2, 3, 4):
+        if len(+done) == len(Operation):
+            break
+        one = Run(replace(slow, seed=seed, consumers=0))
+        one.operator.kinds = tuple(Operation)
+        outcome = one.execute()
+        assert not outcome.failed, explain(outcome)
+        done.update(one.operator.done)
+    assert all(done[kind] > 0 for kind in Operation), done
+
+
+def test_clients_of_a_run_that_broke_off_leave_no_coroutine_behind() -> None:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        outcome = run(replace(QUICK, seed=1, events_max=2_500))
+        assert outcome.problems[0].startswith("more than 2500 events")
+        gc.collect()
+    assert [str(each.message) for each in caught if "never awaited" in str(each.message)] == []
 
 
 def test_a_follower_with_a_full_disk_does_not_ask_without_end() -> None:
@@ -184,20 +230,22 @@ def test_shortening_keeps_what_matters() -> None:
 
 
 def test_the_atlas_keeps_its_promise() -> None:
-    """No second node may lose data before the first one had time to recover."""
-    layout = Layout(brokers=3)
+    """No second node may lose data before the first one had time to recover; no voter loses its disk."""
+    layout = Layout(brokers=3, controllers=3)
     destroyed = 0
     for seed in range(200):
         schedule = Atlas(layout, ["client"]).draw(World(seed).stream("atlas"), 0, 600_000)
-        losses = [fault for fault in schedule if fault.kind is FaultKind.POWER]
+        losses = [fault for fault in schedule if fault.kind in DESTRUCTIVE]
         destroyed += len(losses)
+        assert not any(loss.kind is FaultKind.LOSE_DISK and loss.node.startswith("controller") for loss in losses)
         for before, after in itertools.pairwise(losses):
             assert before.node == after.node or after.at_ms - before.at_ms - before.duration_ms >= 30_000
     assert destroyed > 200
 
 
 def test_seeds_draw_different_subsets_of_faults() -> None:
-    kinds = [frozenset(fault.kind for fault in schedule_of(Settings(seed, faults_s=600))) for seed in range(40)]
+    layout = Layout(brokers=3, controllers=1)
+    kinds = [frozenset(fault.kind for fault in schedule_of(Settings(seed, layout, faults_s=600))) for seed in range(40)]
     assert len(set(kinds)) > 30
     assert set.union(*map(set, kinds)) == set(FaultKind)
     fault = Fault(1500, FaultKind.SLOW_LINK, "broker1", "client", 20, 3)

@@ -52,6 +52,8 @@ class Layout:
             "offsets.topic.replication.factor": str(self.replication_factor),
             "offsets.topic.num.partitions": "2",
             "group.initial.rebalance.delay.ms": "0",
+            # A client that still asks for a topic that was deleted must not make another one.
+            "auto.create.topics.enable": "false",
             **self.properties,
         }
         nodes = {}

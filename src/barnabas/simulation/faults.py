@@ -28,6 +28,7 @@ class FaultKind(Enum):
     KILL = "kill"  # kill -9, started again after the duration
     STOP = "stop"  # SIGTERM, started again after the duration
     POWER = "power"  # power failure; amount: 0 keeps, 1 loses some, 2 loses all of what was not synced
+    LOSE_DISK = "lose-disk"  # the process is killed and comes back, after the duration, on an empty disk
     PAUSE = "pause"  # SIGSTOP, SIGCONT after the duration
     SLOW_DISK = "slow-disk"  # amount: times slower
     FULL_DISK = "full-disk"
@@ -42,7 +43,7 @@ class FaultKind(Enum):
     CLOCK = "clock"  # the wall clock jumps; amount: milliseconds
 
 
-DESTRUCTIVE = frozenset({FaultKind.POWER})
+DESTRUCTIVE = frozenset({FaultKind.POWER, FaultKind.LOSE_DISK})
 #: Rests long enough for replicas to catch up before the next node may lose data.
 _RECOVERY_MS = 30_000
 _GAP_MS_MEAN = 12_000
@@ -74,7 +75,9 @@ class Atlas:
     def __init__(self, layout: Layout, clients: Sequence[str], kinds: Collection[FaultKind] = tuple(FaultKind)) -> None:
         self._nodes = list(layout.node_properties())
         self._clients = list(clients)
-        self._kinds = [kind for kind in FaultKind if kind in kinds]
+        has_voters_apart = layout.controllers > 0 and layout.replication_factor > 2
+        self._replaceable = [name for name in self._nodes if name.startswith("broker")] if has_voters_apart else []
+        self._kinds = [kind for kind in FaultKind if kind in kinds and self._victims(kind)]
 
     def draw(self, random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
         """Faults that begin between the two times, in their order."""
@@ -97,8 +100,12 @@ class Atlas:
             faults.append(fault)
         return faults
 
+    def _victims(self, kind: FaultKind) -> list[str]:
+        """Who may lose a disk: not voters, whose promises to the quorum are on it."""
+        return self._replaceable if kind is FaultKind.LOSE_DISK else self._nodes
+
     def _draw_one(self, random: Random, kind: FaultKind, at_ms: int) -> Fault:
-        node = random.choice(self._nodes)
+        node = random.choice(self._victims(kind))
         peer = ""
         if kind in _WITH_PEER:
             peer = random.choice([name for name in (*self._nodes, *self._clients) if name != node])
@@ -132,9 +139,15 @@ class Injector:
         for fault in faults:
             self._cluster.world.at(fault.at_ms * MILLISECOND_US, partial(self._begin, fault), None, "fault")
 
-    def heal(self) -> None:
-        for fault in tuple(self._active):
-            self._end(fault)
+    @property
+    def active(self) -> tuple[Fault, ...]:
+        return tuple(self._active)
+
+    def heal(self, among: Collection[str] | None = None) -> None:
+        """End all faults under way; with `among`, those of these machines and of the links between them."""
+        for fault in self.active:
+            if among is None or (fault.node in among and (not fault.peer or fault.peer in among)):
+                self._end(fault)
 
     def _begin(self, fault: Fault) -> None:
         if fault in self._active:
@@ -170,6 +183,12 @@ class Injector:
     def _power(self, fault: Fault) -> Callable[[], None]:
         self._cluster.hold_down(fault.node)
         self._cluster.nodes[fault.node].power_off(_LOSSES[fault.amount])
+        return lambda: self._cluster.let_up(fault.node)
+
+    def _lose_disk(self, fault: Fault) -> Callable[[], None]:
+        self._cluster.hold_down(fault.node)
+        self._cluster.nodes[fault.node].kill()
+        self._cluster.nodes[fault.node].disk.wipe()
         return lambda: self._cluster.let_up(fault.node)
 
     def _pause(self, fault: Fault) -> Callable[[], None]:

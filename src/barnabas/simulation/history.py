@@ -8,7 +8,7 @@ found     the whole log of each partition as it is read at the end
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 Place = tuple[str, int]
@@ -20,6 +20,15 @@ class Sent(NamedTuple):
     session: str
     number: int
     place: Place
+    at_us: int = 0
+
+
+class Life(NamedTuple):
+    """Of a topic that is deleted and made again: what was acked before `buried_us` went with the one before; `is_over`
+    from then until the next one is there."""
+
+    buried_us: int = 0
+    is_over: bool = False
 
 
 class Violation(Exception):
@@ -29,19 +38,22 @@ class Violation(Exception):
 class History:
     """Written by the clients of one run."""
 
-    def __init__(self) -> None:
+    def __init__(self, now_us: Callable[[], int] = lambda: 0) -> None:
+        self._now_us = now_us
         self.sent: dict[bytes, Sent] = {}
         self.acked: dict[bytes, tuple[Place, int]] = {}
+        self.acked_us: dict[bytes, int] = {}
         self.failed: dict[bytes, str] = {}
         #: For each consumer and each of its assignments, what it was given.
         self.polled: dict[str, list[tuple[Place, int, bytes]]] = {}
 
     def on_sent(self, value: bytes, session: str, number: int, place: Place) -> None:
         assert value not in self.sent, "every value is sent once"
-        self.sent[value] = Sent(session, number, place)
+        self.sent[value] = Sent(session, number, place, self._now_us())
 
     def on_acked(self, value: bytes, place: Place, offset: int) -> None:
         self.acked[value] = (place, offset)
+        self.acked_us[value] = self._now_us()
 
     def on_failed(self, value: bytes, error: BaseException) -> None:
         """Whether it is in the log is not known."""
@@ -54,23 +66,38 @@ class History:
 Found = dict[Place, Sequence[tuple[int, bytes]]]
 
 
-def judge(history: History, found: Found, lossy: Collection[str] = ()) -> list[str]:
-    """All broken promises, each as one line; none when all is well. Of `lossy` topics nothing is promised to last:
-    they had a power failure and no syncs. What they still have must be true, in order and once."""
+class Leniency(NamedTuple):
+    """What is not promised. Of `lossy` topics nothing is promised to last: they had an unclean election, or a power
+    failure and no syncs. Of topics with a `Life` (deleted and made again) only what was sent from `settled_us` on. What
+    is still there must be true, in order and once."""
+
+    lossy: Collection[str] = ()
+    lives: Mapping[str, Life] = {}
+    settled_us: int = 0
+
+
+def judge(history: History, found: Found, lenient: Leniency = Leniency()) -> list[str]:  # noqa: B008 - immutable
+    """All broken promises, each as one line; none when all is well."""
     problems: list[str] = []
     places: dict[bytes, tuple[Place, int]] = {}
     for place, records in found.items():
         problems += _judge_log(history, place, records, places)
     for value, (place, offset) in history.acked.items():
-        if place not in found or place[0] in lossy:
-            continue
+        topic = place[0]
         there = places.get(value)
+        life = lenient.lives.get(topic)
+        if there is not None and life is not None and history.acked_us[value] < life.buried_us:
+            problems.append(f"resurrected: {value.decode()} is at {_at(*there)}, in a topic that was made after it")
+        if place not in found or topic in lenient.lossy:
+            continue
+        if life is not None and history.sent[value].at_us < lenient.settled_us:
+            continue
         if there is None:
             problems.append(f"lost: {value.decode()} was acked at {_at(place, offset)} and is not there")
         elif there != (place, offset):
             problems.append(f"moved: {value.decode()} was acked at {_at(place, offset)} and is at {_at(*there)}")
-    problems += _judge_polls(history, {place: log for place, log in found.items() if place[0] not in lossy})
-    return problems
+    lasting = {place: log for place, log in found.items() if place[0] not in {*lenient.lossy, *lenient.lives}}
+    return problems + _judge_polls(history, lasting)
 
 
 def _judge_log(

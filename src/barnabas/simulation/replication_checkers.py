@@ -166,6 +166,10 @@ class Committed:
         if self.ends.get(key, 0) != end or before is None or now.log_end_offset < before.log_end_offset:
             self._check_candidates(key)
 
+    def forget_checked(self, partition: Partition) -> None:
+        """Look at all of this replica again."""
+        self._checked.pop(partition, None)
+
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
         self._image = now
         for key, _, _ in changed_partitions(before, now):

@@ -75,9 +75,10 @@ def _step_problem(earlier: PartitionImage, decided: PartitionImage, *, may_be_un
     if decided.leader != earlier.leader and decided.leader_epoch == earlier.leader_epoch:
         return "another leader in the same epoch"
     is_unclean = decided.leader_recovery_state == RECOVERING != earlier.leader_recovery_state
-    if is_unclean and not may_be_unclean and decided.partition_epoch == earlier.partition_epoch + 1:
-        if earlier.isr or (decided.leader,) != earlier.last_known_elr:
-            return "an unclean election that nobody allowed"
+    is_one_step = decided.partition_epoch == earlier.partition_epoch + 1
+    is_last_known = not earlier.isr and (decided.leader,) == earlier.last_known_elr
+    if is_unclean and is_one_step and not may_be_unclean and not is_last_known:
+        return "an unclean election that nobody allowed"
     return ""
 
 

@@ -1,8 +1,9 @@
 """One run: a cluster, clients at work, faults from the seed, and the judgement.
 
 warm up        nodes start, topics are created, clients begin
-safety         faults come and go; checkers look on
-liveness       everything heals; within a bound every producer is acked again
+safety         faults come and go, an operator changes this and that; checkers look on
+liveness       a core heals and the rest is dead: within a bound every producer is acked again; then everything heals,
+               and within a bound the cluster is whole
 audit          clients stop; the whole log is read back and compared with what they saw
 """
 
@@ -17,10 +18,13 @@ from barnabas.simulation.ambient import ambient
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
 from barnabas.simulation.cluster import Client, Cluster, Layout
 from barnabas.simulation.faults import Atlas, Fault, FaultKind, Injector
-from barnabas.simulation.history import History, Violation, judge
+from barnabas.simulation.history import History, Leniency, Violation, judge
+from barnabas.simulation.liveness import core, what_is_missing
+from barnabas.simulation.operator import Operation, Operator
 from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.replication_checkers import (
     Committed,
+    Look,
     Offsets,
     OneLeader,
     Quorum,
@@ -28,18 +32,17 @@ from barnabas.simulation.replication_checkers import (
     UncleanElections,
 )
 from barnabas.simulation.replication_decisions import Decisions
-from barnabas.simulation.workload import ConsumerAtWork, ProducerAtWork, Topic, create_topics, read_everything
+from barnabas.simulation.topics import topics_of_a_run
+from barnabas.simulation.workload import ConsumerAtWork, ProducerAtWork, create_topics, read_everything
 from barnabas.simulation.world import SECOND_US, Livelock, Note, World
 
 _WARM_UP_S_MAX = 120
 _BEGIN_FAULTS_S = 3
 _LIVENESS_S_MAX = 180
+_WHOLE_S_MAX = 180
+_DRAIN_S = 15
 _AUDIT_S_MAX = 300
 _MORE_ACKS = 3
-
-#: Every append synced: acked is for ever, whatever fails. And as Kafka's default has it: the page cache is enough.
-SYNCED = Topic("orders", 3, {"flush.messages": "1"})
-UNSYNCED = Topic("clicks", 2, {})
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +57,8 @@ class Settings:
     producers: int = 2
     consumers: int = 2
     records_per_s: float = 10.0
+    #: What the operator may do; each seed draws some of it.
+    operations: tuple[Operation, ...] = tuple(Operation)
     keep_events: bool = False
     #: Above it a run goes round in a circle.
     events_max: int = 3_000_000
@@ -73,6 +78,10 @@ class Outcome:
     sent: int
     acked: int
     polled: int
+    #: Partitions that had an unclean election, and are judged accordingly.
+    unclean: int
+    #: What the operator did, and was told that it was done.
+    operated: int
     notes: list[Note]
 
     @property
@@ -100,8 +109,8 @@ class Run:
         self.world = World(settings.seed, keep_events=settings.keep_events, events_max=settings.events_max)
         self.cluster = Cluster(self.world, settings.layout)
         self.injector = Injector(self.cluster)
-        self.history = History()
-        self.topics = [SYNCED, UNSYNCED]
+        self.history = History(lambda: self.world.now_us)
+        self.topics = topics_of_a_run(settings.layout.min_in_sync)
         self.auditor = self.cluster.add_client("auditor")
         shared = (self.history, self.topics)
         add, rate = self.cluster.add_client, settings.records_per_s
@@ -113,12 +122,17 @@ class Run:
             ConsumerAtWork(self.cluster, add(f"consumer{number}"), *shared, group="readers")
             for number in range(1, settings.consumers + 1)
         ]
+        random = self.world.stream("operations")
+        kinds = [kind for kind in settings.operations if random.random() < 0.5]
+        self.operator = Operator(self.cluster, self.topics, kinds, "operator")
+        self._settled_us = 0
         self.unclean = UncleanElections()
+        self.committed = Committed(self.cluster, self.unclean)
         self.watch = Watch(self.cluster, self._checkers() if checkers is None else checkers)
 
     def _checkers(self) -> list[Checker]:
         cluster, unclean = self.cluster, self.unclean
-        looks = [unclean, OneLeader(), Committed(cluster, unclean), Offsets(unclean), Quorum(cluster)]
+        looks: list[Look] = [unclean, OneLeader(), self.committed, Offsets(unclean), Quorum(cluster)]
         decisions = Decisions(self.settings.layout.properties)
         return [NoMistakes(), QuorumSafety(), Replicas(None, [*looks, decisions])]
 
@@ -146,6 +160,8 @@ class Run:
             sent=len(self.history.sent),
             acked=len(self.history.acked),
             polled=sum(consumer.polled for consumer in self.consumers),
+            unclean=len(self.unclean.partitions),
+            operated=sum(self.operator.done.values()),
             notes=self.world.trace.notes,
         )
 
@@ -159,20 +175,43 @@ class Run:
         self._finish("the topics are not created", self.auditor, creating, _WARM_UP_S_MAX)
         for worker, client in self._workers():
             client.loop.create_task(worker.run())
+        self.operator.start()
         self.world.run_until((_BEGIN_FAULTS_S + self.settings.faults_s) * SECOND_US)
-        self._heal()
+        self.operator.stopping = True
+        self._core_gets_on()
+        self.world.note("world", "everything heals")
+        self.injector.heal()
+        self._progress("everything healed")
+        if not self._wait(lambda: not self.operator.is_idle, _LIVENESS_S_MAX):
+            raise Violation(f"no end of what the operator began within {_LIVENESS_S_MAX} s after everything healed")
+        self._settled_us = self.world.now_us
+        self._progress("the operator had done")
         for worker, _ in self._workers():
             worker.stopping = True
-        self.world.run_for(20 * SECOND_US)
+        self.world.run_for(_DRAIN_S * SECOND_US)
+        self._becomes_whole()
 
     def _workers(self) -> list[tuple[ProducerAtWork | ConsumerAtWork, Client]]:
         workers: list[ProducerAtWork | ConsumerAtWork] = [*self.producers, *self.consumers]
         return [(worker, worker.client) for worker in workers]
 
-    def _heal(self) -> None:
-        """Liveness: with nothing wrong any more, everybody gets on."""
-        self.world.note("world", "everything heals")
-        self.injector.heal()
+    def _core_gets_on(self) -> None:
+        """The rest of the nodes is dead meanwhile."""
+        kept = core(self.cluster, self.injector.active, self.world.stream("core"))
+        rest = [name for name in self.cluster.nodes if name not in kept]
+        if not rest:
+            return
+        self.world.note("world", f"{', '.join(sorted(kept))} heal, {', '.join(rest)} die")
+        self.injector.heal({*kept, *self.cluster.clients, self.operator.name})
+        for name in rest:
+            self.cluster.hold_down(name)
+            self.cluster.nodes[name].kill()
+        self._progress("a majority healed")
+        for name in rest:
+            self.cluster.let_up(name)
+
+    def _progress(self, since: str) -> None:
+        """Everybody gets on."""
         goal = {producer: producer.acked + _MORE_ACKS for producer in self.producers}
 
         def waits() -> bool:
@@ -180,7 +219,16 @@ class Run:
 
         if not self._wait(waits, _LIVENESS_S_MAX):
             stuck = [producer.client.name for producer, count in goal.items() if producer.acked < count]
-            raise Violation(f"no progress within {_LIVENESS_S_MAX} s after everything healed: {', '.join(stuck)}")
+            raise Violation(f"no progress within {_LIVENESS_S_MAX} s after {since}: {', '.join(stuck)}")
+
+    def _becomes_whole(self) -> None:
+        """Looked at every second."""
+        for _ in range(_WHOLE_S_MAX):
+            missing = what_is_missing(self.cluster)
+            if not missing:
+                return
+            self.world.run_for(SECOND_US)
+        raise Violation(f"not whole within {_WHOLE_S_MAX} s: {missing}")
 
     def _wait(self, waits: Callable[[], bool], limit_s: int) -> bool:
         return self.world.run_while(waits, self.world.now_us + limit_s * SECOND_US)
@@ -195,8 +243,16 @@ class Run:
         reading = read_everything(self.cluster, self.auditor, self.topics)
         found = self._finish("the log cannot be read", self.auditor, reading, _AUDIT_S_MAX)
         self.watch.look()
-        lost_power = any(fault.kind is FaultKind.POWER and fault.amount > 0 for fault in self.schedule)
-        return judge(self.history, found, [UNSYNCED.name] if lost_power else [])
+        return judge(self.history, found, self._leniency())
+
+    def _leniency(self) -> Leniency:
+        """A topic with one replica has an unclean election after every power failure; what it had synced is there."""
+        lossy = self.unclean.topics
+        if self.settings.layout.replication_factor == 1:
+            has_lost = any(fault.kind is FaultKind.POWER and fault.amount > 0 for fault in self.schedule)
+            lossy = {topic.name for topic in self.topics if has_lost and not topic.is_synced}
+        lives = {topic.name: topic.life for topic in self.topics if topic.is_replaced}
+        return Leniency(lossy, lives, self._settled_us)
 
 
 def run(settings: Settings) -> Outcome:

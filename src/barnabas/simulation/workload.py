@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable
 from functools import partial
 from random import Random
 from typing import Any
@@ -19,26 +19,19 @@ from aiokafka.errors import KafkaError, TopicAlreadyExistsError
 
 from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.history import Found, History, Place
+from barnabas.simulation.topics import Topic
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
 _RETRY_S = 0.5
 _TIMEOUT_MS = 10_000
 _CLOSE_S = 5.0
+#: Topics get more partitions, and clients are to notice.
+_METADATA_AGE_MS = 4_000
+#: Drawn by each session: some send every record at once and some in batches, some are answered at every record.
+_LINGERS_MS = (0, 5, 50)
+_FETCH_MIN_BYTES = (1, 1, 400)
 #: What a client in trouble may raise; anything else is a mistake of ours or of the client's.
 _TROUBLE = (KafkaError, OSError, TimeoutError, ValueError, RuntimeError, AssertionError, AttributeError, KeyError)
-
-
-class Topic:
-    """One topic of the workload. With `synced`, every append is synced, so even power failures lose nothing acked."""
-
-    def __init__(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
-        self.name = name
-        self.partitions = partitions
-        self.configs = dict(configs)
-
-    @property
-    def places(self) -> list[Place]:
-        return [(self.name, index) for index in range(self.partitions)]
 
 
 async def create_topics(cluster: Cluster, client: Client, topics: list[Topic], replication_factor: int) -> None:
@@ -55,17 +48,18 @@ async def create_topics(cluster: Cluster, client: Client, topics: list[Topic], r
                 code = answer.topic_errors[0][1]
                 if code not in (0, TopicAlreadyExistsError.errno):
                     raise KafkaError(f"creating {topic.name}: error {code}")
+            await _closed(admin.close)
             return
         except _TROUBLE as error:
             cluster.world.note(client.name, f"cannot create topics yet: {error!r}")
-            await asyncio.sleep(_RETRY_S)
-        finally:
-            await _closed(admin.close())
+        await _closed(admin.close)
+        await asyncio.sleep(_RETRY_S)
 
 
-async def _closed(closing: Any) -> None:
+async def _closed(close: Callable[[], Awaitable[object]]) -> None:
+    """Never within a `finally`: a task that is thrown away at the end of a run closes nothing any more."""
     with contextlib.suppress(*_TROUBLE):
-        await asyncio.wait_for(closing, _CLOSE_S)
+        await asyncio.wait_for(close(), _CLOSE_S)
 
 
 class ProducerAtWork:
@@ -77,7 +71,7 @@ class ProducerAtWork:
         self._cluster = cluster
         self.client = client
         self._history = history
-        self._places = [place for topic in topics for place in topic.places]
+        self._topics = topics
         self._random: Random = cluster.world.stream(f"workload/{client.name}")
         self._gap_s = 1 / records_per_s
         self._sessions = 0
@@ -96,8 +90,9 @@ class ProducerAtWork:
                 client_id=session,
                 enable_idempotence=True,
                 acks="all",
-                linger_ms=self._random.choice((0, 5)),
+                linger_ms=self._random.choice(_LINGERS_MS),
                 request_timeout_ms=_TIMEOUT_MS,
+                metadata_max_age_ms=_METADATA_AGE_MS,
             )
             try:
                 await producer.start()
@@ -105,14 +100,13 @@ class ProducerAtWork:
             except _TROUBLE as error:
                 self._cluster.world.note(self.client.name, f"{session} gives up: {error!r}")
                 await asyncio.sleep(_RETRY_S)
-            finally:
-                await _closed(producer.stop())
+            await _closed(producer.stop)
 
     async def _send(self, producer: AIOKafkaProducer, session: str) -> None:
         number = 0
         while not self.stopping:
             number += 1
-            topic, partition = place = self._random.choice(self._places)
+            topic, partition = place = self._place(producer)
             value = f"{session}:{number}".encode()
             self._history.on_sent(value, session, number, place)
             wall_ms = (EPOCH_WALL_US + self._cluster.world.now_us) // MILLISECOND_US
@@ -129,6 +123,15 @@ class ProducerAtWork:
                 raise KafkaError("a record failed: a new session")
         if self._pending:
             await asyncio.wait(self._pending, timeout=_TIMEOUT_MS / 1000)
+
+    def _place(self, producer: AIOKafkaProducer) -> Place:
+        """One that is there, as far as this client knows."""
+        places = []
+        for topic in self._topics:
+            if not topic.life.is_over:
+                known = producer.client.cluster.partitions_for_topic(topic.name)
+                places += [place for place in topic.places if known is None or place[1] in known]
+        return self._random.choice(places)
 
     def _settled(self, value: bytes, place: Place, done: asyncio.Future[Any]) -> None:
         error = asyncio.CancelledError() if done.cancelled() else done.exception()
@@ -147,7 +150,8 @@ class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
         self._cluster = cluster
         self.client = client
         self._history = history
-        self._topics = [topic.name for topic in topics]
+        self._topics = [topic.name for topic in topics if not topic.is_replaced]
+        self._random: Random = cluster.world.stream(f"workload/{client.name}")
         self._group = group
         self._sessions = 0
         self._assignments = 0
@@ -165,6 +169,8 @@ class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
                 auto_offset_reset="earliest",
                 auto_commit_interval_ms=1_000,
                 request_timeout_ms=_TIMEOUT_MS,
+                metadata_max_age_ms=_METADATA_AGE_MS,
+                fetch_min_bytes=self._random.choice(_FETCH_MIN_BYTES),
             )
             try:
                 consumer.subscribe(self._topics, listener=self)
@@ -174,8 +180,7 @@ class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
             except _TROUBLE as error:
                 self._cluster.world.note(self.client.name, f"{session} gives up: {error!r}")
                 await asyncio.sleep(_RETRY_S)
-            finally:
-                await _closed(consumer.stop())
+            await _closed(consumer.stop)
 
     async def _poll(self, consumer: AIOKafkaConsumer, session: str) -> None:
         """Order holds within one assignment; the next one may begin again at an older committed offset."""
@@ -215,9 +220,9 @@ async def read_everything(cluster: Cluster, client: Client, topics: list[Topic])
             while any([await consumer.position(at) < ends[at] for at in partitions]):
                 for at, records in (await consumer.getmany(timeout_ms=1_000)).items():
                     found[at.topic, at.partition] += [(record.offset, record.value) for record in records]
+            await _closed(consumer.stop)
             return {**found}
         except _TROUBLE as error:
             cluster.world.note(client.name, f"cannot read everything yet: {error!r}")
-            await asyncio.sleep(_RETRY_S)
-        finally:
-            await _closed(consumer.stop())
+        await _closed(consumer.stop)
+        await asyncio.sleep(_RETRY_S)

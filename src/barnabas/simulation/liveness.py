@@ -1,0 +1,104 @@
+"""After the faults: a part of the cluster must get on without the rest, and then all of it must become whole again.
+
+`core` picks the part: a majority of the voters and of the brokers that has, of every partition, somebody who may lead
+it and enough replicas for its min ISR. `what_is_missing` tells what keeps a healed cluster from being whole.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterator
+from random import Random
+
+from barnabas.common.types import TopicPartition
+from barnabas.metadata.image import MetadataImage
+from barnabas.metadata.topics import PartitionImage
+from barnabas.replication.partition import Role
+from barnabas.simulation.cluster import Cluster
+from barnabas.simulation.faults import Fault, FaultKind
+from barnabas.simulation.node import Node
+
+_STRUCK = frozenset(
+    {FaultKind.KILL, FaultKind.STOP, FaultKind.POWER, FaultKind.LOSE_DISK, FaultKind.BROKEN_DISK, FaultKind.FULL_DISK}
+)
+
+
+def newest_image(cluster: Cluster) -> MetadataImage | None:
+    images = [node.broker.metadata.image for node in cluster.nodes.values() if node.is_running and node.broker]
+    return max(images, key=lambda image: image.offset, default=None)
+
+
+def partitions_of(image: MetadataImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
+    for topic in image.topics():
+        for index, partition in enumerate(topic.partitions):
+            yield TopicPartition(topic.name, index), partition
+
+
+def core(cluster: Cluster, active: Collection[Fault], random: Random) -> frozenset[str]:
+    """Names of nodes; all of them where no smaller part must get on alone."""
+    image = newest_image(cluster)
+    everybody = frozenset(cluster.nodes)
+    if image is None:
+        return everybody
+    struck = {fault.node for fault in active if fault.kind in _STRUCK}
+    brokers = [name for name in cluster.nodes if name.startswith("broker")]
+    controllers = [name for name in cluster.nodes if name not in brokers]
+    chosen = []
+    for some in itertools.combinations(brokers, len(brokers) // 2 + 1):
+        ids = {int(name.removeprefix("broker")) for name in some if _is_registered(cluster.nodes[name], image)}
+        if struck.isdisjoint(some) and all(_can_get_on(p, ids, cluster) for _, p in partitions_of(image)):
+            chosen.append(some)
+    if not chosen:
+        return everybody
+    voters = random.sample(controllers, len(controllers) // 2 + 1) if controllers else []
+    return frozenset({*random.choice(chosen), *voters})
+
+
+def _is_registered(node: Node, image: MetadataImage) -> bool:
+    """It runs, and the controller knows this life of it: it will not leave an ISR for having been away."""
+    if not node.is_running or node.broker is None:
+        return False
+    life = image.brokers.get(node.broker.config.node_id)
+    return life is not None and life.epoch == node.broker.replicas.surroundings.broker_epoch()
+
+
+def _can_get_on(partition: PartitionImage, ids: set[int], cluster: Cluster) -> bool:
+    enough = min(cluster.layout.min_in_sync, len(partition.replicas))
+    return bool(ids & set(partition.isr)) and len(ids & set(partition.replicas)) >= enough
+
+
+def what_is_missing(cluster: Cluster) -> str:
+    """The first thing that is not as it should be in a cluster where nothing is wrong and nobody writes; "" if all is
+    well: everybody runs and is unfenced, every replica is in its ISR and is the same as the others, nothing moves."""
+    for node in cluster.nodes.values():
+        if not node.is_running or node.broker is None:
+            return f"{node.name} does not run"
+    image = newest_image(cluster)
+    assert image is not None
+    for broker in image.brokers.values():
+        if broker.fenced:
+            return f"broker {broker.broker_id} is fenced"
+    for tp, decided in partitions_of(image):
+        if decided.adding_replicas or decided.removing_replicas:
+            return f"{tp} still moves: {decided}"
+        if set(decided.isr) != set(decided.replicas) or not decided.has_leader:
+            return f"{tp} is not in sync: {decided}"
+        problem = _difference(cluster, tp, decided)
+        if problem:
+            return problem
+    return ""
+
+
+def _difference(cluster: Cluster, tp: TopicPartition, decided: PartitionImage) -> str:
+    ends = set()
+    for replica in decided.replicas:
+        broker = cluster.nodes[f"broker{replica}"].broker
+        assert broker is not None
+        partition = broker.replicas.find(*tp)
+        if partition is None or partition.leader_epoch != decided.leader_epoch:
+            return f"broker {replica} does not know yet what became of {tp}"
+        role = Role.LEADER if replica == decided.leader else Role.FOLLOWER
+        if partition.role is not role:
+            return f"broker {replica} is {partition.role.value} of {tp}, not {role.value}"
+        ends |= {partition.log.log_end_offset, partition.high_watermark}
+    return f"replicas of {tp} end at {sorted(ends)}" if len(ends) > 1 else ""

@@ -1,0 +1,240 @@
+"""An operator at work: what administrators change while clients write and read, drawn from the seed.
+
+It speaks the bare protocol to any broker, and takes any answer: under faults most changes are refused now and then. Two
+things it makes sure of, since the judgement depends on them: partitions that it tells producers about are there, and a
+topic that is deleted and made again is deleted by its id, so that a late request cannot hit its successor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from enum import Enum
+from typing import TypeVar
+
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.channel import Channel, ChannelTimes
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
+from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.simulation.cluster import Cluster
+from barnabas.simulation.history import Life
+from barnabas.simulation.machine import Machine, MachineHost
+from barnabas.simulation.topics import Topic
+
+M = TypeVar("M", bound=Message)
+
+_GAP_MS_MEAN = 6_000
+_RETRY_MS = 700
+_TIMEOUT_MS = 6_000
+_TIMES = ChannelTimes(_TIMEOUT_MS, 3_000, 50, 500)
+_PARTITIONS_MAX = 6
+_NO_ID = bytes(16)
+_TOPIC, _SET = 2, 0
+
+
+class Operation(Enum):
+    """What it may do."""
+
+    REASSIGN = "reassign"  # other brokers, or another order, or one replica less
+    CANCEL = "cancel"  # what was reassigned goes back
+    ELECT = "elect"  # preferred leaders
+    CONFIGURE = "configure"  # min.insync.replicas and the like of topics that allow it
+    ENLARGE = "enlarge"  # a partition more
+    REPLACE = "replace"  # a topic is deleted and made again under its name
+
+
+class Operator:
+    """`start` it; after `stopping` it only ends what it has begun, until `is_idle`."""
+
+    def __init__(self, cluster: Cluster, topics: Sequence[Topic], kinds: Sequence[Operation], name: str) -> None:
+        self._cluster = cluster
+        self._topics = list(topics)
+        self.name = name
+        self.kinds = tuple(kinds)
+        self._random = cluster.world.stream(f"operator/{name}")
+        self._machine = Machine(cluster.world, cluster.network, name)
+        self._process = self._machine.spawn()
+        self._host = MachineHost(self._machine, self._process)
+        self._area = ReceiveArea()
+        self._channels: dict[str, Channel] = {}
+        self._brokers = [node for node in cluster.nodes if node.startswith("broker")]
+        self.stopping = False
+        self._replacing = False
+        #: Ids that a broker which is behind may still name.
+        self._deleted: set[bytes] = set()
+        #: How many of each were answered without an error.
+        self.done: dict[Operation, int] = dict.fromkeys(Operation, 0)
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._replacing
+
+    def start(self) -> None:
+        if self.kinds:
+            self._process.enter(self._later)
+
+    def _later(self) -> None:
+        self._host.timers.call_later(1 + int(self._random.expovariate(1 / _GAP_MS_MEAN)), self._next)
+
+    def _next(self) -> None:
+        if self.stopping:
+            return
+        kind = self._random.choice(self.kinds)
+        getattr(self, f"_{kind.value}")()
+        self._later()
+
+    def _ask(self, request: Message, response_type: type[M], take: Callable[[M | None], None]) -> None:
+        node = self._random.choice(self._brokers)
+        channel = self._channels.get(node)
+        if channel is None:
+            channel = self._channels[node] = Channel(self._host, self._area, (node, 9092), self.name, _TIMES)
+
+        def answered(response: Message | None) -> None:
+            take(response if isinstance(response, response_type) else None)
+
+        channel.send(request, answered, timeout_ms=_TIMEOUT_MS)
+
+    def _try(self, kind: Operation, what: str, request: Message) -> None:
+        """Whatever comes of it."""
+        self._note(what)
+
+        def answered(response: Message | None) -> None:
+            if response is not None:
+                self.done[kind] += 1
+
+        self._ask(request, Message, answered)
+
+    def _note(self, text: str) -> None:
+        self._cluster.world.note(self.name, text)
+
+    def _place(self) -> tuple[Topic, int]:
+        topic = self._random.choice([topic for topic in self._topics if not topic.is_replaced])
+        return topic, self._random.randrange(topic.partitions)
+
+    # -- one request each
+
+    def _reassign(self) -> None:
+        topic, index = self._place()
+        full = min(len(self._brokers), 3)
+        count = full if full < 3 or self._random.random() < 0.7 else full - 1
+        ids = sorted(int(name.removeprefix("broker")) for name in self._brokers)
+        replicas = self._random.sample(ids, count)
+        self._try(
+            Operation.REASSIGN, f"moves {topic.name}-{index} to {replicas}", _reassignment(topic.name, index, replicas)
+        )
+
+    def _cancel(self) -> None:
+        topic, index = self._place()
+        what = f"cancels the move of {topic.name}-{index}"
+        self._try(Operation.CANCEL, what, _reassignment(topic.name, index, None))
+
+    def _elect(self) -> None:
+        topic, _ = self._place()
+        chosen = ElectLeadersRequest.TopicPartitions(topic=topic.name, partitions=list(range(topic.partitions)))
+        request = ElectLeadersRequest(election_type=0, topic_partitions=[chosen], timeout_ms=_TIMEOUT_MS)
+        self._try(Operation.ELECT, f"elects preferred leaders of {topic.name}", request)
+
+    def _configure(self) -> None:
+        changeable = [topic for topic in self._topics if topic.choices]
+        if not changeable:
+            return
+        topic = self._random.choice(changeable)
+        key, values = self._random.choice(list(topic.choices.items()))
+        value = self._random.choice(values)
+        config = IncrementalAlterConfigsRequest.AlterableConfig(name=key, config_operation=_SET, value=value)
+        resource = IncrementalAlterConfigsRequest.AlterConfigsResource(
+            resource_type=_TOPIC, resource_name=topic.name, configs=[config]
+        )
+        request = IncrementalAlterConfigsRequest(resources=[resource])
+        self._try(Operation.CONFIGURE, f"sets {key}={value} of {topic.name}", request)
+
+    def _enlarge(self) -> None:
+        topic, _ = self._place()
+        count = topic.partitions + 1
+        if count > _PARTITIONS_MAX:
+            return
+        self._note(f"gives {topic.name} {count} partitions")
+        wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic.name, count=count, assignments=None)
+
+        def answered(response: CreatePartitionsResponse | None) -> None:
+            # An earlier attempt may have done it already, and its answer got lost.
+            if response is not None and response.results[0].error_code in (
+                ErrorCode.NONE,
+                ErrorCode.INVALID_PARTITIONS,
+            ):
+                self.done[Operation.ENLARGE] += 1
+                topic.partitions = max(topic.partitions, count)
+
+        self._ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreatePartitionsResponse, answered)
+
+    # -- a topic dies and comes back
+
+    def _replace(self) -> None:
+        candidates = [topic for topic in self._topics if topic.is_replaced]
+        if self._replacing or not candidates:
+            return
+        self._replacing = True
+        topic = self._random.choice(candidates)
+        self._note(f"replaces {topic.name}")
+        self._find_id(topic)
+
+    def _again(self, step: Callable[[], None]) -> None:
+        self._host.timers.call_later(_RETRY_MS, step)
+
+    def _find_id(self, topic: Topic) -> None:
+        asked = MetadataRequest.MetadataRequestTopic(name=topic.name)
+
+        def answered(response: MetadataResponse | None) -> None:
+            found = response.topics[0].topic_id if response is not None and response.topics else _NO_ID
+            if found == _NO_ID or found in self._deleted:
+                self._again(lambda: self._find_id(topic))
+            else:
+                topic.life = Life(self._cluster.world.now_us, is_over=True)
+                self._delete(topic, found)
+
+        self._ask(MetadataRequest(topics=[asked], allow_auto_topic_creation=False), MetadataResponse, answered)
+
+    def _delete(self, topic: Topic, topic_id: bytes) -> None:
+        state = DeleteTopicsRequest.DeleteTopicState(name=None, topic_id=topic_id)
+
+        def answered(response: DeleteTopicsResponse | None) -> None:
+            code = None if response is None else response.responses[0].error_code
+            if code in (ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID):
+                self._deleted.add(topic_id)
+                self._again(lambda: self._create(topic))
+            else:
+                self._again(lambda: self._delete(topic, topic_id))
+
+        self._ask(DeleteTopicsRequest(topics=[state], timeout_ms=_TIMEOUT_MS), DeleteTopicsResponse, answered)
+
+    def _create(self, topic: Topic) -> None:
+        wanted = CreateTopicsRequest.CreatableTopic(
+            name=topic.name,
+            num_partitions=topic.partitions,
+            replication_factor=min(len(self._brokers), 3),
+            configs=[CreateTopicsRequest.CreatableTopicConfig(name=k, value=v) for k, v in topic.configs.items()],
+        )
+
+        def answered(response: CreateTopicsResponse | None) -> None:
+            code = None if response is None else response.topics[0].error_code
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                topic.life = Life(topic.life.buried_us)
+                self._note(f"{topic.name} is there again")
+                self.done[Operation.REPLACE] += 1
+                self._replacing = False
+            else:
+                self._again(lambda: self._create(topic))
+
+        self._ask(CreateTopicsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreateTopicsResponse, answered)
+
+
+def _reassignment(topic: str, index: int, replicas: list[int] | None) -> AlterPartitionReassignmentsRequest:
+    partition = AlterPartitionReassignmentsRequest.ReassignablePartition(partition_index=index, replicas=replicas)
+    wanted = AlterPartitionReassignmentsRequest.ReassignableTopic(name=topic, partitions=[partition])
+    return AlterPartitionReassignmentsRequest(timeout_ms=_TIMEOUT_MS, topics=[wanted])
