@@ -139,6 +139,7 @@ class Broker:
 
     def open(self) -> None:
         """Everything up to the point where requests can be served. Raises ConfigError, StorageFault."""
+        self.metadata.subscribe(self._on_broker_config)
         if self.config.is_broker:
             self._open_replicas()
         self._opened = True
@@ -163,7 +164,6 @@ class Broker:
                 TRANSACTION_STATE_TOPIC, self.transactions.on_partition_leader, self.transactions.on_partition_resigned
             )
         )
-        self.metadata.subscribe(self._on_broker_config)
         own = AfterOwnRegistration(
             self.config.node_id,
             lambda: self.lifecycle.epoch,

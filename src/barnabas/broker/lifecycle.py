@@ -19,6 +19,7 @@ from barnabas.metadata.cluster import Endpoint
 from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
+from barnabas.metadata.versions import V_3_7_IV2
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
@@ -66,6 +67,7 @@ class BrokerLifecycle:
         #: Ids of directories that failed (KIP-858); every heartbeat names them.
         self._lost_directories: list[bytes] = []
         self._untold: Timer | None = None
+        self._is_amending = False
         self.epoch = -1
 
     def start(
@@ -173,6 +175,28 @@ class BrokerLifecycle:
             self._timer = self._host.timers.call_later(self._pause_ms, self._register)
             self._pause_ms = min(2 * self._pause_ms, _REGISTRATION_PAUSE_MS_MAX)
 
+    def _maybe_amend(self) -> None:
+        """Register this same incarnation once more, where `metadata.version` has risen to one that keeps what the
+        first registration could not: the directories (KIP-858)."""
+        image = self._store.image
+        own = image.brokers.get(self._config.node_id)
+        if own is None or own.epoch != self.epoch or own.directories or image.metadata_version < V_3_7_IV2:
+            return
+        if self._is_amending or self._stopping:
+            return
+        self._is_amending = True
+        assert self._registration is not None, "made by start"
+        self._access.ask(self._registration, self._on_amended)
+
+    def _on_amended(self, response: Message | None) -> None:
+        self._is_amending = False
+        code = ErrorCode.REQUEST_TIMED_OUT
+        if isinstance(response, BrokerRegistrationResponse):
+            code = ErrorCode(response.error_code)
+        if code is not ErrorCode.NONE:
+            self._host.faults.report(f"the controller does not amend broker {self._config.node_id}: {code.name}")
+            self._host.timers.call_later(_REGISTRATION_PAUSE_MS_MAX, self._maybe_amend)
+
     # -- heartbeats
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -184,6 +208,8 @@ class BrokerLifecycle:
         if leaving and self.epoch >= 0 and not self._asking:
             self._cancel_timer()
             self._timer = self._host.timers.call_later(0, self._beat)
+        if delta.changed_features or self._config.node_id in delta.changed_brokers:
+            self._maybe_amend()
 
     def _beat(self) -> None:
         self._timer = None

@@ -32,6 +32,7 @@ from barnabas.controller.kraft import (
     topics,
 )
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
+from barnabas.controller.kraft.no_ops import NoOpWriter
 from barnabas.controller.kraft.replication_control import ReplicationControl
 from barnabas.controller.kraft.result import Cause, Result, Versioned
 from barnabas.controller.kraft.sessions import BrokerSessions
@@ -89,6 +90,7 @@ class Controller:
         self.replication = ReplicationControl(host.timers, config, self)
         #: Leaders that lack records which others had, elected since this process began.
         self.unclean_election_count = 0
+        self._no_ops = NoOpWriter(host, config, raft, self._is_followed)
         raft.on_leadership(self._on_leadership)
 
     @property
@@ -139,6 +141,7 @@ class Controller:
                 self._host.faults.fatal("there is no room in the metadata log for what a controller begins with")
         self._schedule_session_check()
         self.replication.start()
+        self._no_ops.start()
         self.on_active()
 
     def resign(self) -> None:
@@ -146,9 +149,15 @@ class Controller:
         self._image = None
         self._sessions.clear()
         self.replication.stop()
+        self._no_ops.stop()
         if self._session_timer is not None:
             self._session_timer.cancel()
             self._session_timer = None
+
+    def _is_followed(self) -> bool:
+        """Whether any other node follows the metadata."""
+        own_id = self._config.node_id
+        return len(self._raft.voters) > 1 or any(broker_id != own_id for broker_id in self.image.brokers)
 
     # Topics.
 
