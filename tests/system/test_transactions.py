@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -273,3 +275,40 @@ def test_kafkas_dump_tool_reads_our_transaction_state(cluster: Cluster) -> None:
     finally:
         jvm.close()
     assert values[1]["transactionPartitions"] == [{"topic": "output", "partitionIds": [0]}]
+
+
+# -- the command line
+
+
+def barnabas(cluster: Cluster, *arguments: str, code: int = 0) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "barnabas.cli", "transactions", *arguments, "--bootstrap", cluster.bootstrap],
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_the_command_line_finds_what_hangs_and_ends_it(cluster: Cluster) -> None:
+    producer, offset = open_transaction(cluster, "open")
+    (listed,) = json.loads(barnabas(cluster, "list", "--state", "Ongoing", "--pattern", "op.*", "--json"))
+    assert (listed["transactional_id"], listed["state"]) == ("open", "Ongoing")
+    (described,) = json.loads(barnabas(cluster, "describe", "open", "--json"))
+    assert described["partitions"] == ["output-0"]
+    assert described["open_ms"] >= 0
+    assert json.loads(barnabas(cluster, "find-hanging", "--older-than", "0", "--json")) == []
+    # A coordinator that forgot it: what is open in the partition belongs to nobody.
+    (written,) = json.loads(barnabas(cluster, "producers", "output-0", "--json"))
+    assert (written["producer_id"], written["start_offset"]) == (listed["producer_id"], offset)
+    assert "would abort" in barnabas(cluster, "abort", "output-0", "--start-offset", str(offset))
+    barnabas(cluster, "abort", "output-0", "--start-offset", str(offset), "--execute")
+    (written,) = json.loads(barnabas(cluster, "producers", "output-0", "--json"))
+    assert written["start_offset"] is None
+    barnabas(cluster, "abort", "output-0", "--producer-id", str(listed["producer_id"]), "--execute", code=1)
+    barnabas(cluster, "describe", "nobody", code=1)
+    barnabas(cluster, "list", "--state", "Unheard", code=1)
+    assert read(cluster) == []
+    _retried(lambda: producer.abort_transaction(20))

@@ -25,6 +25,7 @@ from barnabas.cli.produce import produce
 from barnabas.cli.reassign import app as reassign
 from barnabas.cli.simulate import simulate
 from barnabas.cli.topics import app as topics
+from barnabas.cli.transactions import app as transactions
 
 app = typer.Typer(
     help="A replicated, partitioned log that Kafka clients use as if it were Apache Kafka.",
@@ -94,6 +95,7 @@ app.command(name="format")(format_directories)
 app.command()(random_uuid)
 app.command()(info)
 app.add_typer(topics, name="topics")
+app.add_typer(transactions, name="transactions")
 app.command()(elect)
 app.command()(explain)
 app.add_typer(reassign, name="reassign")

@@ -1,0 +1,177 @@
+"""`barnabas transactions`: look at them and end what nobody ends, as Kafka's kafka-transactions tool does (KIP-664)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import typer
+
+from barnabas.cli import output
+from barnabas.cli.failures import Failure
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json
+from barnabas.cli.transactions_view import ClusterView, Described, ProducerState
+from barnabas.common.types import TopicPartition
+
+app = typer.Typer(help="Look at transactions, and end what nobody ends.", no_args_is_help=True)
+
+_PARTITION: Final = typer.Argument(metavar="TOPIC-PARTITION")
+#: As long as a broker lets transactions be open, unless it is set otherwise.
+_TIMEOUT_MINUTES: Final = 15
+
+
+@app.command(name="list")
+def list_all(
+    state: Annotated[list[str] | None, typer.Option("--state", help="Ongoing, Empty, ...; repeatable.")] = None,
+    producer_id: Annotated[list[int] | None, typer.Option("--producer-id", help="Repeatable.")] = None,
+    open_for: Annotated[
+        int | None, typer.Option("--open-for", metavar="MS", help="Only those that began longer ago.")
+    ] = None,
+    pattern: Annotated[str | None, typer.Option("--pattern", help="A regular expression for the whole id.")] = None,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """List transactional ids with their coordinators, producers and states."""
+    found = ClusterView(bootstrap, properties).listed(
+        states=state or (),
+        producer_ids=producer_id or (),
+        open_for_ms=-1 if open_for is None else open_for,
+        pattern=pattern,
+    )
+    _show(["transactional_id", "coordinator", "producer_id", "state"], found, as_json)
+
+
+@app.command()
+def describe(
+    transactional_id: Annotated[list[str], typer.Argument(metavar="ID...")],
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Show transactional ids: state, timeout, since when and in which partitions."""
+    found = ClusterView(bootstrap, properties).describe(transactional_id)
+    columns = ["transactional_id", "coordinator", "producer_id", "producer_epoch", "state", "timeout_ms", "open_ms"]
+    now_ms = round(time.time() * 1000)
+    rows = [(*one[:6], _age(one, now_ms), [str(partition) for partition in one.partitions]) for one in found]
+    _show([*columns, "partitions"], rows, as_json)
+
+
+def _age(one: Described, now_ms: int) -> int | None:
+    return now_ms - one.start_ms if one.state == "Ongoing" else None
+
+
+@app.command()
+def producers(
+    partition: Annotated[str, _PARTITION],
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Show who writes to a partition, and where open transactions begin."""
+    view, wanted = ClusterView(bootstrap, properties), _parse(partition)
+    _show(_PRODUCER_COLUMNS, [_producer_row(one) for one in view.producers(_led(view, wanted))], as_json)
+
+
+_PRODUCER_COLUMNS: Final = [
+    "partition",
+    "producer_id",
+    "producer_epoch",
+    "coordinator_epoch",
+    "last_sequence",
+    "last_timestamp_ms",
+    "start_offset",
+]
+
+
+def _producer_row(one: ProducerState) -> tuple[object, ...]:
+    return (str(one.partition), *one[1:6], None if one.start_offset < 0 else one.start_offset)
+
+
+@app.command(name="find-hanging")
+def find_hanging(
+    topic: Annotated[str | None, typer.Option("--topic", help="Look at this topic only.")] = None,
+    older_than: Annotated[
+        int, typer.Option("--older-than", metavar="MINUTES", help="Open without a write for longer than this.")
+    ] = _TIMEOUT_MINUTES,
+    as_json: Json = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Find transactions that are open in a partition and that no coordinator will end."""
+    view = ClusterView(bootstrap, properties)
+    before_ms = round(time.time() * 1000) - older_than * 60_000
+    old = [
+        one
+        for one in view.producers(view.leaders(topic))
+        if one.start_offset >= 0 and one.last_timestamp_ms <= before_ms
+    ]
+    listed = view.listed(producer_ids=sorted({one.producer_id for one in old})) if old else []
+    found = hanging(old, view.describe([one.transactional_id for one in listed]))
+    _show(_PRODUCER_COLUMNS, [_producer_row(one) for one in found], as_json)
+    if found and not as_json:
+        output.say("end one with: barnabas transactions abort PARTITION --start-offset N --execute")
+
+
+def hanging(open_producers: Sequence[ProducerState], transactions: Sequence[Described]) -> list[ProducerState]:
+    """Those whose partition is in no transaction that its coordinator knows as open, or as being ended."""
+    known = {
+        (one.producer_id, partition)
+        for one in transactions
+        if one.state in ("Ongoing", "PrepareCommit", "PrepareAbort")
+        for partition in one.partitions
+    }
+    return [one for one in open_producers if (one.producer_id, one.partition) not in known]
+
+
+@app.command()
+def abort(
+    partition: Annotated[str, _PARTITION],
+    start_offset: Annotated[
+        int | None, typer.Option("--start-offset", help="Where the transaction begins, as find-hanging shows it.")
+    ] = None,
+    producer_id: Annotated[int | None, typer.Option("--producer-id", help="Instead, whose transaction it is.")] = None,
+    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this it is only shown.")] = False,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Abort a transaction in one partition by force. Only for those that hang: records of an open one are lost."""
+    if (start_offset is None) == (producer_id is None):
+        raise Failure("name one of --start-offset and --producer-id")
+    view, wanted = ClusterView(bootstrap, properties), _parse(partition)
+    found = [
+        one
+        for one in view.producers(_led(view, wanted))
+        if one.start_offset >= 0 and (one.start_offset == start_offset or one.producer_id == producer_id)
+    ]
+    if not found:
+        raise Failure(f"no open transaction of that kind in {wanted}")
+    (one,) = found
+    what = f"transaction of producer {one.producer_id} in {wanted} from offset {one.start_offset} on"
+    if not execute:
+        output.say(f"would abort the {what}; do it with --execute")
+        return
+    view.abort(wanted, one.producer_id, one.producer_epoch, max(one.coordinator_epoch, 0))
+    output.say_done(f"aborted the {what}")
+
+
+def _led(view: ClusterView, partition: TopicPartition) -> dict[TopicPartition, int]:
+    leader = view.leaders(partition.topic).get(partition)
+    if leader is None:
+        raise Failure(f"{partition} is not there, or has no leader")
+    return {partition: leader}
+
+
+def _parse(text: str) -> TopicPartition:
+    topic, dash, index = text.rpartition("-")
+    if not dash or not topic or not index.isdigit():
+        raise Failure(f"{text}: expected TOPIC-PARTITION, like orders-3")
+    return TopicPartition(topic, int(index))
+
+
+def _show(columns: Sequence[str], rows: Sequence[Sequence[Any]], as_json: bool) -> None:
+    if as_json:
+        output.show_json([dict(zip(columns, row, strict=True)) for row in rows])
+    else:
+        output.show_table([name.replace("_", " ") for name in columns], rows)

@@ -1,0 +1,202 @@
+"""What brokers say of transactions: coordinators of their ids, leaders of their producers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from confluent_kafka.admin import AdminClient
+
+from barnabas.cli.clients import TIMEOUT_S, admin_client, result
+from barnabas.cli.failures import Failure
+from barnabas.cli.wire import Wire
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import TopicPartition
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
+from barnabas.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+)
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+
+M = TypeVar("M", bound=Message)
+
+_TRANSACTION = 1
+_LIST_VERSION, _FIND_VERSION = 2, 4
+
+
+class Listed(NamedTuple):
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    state: str
+
+
+class Described(NamedTuple):
+    transactional_id: str
+    coordinator: int
+    producer_id: int
+    producer_epoch: int
+    state: str
+    timeout_ms: int
+    #: -1 while nothing is open.
+    start_ms: int
+    partitions: tuple[TopicPartition, ...]
+
+
+class ProducerState(NamedTuple):
+    partition: TopicPartition
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+    #: -1 while it has nothing open there.
+    start_offset: int
+
+
+class ClusterView:
+    """Asks the brokers of a cluster, each over a connection of its own."""
+
+    def __init__(self, bootstrap: str, properties: Iterable[str] | None) -> None:
+        self._admin: AdminClient = admin_client(bootstrap, properties)
+        described = result(self._admin.describe_cluster(request_timeout=TIMEOUT_S), "cannot describe the cluster")
+        self._nodes = {node.id: (node.host, node.port) for node in described.nodes}
+
+    def _ask(self, broker_id: int, request: Message, version: int, expected: type[M]) -> M:
+        with Wire(*self._nodes[broker_id]) as wire:
+            return wire.ask(request, version, expected)
+
+    # -- coordinators
+
+    def listed(
+        self,
+        *,
+        states: Sequence[str] = (),
+        producer_ids: Sequence[int] = (),
+        open_for_ms: int = -1,
+        pattern: str | None = None,
+    ) -> list[Listed]:
+        """Of all coordinators. Failure while one of them is loading."""
+        request = ListTransactionsRequest(
+            state_filters=list(states),
+            producer_id_filters=list(producer_ids),
+            duration_filter=open_for_ms,
+            transactional_id_pattern=pattern,
+        )
+        found = []
+        for broker_id in sorted(self._nodes):
+            answer = self._ask(broker_id, request, _LIST_VERSION, ListTransactionsResponse)
+            if answer.unknown_state_filters:
+                raise Failure(f"there is no state {', '.join(answer.unknown_state_filters)}")
+            _check(answer.error_code, f"broker {broker_id} cannot list its transactions")
+            found += [
+                Listed(one.transactional_id, broker_id, one.producer_id, one.transaction_state)
+                for one in answer.transaction_states
+            ]
+        return sorted(found)
+
+    def describe(self, transactional_ids: Sequence[str]) -> list[Described]:
+        by_coordinator: dict[int, list[str]] = {}
+        for transactional_id, broker_id in self._coordinators(transactional_ids).items():
+            by_coordinator.setdefault(broker_id, []).append(transactional_id)
+        found = []
+        for broker_id, ids in sorted(by_coordinator.items()):
+            request = DescribeTransactionsRequest(transactional_ids=ids)
+            for one in self._ask(broker_id, request, 0, DescribeTransactionsResponse).transaction_states:
+                _check(one.error_code, f"cannot describe {one.transactional_id}")
+                partitions = tuple(TopicPartition(topic.topic, i) for topic in one.topics for i in topic.partitions)
+                found.append(
+                    Described(
+                        one.transactional_id,
+                        broker_id,
+                        one.producer_id,
+                        one.producer_epoch,
+                        one.transaction_state,
+                        one.transaction_timeout_ms,
+                        one.transaction_start_time_ms,
+                        partitions,
+                    )
+                )
+        return found
+
+    def _coordinators(self, transactional_ids: Sequence[str]) -> dict[str, int]:
+        if not transactional_ids:
+            return {}
+        request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=list(transactional_ids))
+        answer = self._ask(min(self._nodes), request, _FIND_VERSION, FindCoordinatorResponse)
+        for one in answer.coordinators:
+            _check(one.error_code, f"no coordinator of {one.key}")
+        return {one.key: one.node_id for one in answer.coordinators}
+
+    # -- leaders
+
+    def leaders(self, topic: str | None = None) -> dict[TopicPartition, int]:
+        """By partition, of one topic or of all; what nobody leads is left out."""
+        metadata: Any = self._admin.list_topics(timeout=TIMEOUT_S)
+        if topic is not None and (topic not in metadata.topics or metadata.topics[topic].error is not None):
+            raise Failure(f"no topic {topic}")
+        names = list(metadata.topics) if topic is None else [topic]
+        return {
+            TopicPartition(name, index): partition.leader
+            for name in names
+            for index, partition in metadata.topics[name].partitions.items()
+            if partition.leader in self._nodes
+        }
+
+    def producers(self, leaders: dict[TopicPartition, int]) -> list[ProducerState]:
+        """Who writes to these partitions, as their leaders know it."""
+        by_leader: dict[int, dict[str, list[int]]] = {}
+        for (topic, index), leader in leaders.items():
+            by_leader.setdefault(leader, {}).setdefault(topic, []).append(index)
+        found = []
+        for broker_id, topics in sorted(by_leader.items()):
+            asked = [
+                DescribeProducersRequest.TopicRequest(name=name, partition_indexes=indexes)
+                for name, indexes in topics.items()
+            ]
+            answer = self._ask(broker_id, DescribeProducersRequest(topics=asked), 0, DescribeProducersResponse)
+            for told in answer.topics:
+                for row in told.partitions:
+                    partition = TopicPartition(told.name, row.partition_index)
+                    _check(row.error_code, f"cannot describe the producers of {partition}")
+                    found += [
+                        ProducerState(
+                            partition,
+                            one.producer_id,
+                            one.producer_epoch,
+                            one.coordinator_epoch,
+                            one.last_sequence,
+                            one.last_timestamp,
+                            one.current_txn_start_offset,
+                        )
+                        for one in row.active_producers
+                    ]
+        return sorted(found)
+
+    def abort(self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
+        """Write an abort marker to the partition's leader."""
+        leader = self.leaders(partition.topic).get(partition)
+        if leader is None:
+            raise Failure(f"{partition} has no leader")
+        marker = WriteTxnMarkersRequest.WritableTxnMarker(
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            transaction_result=False,
+            coordinator_epoch=coordinator_epoch,
+            topics=[
+                WriteTxnMarkersRequest.WritableTxnMarkerTopic(
+                    name=partition.topic, partition_indexes=[partition.partition]
+                )
+            ],
+        )
+        answer = self._ask(leader, WriteTxnMarkersRequest(markers=[marker]), 1, WriteTxnMarkersResponse)
+        _check(answer.markers[0].topics[0].partitions[0].error_code, f"cannot abort in {partition}")
+
+
+def _check(code: int, what: str) -> None:
+    if code != ErrorCode.NONE:
+        raise Failure(f"{what}: {ErrorCode(code).name}")
