@@ -133,10 +133,12 @@ def list_offsets_request(topic: str, index: int, timestamp: int = -1, *, epoch: 
 class Replicated:
     """A started cluster of `brokers` brokers and one controller, in a world of its own."""
 
-    def __init__(self, seed: int = 1, brokers: int = 3, **properties: str) -> None:
+    def __init__(self, seed: int = 1, brokers: int = 3, racks: Sequence[str] = (), **properties: str) -> None:
         self.world = World(seed)
         settings = {**SHORT_TIMES, **{key.replace("_", "."): value for key, value in properties.items()}}
         self.cluster = Cluster(self.world, Layout(brokers, 1, settings))
+        for number, rack in enumerate(racks, 1):
+            self.node(number).properties["broker.rack"] = rack
         self.client = RawClient(self.cluster, "client")
         self.cluster.start()
         self.run_until(lambda: self._all_unfenced(brokers), "all brokers are there")

@@ -16,7 +16,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
 from barnabas.replication.cold_reads import Waiting
 from barnabas.replication.fetch_items import NO_REPLICA, FetchItem, FetchPlan, FetchResult
 from barnabas.replication.manager import ReplicaManager
-from barnabas.replication.partition import Isolation, Partition
+from barnabas.replication.partition import Isolation, Partition, Role
 from barnabas.storage.cold_read import ColdRead
 
 
@@ -244,6 +244,9 @@ def _check(partition: Partition, item: FetchItem, plan: FetchPlan) -> None:
         # With our epoch, it may know of an assignment that we have yet to hear of.
         knows_epoch = item.current_leader_epoch >= 0
         raise RequestFailed(ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
+    if partition.role is Role.FOLLOWER and item.offset > partition.log.log_end_offset:
+        # Its leader may have it: a reader that was told that it is out of range would begin anew somewhere (KIP-392).
+        raise RequestFailed(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 def _divergence(partition: Partition, item: FetchItem) -> tuple[int, int] | None:

@@ -270,3 +270,38 @@ def test_nobody_left_to_follow() -> None:
     assert partition.log.log_end_offset == 0
     world.run(5000)
     assert not world.channel.asked
+
+
+def test_a_throttled_replica_that_is_behind_waits_for_its_rate_and_the_others_go_on() -> None:
+    """KIP-73: the replica is left out of the session, and comes back by itself when its rate allows it."""
+    world = FollowerWorld()
+    world.follower(0)
+    world.follower(1)
+    world.quota.follow_topic("orders", {"follower.replication.throttled.replicas": f"0:{SELF},1:77"})
+    world.quota.throttle.rate_bytes = 10
+    world.answer(row(0, records=batch(0, 3), hw=50), row(1, records=batch(0, 3), hw=50))
+    assert set(world.asked()) == {1}
+    assert [topic.partitions for topic in world.request().forgotten_topics_data] == [[0]]
+    world.run(15_000)
+    world.answer(row(1, records=batch(3, 3), hw=50))
+    assert set(world.asked()) == {0, 1}, "what was copied is paid for"
+
+
+def test_a_throttled_replica_that_is_in_sync_does_not_wait() -> None:
+    world = FollowerWorld()
+    world.follower(0)
+    world.quota.follow_topic("orders", {"follower.replication.throttled.replicas": "*"})
+    world.quota.throttle.rate_bytes = 1
+    world.answer(row(0, records=batch(0, 3), hw=3))
+    assert set(world.asked()) == {0}
+
+
+def test_when_all_are_throttled_the_fetcher_comes_back_by_itself() -> None:
+    world = FollowerWorld()
+    world.follower(0)
+    world.quota.follow_topic("orders", {"follower.replication.throttled.replicas": "*"})
+    world.quota.throttle.rate_bytes = 10
+    world.answer(row(0, records=batch(0, 3), hw=50))
+    assert world.channel.asked == []
+    world.run(15_000)
+    assert set(world.asked()) == {0}
