@@ -36,12 +36,15 @@ HEEDED: Final[dict[str, str]] = {
     "default.replication.factor": "How many replicas a topic gets when nobody says a number.",
     "delete.topic.enable": "Whether topics may be deleted.",
     "fetch.max.bytes": "The most bytes one Fetch answer carries (its first batch always fits).",
+    "follower.replication.throttled.replicas": "Replicas whose following is throttled.",
     "group.initial.rebalance.delay.ms": "How long an empty group waits for more members before its first rebalance.",
     "group.max.session.timeout.ms": "The longest session timeout a group member may ask for.",
     "group.max.size": "The most members of one group.",
     "group.min.session.timeout.ms": "The shortest session timeout a group member may ask for.",
+    "initial.broker.registration.timeout.ms": "How long a broker may try to register before it gives up.",
     "inter.broker.listener.name": "The listener by which brokers talk to one another.",
     "leader.imbalance.check.interval.seconds": "How often is looked for leaders to be brought back.",
+    "leader.replication.throttled.replicas": "Replicas whose reading from their leader is throttled.",
     "listener.security.protocol.map": "The security protocol of each listener name.",
     "listeners": "Where this node listens, NAME://host:port.",
     "log.cleaner.backoff.ms": "How long compaction rests when no log needs it.",
@@ -81,12 +84,16 @@ HEEDED: Final[dict[str, str]] = {
     "log.segment.bytes": "The most bytes of one segment.",
     "log.segment.delete.delay.ms": "How long a removed file stays on disk under another name.",
     "max.incremental.fetch.session.cache.slots": "How many fetch sessions are remembered.",
+    "max.request.partition.size.limit": "The most partitions in one answer of DescribeTopicPartitions.",
     "message.max.bytes": "The largest batch of records that is accepted.",
     "metadata.log.dir": "Where the metadata log lies; the first log directory if not set.",
     "metadata.log.max.record.bytes.between.snapshots": "After this many bytes of metadata records a snapshot is made.",
     "metadata.log.max.snapshot.interval.ms": "After this long with new metadata records a snapshot is made.",
     "metadata.log.segment.bytes": "The most bytes of one segment of the metadata log.",
     "metadata.log.segment.ms": "A segment of the metadata log older than this is closed.",
+    "metadata.max.idle.interval.ms": "The active controller writes a record that says nothing this often; 0: never.",
+    "metadata.max.retention.bytes": "Segments of the metadata log go above this size, where a snapshot covers them.",
+    "metadata.max.retention.ms": "Segments of the metadata log go after this long, where a snapshot covers them.",
     "min.insync.replicas": "Produce requests with acks=all need this many replicas in sync.",
     "node.id": "The number of this node in the cluster.",
     "num.partitions": "How many partitions a topic gets when nobody says a number.",
@@ -103,8 +110,18 @@ HEEDED: Final[dict[str, str]] = {
     "process.roles": "What this node does: broker, controller or both.",
     "producer.id.expiration.check.interval.ms": "How often is looked for producers to be forgotten.",
     "producer.id.expiration.ms": "After this long without a batch a producer is forgotten.",
+    "replica.fetch.backoff.ms": "How long a follower waits after a fetch that failed.",
+    "replica.fetch.max.bytes": "The most bytes of one partition in an answer to a follower.",
+    "replica.fetch.min.bytes": "So many bytes are waited for before a follower is answered.",
+    "replica.fetch.response.max.bytes": "The most bytes in an answer to a follower.",
+    "replica.fetch.wait.max.ms": "The longest wait of a follower's fetch.",
     "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
+    "replica.lag.time.max.ms": "A follower that was not caught up for so long leaves the ISR.",
     "replica.selector.class": "Who finds the replica nearest to a consumer; Kafka's two selectors are known by name.",
+    "replica.socket.timeout.ms": "How long a fetch of a follower may stay without an answer.",
+    "replication.quota.window.num": "How many windows the rate of throttled replication looks at.",
+    "replication.quota.window.size.seconds": "How long each of these windows is.",
+    "request.timeout.ms": "How long another broker may take to answer.",
     "socket.listen.backlog.size": "How many connections may wait to be accepted.",
     "socket.receive.buffer.bytes": "Receive buffer of a client's socket; -1 leaves it to the system.",
     "socket.request.max.bytes": "The largest request; a larger one ends its connection.",
@@ -123,7 +140,7 @@ HEEDED: Final[dict[str, str]] = {
 }
 
 _ONE_LOOP = "has no effect: one event loop serves all connections"
-_ONE_BROKER = "has no effect yet: the cluster has one broker"
+_NOT_NEEDED = "has no effect: nothing here works that way"
 _NO_QUOTAS = "has no effect: there are no quotas"
 _NO_SECURITY = "has no effect: there is no TLS and no SASL"
 _NO_TIERS = "has no effect: there is no tiered storage"
@@ -156,7 +173,7 @@ _REASONS_BY_PREFIX: Final = (
     (("metric", "kafka.metrics.", "telemetry."), "has no effect: there are no Java metrics reporters"),
     (("quota.", "replication.quota.", "controller.quota.", "alter.log.dirs.replication.quota."), _NO_QUOTAS),
     (("max.connection",), "has no effect: connections are not limited"),
-    (("replica.", "num.replica.", "controller.", "leader.", "auto.leader.", "unclean.leader."), _ONE_BROKER),
+    (("replica.", "num.replica.", "controller.", "leader.", "auto.leader.", "unclean.leader."), _NOT_NEEDED),
 )
 
 
