@@ -16,6 +16,7 @@ from barnabas.common.host import Buffer, Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import INTERNAL_TOPICS, TopicPartition
 from barnabas.metadata.image import BROKER_RESOURCE, EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
+from barnabas.metadata.store import Subscriber
 from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
 from barnabas.replication.cold_reads import ColdReads
 from barnabas.replication.following import Following
@@ -24,6 +25,7 @@ from barnabas.replication.moves import ReplicaMoves
 from barnabas.replication.partition import Partition, Role
 from barnabas.replication.purgatory import Purgatory
 from barnabas.replication.quotas import ReplicationQuotas
+from barnabas.replication.slices import InSlices
 from barnabas.replication.surroundings import ReplicaSurroundings
 from barnabas.replication.unopened import UnopenedReplicas
 from barnabas.storage.directories import root_of
@@ -95,6 +97,9 @@ class ReplicaManager:
         self.quotas = ReplicationQuotas(host.clock, config)
         self.following = Following(host, config, self.on_storage_fault, self.surroundings, self.quotas.follower)
         self._laggards = LaggardWatch(host.timers, self.surroundings, self.partitions)
+        self._slices = InSlices(host.timers, self._follow_image)
+        #: Follow what changed, at once or soon.
+        self.on_image: Subscriber = self._slices.on_image
         logs.on_directory_failed.append(self._on_directory_failed)
         config.subscribe(self._on_broker_config)
 
@@ -113,6 +118,7 @@ class ReplicaManager:
         return {partition.topic_partition: partition.high_watermark for partition in self.partitions()}
 
     def close(self) -> None:
+        self._slices.close()
         self._laggards.close()
         self.following.close()
         self.moves.close()
@@ -209,17 +215,19 @@ class ReplicaManager:
 
     # -- following the image
 
-    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Carry out what changed: new and deleted topics, roles, ISRs, topic configs."""
+    def _follow_image(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
+        """Carry out what changed: new and deleted topics, roles, ISRs, topic configs. A partition in each step."""
         is_start, self._image = self._image is EMPTY_IMAGE, image
         self.surroundings.image = image
         for topic in delta.deleted_topics.values():
             self._on_topic_deleted(topic)
+            yield
         for topic_delta in delta.changed_topics.values():
             for index, partition_image in topic_delta.changed_partitions.items():
                 name = topic_delta.name
                 is_new = not is_start and TopicPartition(name, index) not in self._unopened
                 self._on_partition(name, topic_delta.topic_id, index, partition_image, is_new=is_new)
+                yield
         if delta.changed_brokers and not is_start:
             self.following.on_brokers(delta.changed_brokers, self.partitions(), image)
             if self.surroundings.selector is not None:

@@ -1,0 +1,61 @@
+"""Thousands of partitions that change at once are followed a few at a time.
+
+A broker that is given a thousand replicas, or leads five thousand more because another one died, would else hold up its
+loop for as long as it takes to open and to assign them: fetches of the metadata log, heartbeats and clients would wait,
+and the other brokers hear later of what was committed. What changes a few partitions only is done at once.
+
+Invariants
+- Images are followed in their order, each wholly before the next.
+- The first one is followed at once: before that the broker must not seem ready.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from barnabas.common.host import Timers
+from barnabas.metadata.image import MetadataDelta, MetadataImage
+
+#: Partitions between two looks at what else there is to do: some ten milliseconds where replicas are opened.
+_STEPS_AT_ONCE: Final = 200
+_END: Final = object()
+
+
+class InSlices:
+    """`apply` does one step before each of its `yield`s. `on_image` is a `metadata.store.Subscriber`."""
+
+    def __init__(self, timers: Timers, apply: Callable[[MetadataDelta, MetadataImage], Iterator[None]]) -> None:
+        self._timers = timers
+        self._apply = apply
+        self._waiting: deque[Iterator[None]] = deque()
+        self._is_first = True
+        self._scheduled = False
+        self._running = False
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        self._waiting.append(self._apply(delta, image))
+        if not self._scheduled and not self._running:
+            self._go_on()
+
+    def close(self) -> None:
+        self._waiting.clear()
+
+    def _go_on(self) -> None:
+        self._scheduled = False
+        self._running = True
+        left = _STEPS_AT_ONCE
+        try:
+            while self._waiting and (left or self._is_first):
+                steps = self._waiting[0]
+                if next(steps, _END) is not _END:
+                    left = max(left - 1, 0)
+                elif self._waiting:
+                    self._waiting.popleft()
+                    self._is_first = False
+        finally:
+            self._running = False
+            if self._waiting:
+                self._scheduled = True
+                self._timers.call_soon(self._go_on)
