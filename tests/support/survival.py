@@ -74,6 +74,7 @@ class Load:
         self._bootstrap = cluster.bootstrap
         self._producing = threading.Event()
         self._consuming = threading.Event()
+        self._reading = 0
         self._threads = [
             threading.Thread(daemon=True, target=self._produce, args=(f"p{n}",)) for n in range(1, producers + 1)
         ]
@@ -99,7 +100,9 @@ class Load:
             thread.join()
         self._consuming.set()
         for thread in self._readers:
-            thread.join()
+            # librdkafka 2.16 may hang in close, all its requests answered, when brokers came and went often.
+            thread.join(15)
+        assert self._reading == 0, "a consumer does not return from its poll"
 
     def judge(self, *, drain_s: float = 60, errors_allowed: bool = False) -> None:
         """`errors_allowed`: a client may be told that a record was not written, or that nobody knows."""
@@ -238,8 +241,10 @@ class Load:
             consumer.subscribe(list(self.topics))
         else:
             consumer.assign([TopicPartition(topic, index, 0) for topic, n in self.topics.items() for index in range(n)])
+        self._reading += 1
         while not self._consuming.is_set():
             consumer.consume(200, 0.2)
+        self._reading -= 1
         consumer.close()
 
 

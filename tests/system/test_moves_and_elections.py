@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, New
 import kafka_jars
 from barnabas.cli import entry
 from barnabas.testing import Cluster
+from clients import programs
 
 TOPIC = "orders"
 QUIET = {"log_level": 0}
@@ -267,6 +269,64 @@ def test_kafkas_own_tools_move_and_elect(cluster: Cluster, topic: str, tmp_path:
     done = tool("LeaderElectionCommand", cluster, "--election-type", "preferred", "--all-topic-partitions")
     assert f"{topic}-0" in done
     assert {row[0] for row in state(cluster, topic).values()} == {3}
+
+
+@pytest.mark.full
+def test_kafkas_own_tools_say_what_is_true_during_faults(cluster: Cluster, topic: str, tmp_path: Path) -> None:
+    """A move to a broker that is dead; a preferred leader that is dead; a partition that nobody leads."""
+    from barnabas.cli.reassign import _Cluster
+
+    jvm = programs.java(cluster.bootstrap)
+
+    def run(name: str, *arguments: str, code: int = 0) -> str:
+        result = jvm.tool(f"org.apache.kafka.tools.{name}", "--bootstrap-server", cluster.bootstrap, *arguments)
+        assert result.code == code, result.text
+        return result.text
+
+    def listed(which: str) -> set[str]:
+        shown = run("TopicCommand", "--describe", f"--{which}-partitions")
+        return {
+            f"{name}-{index}" for name, index in re.findall(r"Topic: (\S+)\s+Partition: (\d+)", shown) if name == topic
+        }
+
+    moved = plan(tmp_path, topic, {0: [3, 2], 1: [3, 1]})
+    reassign, elect = "reassign.ReassignPartitionsCommand", "LeaderElectionCommand"
+    both = {f"{topic}-0", f"{topic}-1"}
+    try:
+        cluster.kill(3)
+        wait_until(lambda: 3 not in client(cluster).list_topics(timeout=10).brokers, "3 is fenced")
+        # Kafka's tool begins no move to a broker that is not there; the cluster itself takes one.
+        assert "Unknown broker id 3" in run(reassign, "--reassignment-json-file", moved, "--execute", code=1)
+        assert _Cluster(cluster.bootstrap, None).alter({(topic, 0): [3, 2], (topic, 1): [3, 1]}) == {}
+        assert f"{topic}-0: replicas: 3,2,1. adding: 3. removing: 1." in run(reassign, "--list")
+        assert f"{topic}-0 is still in progress" in run(reassign, "--reassignment-json-file", moved, "--verify")
+        assert "Adding Replicas: 3" in run("TopicCommand", "--describe", "--topic", topic)
+        assert listed("under-replicated") == set(), "replicas that are being added are not missed"
+        cancelled = run(reassign, "--reassignment-json-file", moved, "--preserve-throttles", "--cancel")
+        assert f"Successfully cancelled partition reassignments for: {topic}-0,{topic}-1" in cancelled
+        assert "No partition reassignments found." in run(reassign, "--list")
+        cluster.start_broker(3)
+        cluster.kill(1)
+        wait_until(lambda: {row[0] for row in state(cluster, topic).values()} == {2}, "2 does not lead")
+        assert listed("under-replicated") == listed("at-min-isr") == both
+        assert listed("under-min-isr") == listed("unavailable") == set()
+        # The cancelled move left the replicas in the order 2,1 and 1,2.
+        refused = run(elect, "--election-type", "preferred", "--topic", topic, "--partition", "1", code=1)
+        assert "PreferredLeaderNotAvailableException" in refused
+        needless = run(elect, "--election-type", "preferred", "--topic", topic, "--partition", "0")
+        assert f"Valid replica already elected for partitions {topic}-0" in needless
+        cluster.kill(2)
+        cluster.start_broker(1)
+        wait_until(lambda: {row[0] for row in state(cluster, topic).values()} == {-1}, "somebody leads")
+        assert listed("unavailable") == listed("under-min-isr") == both
+        elected = run(elect, "--election-type", "unclean", "--topic", topic, "--partition", "0")
+        assert f"(UNCLEAN) for partitions {topic}-0" in elected
+        assert listed("unavailable") == {f"{topic}-1"}
+        cluster.start_broker(2)
+        wait_until(lambda: all(row[2] == [1, 2] for row in state(cluster, topic).values()), "1 and 2 are not in sync")
+        assert listed("under-replicated") == listed("unavailable") == set()
+    finally:
+        jvm.close()
 
 
 def tool(name: str, cluster: Cluster, *arguments: str) -> str:
