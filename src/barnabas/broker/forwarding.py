@@ -13,6 +13,7 @@ from typing import Final
 from barnabas.broker.context import RequestContext
 from barnabas.broker.controller_access import ControllerAccess
 from barnabas.broker.dispatch import InFlight
+from barnabas.broker.unanswered import timed_out
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.header import request_header_version, response_header_version
@@ -27,8 +28,9 @@ _PRINCIPAL_VERSION: Final = 0
 
 
 def forward(request: InFlight, frame: memoryview, access: ControllerAccess) -> None:
-    """Pass `frame`, a request without its size, on. A client whose request nobody could decide in time loses its
-    connection, and asks again."""
+    """Pass `frame`, a request without its size, on. A client whose request nobody could decide in time is told so, and
+    asks again."""
+    data = bytes(frame)
 
     def answered(response: Message | None) -> None:
         if request.connection.is_closed:
@@ -38,10 +40,14 @@ def forward(request: InFlight, frame: memoryview, access: ControllerAccess) -> N
             head = len(data).to_bytes(4, "big")
             request.reply_with(lambda: [head + data])
             return
-        code = "no controller answered" if response is None else f"the controller answers {response!r}"
-        request.connection.fail(f"request {request.api_key} could not be passed on: {code}", None)
+        if response is None:
+            request.reply(timed_out(data))
+            return
+        request.connection.fail(
+            f"request {request.api_key} could not be passed on: the controller answers {response!r}", None
+        )
 
-    access.ask(_envelope(request, bytes(frame)), answered)
+    access.ask(_envelope(request, data), answered)
 
 
 def forward_message(

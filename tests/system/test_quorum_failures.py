@@ -1,0 +1,344 @@
+"""Controllers as processes of their own that are killed, paused, parted and robbed of their disks: the quorum goes on
+while a majority of it lives, decides nothing while none does, and is one again afterwards."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+from tests.support.namespaces import Namespaces, why_not
+from tests.support.process_nodes import Node, Nodes, ask, create_topic, creation, describe_quorum, until
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import uuid_from_text
+from barnabas.protocol import codec
+from barnabas.protocol.header import request_header_version
+from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+from barnabas.protocol.messages.create_topics import CreateTopicsResponse
+from barnabas.protocol.messages.header import RequestHeader
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+
+CONTROLLERS, BROKER = (1, 2, 3), 4
+ROLES = {**dict.fromkeys(CONTROLLERS, "controller"), BROKER: "broker"}
+#: What an election takes, with room for a busy machine; bench/ measures it on a quiet one.
+FAILOVER_S = 5.0
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    nodes = Nodes(tmp_path_factory.mktemp("quorum"), ROLES)
+    try:
+        yield nodes.start()
+    finally:
+        nodes.close()
+
+
+def topics(node: Node) -> set[str]:
+    answer = ask(node.address, MetadataRequest(topics=None), 12, MetadataResponse)
+    return {str(topic.name) for topic in answer.topics}
+
+
+def directory_id(node: Node) -> str:
+    found = re.search(r"directory.id=(\S+)", (node.data / "meta.properties").read_text())
+    assert found is not None
+    return found[1]
+
+
+def caught_up(nodes: Nodes) -> bool:
+    """A replica whose directory is lost is remembered beside its successor for a while."""
+    told = nodes.quorum()
+    ends: dict[int, int] = {}
+    for state in (*told.current_voters, *told.observers):
+        ends[state.replica_id] = max(ends.get(state.replica_id, -1), state.log_end_offset)
+    return set(ends) == set(ROLES) and set(ends.values()) == {told.high_watermark}
+
+
+def test_another_controller_decides_after_kill_9(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    epoch = nodes.quorum().leader_epoch
+    nodes[leader].kill()
+    begin = time.monotonic()
+    assert create_topic(nodes[BROKER].address, "after-kill") == ErrorCode.NONE
+    assert time.monotonic() - begin < FAILOVER_S
+    assert nodes.leader() != leader
+    assert nodes.quorum().leader_epoch > epoch
+    nodes[leader].launch(nodes.cluster_id)
+    nodes[leader].wait()
+    until("the killed one is a voter that has everything", lambda: caught_up(nodes))
+
+
+def test_a_paused_controller_comes_back_deposed(nodes: Nodes) -> None:
+    """What it was asked while it slept, and still took itself for the leader, is not decided."""
+    leader = nodes.leader()
+    paused = nodes[leader]
+    epoch = nodes.quorum().leader_epoch
+    paused.signal(signal.SIGSTOP)
+    try:
+        request = creation("asked-while-asleep")
+        header = RequestHeader(request_api_key=19, request_api_version=7, client_id="late")
+        frame = codec.encode(header, request_header_version(19, 7))
+        codec.encode_into(request, 7, frame)
+        with socket.create_connection(paused.controller_address, timeout=30) as late:
+            late.sendall(len(frame).to_bytes(4, "big") + frame)
+            others = [node_id for node_id in CONTROLLERS if node_id != leader]
+            assert nodes.leader(others) != leader
+            assert create_topic(nodes[BROKER].address, "while-asleep") == ErrorCode.NONE
+            paused.signal(signal.SIGCONT)
+            with late.makefile("rb") as stream:
+                data = stream.read(int.from_bytes(stream.read(4), "big"))
+        answer, _ = codec.decode(CreateTopicsResponse, 7, data, 5)
+        assert [topic.error_code for topic in answer.topics] == [ErrorCode.NOT_CONTROLLER]
+    finally:
+        paused.signal(signal.SIGCONT)
+    until("it follows", lambda: caught_up(nodes))
+    assert describe_quorum(paused.controller_address).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert nodes.quorum().leader_epoch > epoch
+    assert "while-asleep" in topics(nodes[BROKER])
+    assert "asked-while-asleep" not in topics(nodes[BROKER])
+
+
+def test_all_are_killed_and_started_again(nodes: Nodes) -> None:
+    before = topics(nodes[BROKER])
+    epoch = nodes.quorum().leader_epoch
+    nodes.close()
+    nodes.start()
+    assert nodes.quorum().leader_epoch > epoch
+    until("the broker knows its topics", lambda: topics(nodes[BROKER]) >= before)
+    assert create_topic(nodes[BROKER].address, "after-restart") == ErrorCode.NONE
+    until("all have everything", lambda: caught_up(nodes))
+
+
+def test_nothing_is_decided_without_a_majority(nodes: Nodes) -> None:
+    leader = nodes.leader()
+    others = [node_id for node_id in CONTROLLERS if node_id != leader]
+    for node_id in others:
+        nodes[node_id].kill()
+
+    def resigned() -> bool:
+        return describe_quorum(nodes[leader].controller_address).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+    until("the one that is left leads no more", resigned)
+    assert "no majority of the voters has fetched" in nodes[leader].log
+    answer = ask(nodes[leader].controller_address, creation("not-decided"), 7, CreateTopicsResponse)
+    assert [topic.error_code for topic in answer.topics] == [ErrorCode.NOT_CONTROLLER]
+    with pytest.raises(OSError):
+        create_topic(nodes[BROKER].address, "not-answered", timeout_s=2)
+    assert "after-restart" in topics(nodes[BROKER]), "what is known can still be read"
+    until("it says so", lambda: "no leader of the metadata quorum is known for" in nodes[BROKER].log)
+    nodes.start(others[:1])
+    nodes.leader([leader, others[0]])
+    assert create_topic(nodes[BROKER].address, "decided-again") == ErrorCode.NONE
+    assert "not-decided" not in topics(nodes[BROKER])
+    nodes.start(others[1:])
+    until("all have everything", lambda: caught_up(nodes))
+
+
+def test_a_static_voter_that_lost_its_directory(nodes: Nodes) -> None:
+    """It does not begin anew by itself: the operator says of which cluster it is, and then it gets everything."""
+    lost = nodes[next(node_id for node_id in CONTROLLERS if node_id != nodes.leader())]
+    assert lost.stop() == 0
+    shutil.rmtree(lost.data)
+    lost.launch()
+    assert lost.process is not None
+    assert lost.process.wait(30) == 1
+    (line,) = [each for each in lost.log.splitlines() if "are empty" in each]
+    assert "give all nodes one cluster id" in line
+    lost.launch(nodes.cluster_id)
+    lost.wait()
+    until("it has everything", lambda: caught_up(nodes))
+    assert create_topic(nodes[BROKER].address, "with-a-new-disk") == ErrorCode.NONE
+
+
+# Dynamic quorums.
+
+
+@pytest.fixture(scope="module")
+def dynamic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """Node 1 begins alone; the others join."""
+    nodes = Nodes(tmp_path_factory.mktemp("dynamic"), ROLES, dynamic=True)
+    try:
+        nodes[1].format(nodes.cluster_id, "--standalone")
+        for node_id in (2, 3):
+            nodes[node_id].format(nodes.cluster_id, "--no-initial-controllers")
+        nodes[BROKER].format(nodes.cluster_id)
+        yield nodes.start()
+    finally:
+        nodes.close()
+
+
+def add(nodes: Nodes, node: Node) -> tuple[int, str | None]:
+    host, port = node.controller_address
+    request = AddRaftVoterRequest(
+        cluster_id=nodes.cluster_id,
+        timeout_ms=10_000,
+        voter_id=node.node_id,
+        voter_directory_id=uuid_from_text(directory_id(node)),
+        listeners=[AddRaftVoterRequest.Listener(name="CONTROLLER", host=host, port=port)],
+    )
+    answer = ask(nodes[nodes.leader()].controller_address, request, 0, AddRaftVoterResponse)
+    return answer.error_code, answer.error_message
+
+
+def remove(nodes: Nodes, node_id: int, directory: str) -> tuple[int, str | None]:
+    request = RemoveRaftVoterRequest(
+        cluster_id=nodes.cluster_id, voter_id=node_id, voter_directory_id=uuid_from_text(directory)
+    )
+    answer = ask(nodes[nodes.leader()].controller_address, request, 0, RemoveRaftVoterResponse)
+    return answer.error_code, answer.error_message
+
+
+def added(nodes: Nodes, node: Node) -> bool:
+    """Kafka too says REQUEST_TIMED_OUT to one that lags, or while another change is not committed."""
+    code, text = add(nodes, node)
+    assert code in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT), text
+    return code == ErrorCode.NONE
+
+
+def test_a_quorum_grows_from_one_to_three(dynamic: Nodes) -> None:
+    until("they follow", lambda: (dynamic.voters(), dynamic.observers()) == ([1], [2, 3, BROKER]))
+    for node_id in (2, 3):
+        until(f"node {node_id} votes", lambda node_id=node_id: added(dynamic, dynamic[node_id]))  # type: ignore[misc]
+    assert (dynamic.voters(), dynamic.observers()) == ([1, 2, 3], [BROKER])
+    code, text = add(dynamic, dynamic[3])
+    assert code == ErrorCode.DUPLICATE_VOTER
+    assert "is already part of the set of voters" in str(text)
+    dynamic[dynamic.leader()].kill()
+    assert create_topic(dynamic[BROKER].address, "led-by-another") == ErrorCode.NONE
+    dynamic.start([node.node_id for node in dynamic.controllers if not node.is_running])
+    until("all have everything", lambda: caught_up(dynamic))
+
+
+def test_a_leader_is_removed_and_added_again(dynamic: Nodes) -> None:
+    leader = dynamic.leader()
+    left = [node_id for node_id in CONTROLLERS if node_id != leader]
+    assert remove(dynamic, leader, directory_id(dynamic[leader])) == (ErrorCode.NONE, "NONE")
+    assert dynamic.leader(left) in left
+    assert dynamic.voters() == left
+    for node_id in CONTROLLERS:
+        code = describe_quorum(dynamic[node_id].controller_address).error_code
+        assert (code == ErrorCode.NONE) == (node_id == dynamic.leader())
+    until("it follows as an observer", lambda: dynamic.observers() == sorted([leader, BROKER]))
+    assert create_topic(dynamic[BROKER].address, "without-the-first") == ErrorCode.NONE
+    # It stays one over a restart.
+    dynamic[leader].kill()
+    dynamic.start([leader])
+    until("it has everything", lambda: caught_up(dynamic))
+    assert dynamic.voters() == left
+    until("it votes again", lambda: added(dynamic, dynamic[leader]))
+    assert dynamic.voters() == list(CONTROLLERS)
+
+
+def test_a_dynamic_voter_that_lost_its_directory_is_another_voter(dynamic: Nodes) -> None:
+    lost = dynamic[next(node_id for node_id in CONTROLLERS if node_id != dynamic.leader())]
+    before = directory_id(lost)
+    lost.kill()
+    shutil.rmtree(lost.data)
+    lost.format(dynamic.cluster_id, "--no-initial-controllers")
+    assert directory_id(lost) != before
+    lost.launch()
+    lost.wait()
+
+    def seen_twice() -> bool:
+        """The old one as a voter that lags, the new one as an observer."""
+        return lost.node_id in dynamic.voters() and lost.node_id in dynamic.observers()
+
+    until("the new one follows", seen_twice)
+    code, text = add(dynamic, lost)
+    assert code == ErrorCode.DUPLICATE_VOTER, text
+    assert remove(dynamic, lost.node_id, before) == (ErrorCode.NONE, "NONE")
+    until("the new one votes", lambda: added(dynamic, lost))
+    assert dynamic.voters() == list(CONTROLLERS)
+    assert directory_id(lost) != before
+    until("all have everything", lambda: caught_up(dynamic))
+
+
+# Networks.
+
+in_namespaces = pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+
+
+@pytest.fixture(scope="module")
+def network() -> Iterator[Namespaces]:
+    with Namespaces(*(f"node-{node_id}" for node_id in ROLES)) as network:
+        yield network
+
+
+@pytest.fixture(scope="module")
+def apart(tmp_path_factory: pytest.TempPathFactory, network: Namespaces) -> Iterator[Nodes]:
+    """Each node in a network namespace of its own."""
+    nodes = Nodes(
+        tmp_path_factory.mktemp("apart"),
+        ROLES,
+        hosts={node_id: network.address(f"node-{node_id}") for node_id in ROLES},
+        prefixes={node_id: network.inside(f"node-{node_id}") for node_id in ROLES},
+    )
+    try:
+        yield nodes.start()
+    finally:
+        nodes.close()
+
+
+def named(*node_ids: int) -> list[str]:
+    return [f"node-{node_id}" for node_id in node_ids]
+
+
+@in_namespaces
+def test_a_leader_that_is_cut_off_decides_nothing_more(apart: Nodes, network: Namespaces) -> None:
+    """It is told so by nobody; the test still reaches it, as a client of the wrong side would."""
+    leader = apart.leader()
+    epoch = apart.quorum().leader_epoch
+    others = [node_id for node_id in CONTROLLERS if node_id != leader]
+    network.part(named(leader), named(*others, BROKER))
+    # Taken, not committed: whoever asked gets no answer, or is told to ask elsewhere.
+    with socket.create_connection(apart[leader].controller_address, timeout=30) as wrong_side:
+        frame = codec.encode(RequestHeader(request_api_key=19, request_api_version=7, client_id="x"), 2)
+        codec.encode_into(creation("wrong-side"), 7, frame)
+        wrong_side.sendall(len(frame).to_bytes(4, "big") + frame)
+        assert apart.leader(others) in others
+        assert create_topic(apart[BROKER].address, "right-side", timeout_s=30) == ErrorCode.NONE
+        with wrong_side.makefile("rb") as stream:
+            answer, _ = codec.decode(CreateTopicsResponse, 7, stream.read(int.from_bytes(stream.read(4), "big")), 5)
+    assert [topic.error_code for topic in answer.topics] == [ErrorCode.NOT_CONTROLLER]
+    assert describe_quorum(apart[leader].controller_address).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    network.heal()
+    until("all have everything", lambda: caught_up(apart))
+    assert apart.quorum().leader_epoch > epoch
+    assert apart.leader() != leader
+    assert {"right-side"} <= topics(apart[BROKER])
+    assert "wrong-side" not in topics(apart[BROKER])
+
+
+@in_namespaces
+def test_a_follower_that_hears_nothing_disturbs_nobody(apart: Nodes, network: Namespaces) -> None:
+    """One way: it speaks to all and hears none. Its questions for votes change no epoch (pre-vote)."""
+    leader, epoch = apart.leader(), apart.quorum().leader_epoch
+    deaf = next(node_id for node_id in CONTROLLERS if node_id != leader)
+    for node_id in ROLES:
+        if node_id != deaf:
+            network.cut(f"node-{node_id}", f"node-{deaf}")
+    time.sleep(8)  # four fetch timeouts
+    assert create_topic(apart[BROKER].address, "while-one-is-deaf") == ErrorCode.NONE
+    assert (apart.leader(), apart.quorum().leader_epoch) == (leader, epoch)
+    network.heal()
+    until("it has everything", lambda: caught_up(apart))
+    assert (apart.leader(), apart.quorum().leader_epoch) == (leader, epoch)
+
+
+@in_namespaces
+def test_a_leader_that_hears_nothing_gives_up(apart: Nodes, network: Namespaces) -> None:
+    """One way: what it sends arrives, what is sent to it does not, so no fetch does."""
+    leader = apart.leader()
+    others = [node_id for node_id in CONTROLLERS if node_id != leader]
+    for node_id in (*others, BROKER):
+        network.cut(f"node-{node_id}", f"node-{leader}")
+    assert apart.leader(others) in others
+    assert create_topic(apart[BROKER].address, "heard-by-others", timeout_s=30) == ErrorCode.NONE
+    network.heal()
+    until("all have everything", lambda: caught_up(apart))
+    assert "heard-by-others" in topics(apart[BROKER])

@@ -1,0 +1,55 @@
+"""Every request that is passed on to the controller has an answer for the case that there is none, in every version."""
+
+from __future__ import annotations
+
+import pytest
+
+from barnabas.broker.unanswered import timed_out
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol import codec
+from barnabas.protocol.api import BROKER_APIS
+from barnabas.protocol.header import request_header_version
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
+from barnabas.protocol.messages.header import RequestHeader
+from barnabas.protocol.messages.index import request_class
+
+FORWARDED = [
+    (key, version)
+    for key, offer in BROKER_APIS.items()
+    if offer.is_forwarded
+    for version in range(offer.version_min, offer.version_max + 1)
+]
+ASKED = {
+    CreateTopicsRequest: CreateTopicsRequest(topics=[CreateTopicsRequest.CreatableTopic(name="a", num_partitions=1)]),
+    ElectLeadersRequest: ElectLeadersRequest(
+        topic_partitions=[ElectLeadersRequest.TopicPartitions(topic="a", partitions=[0])]
+    ),
+    CreatePartitionsRequest: CreatePartitionsRequest(topics=[CreatePartitionsRequest.CreatePartitionsTopic(name="a")]),
+}
+
+
+@pytest.mark.parametrize(("api_key", "version"), FORWARDED)
+def test_the_client_is_told_that_no_controller_answered(api_key: int, version: int) -> None:
+    cls = request_class(api_key)
+    request = ASKED.get(cls, cls())  # type: ignore[call-overload]
+    if cls is DeleteTopicsRequest:
+        new = version >= 6
+        request = DeleteTopicsRequest(
+            topics=[DeleteTopicsRequest.DeleteTopicState(name="a")] if new else [], topic_names=[] if new else ["a"]
+        )
+    header = RequestHeader(request_api_key=api_key, request_api_version=version, correlation_id=7, client_id="c")
+    frame = codec.encode(header, request_header_version(api_key, version))
+    codec.encode_into(request, version, frame)
+    answer = timed_out(bytes(frame))
+    decoded, _ = codec.decode(type(answer), version, bytes(codec.encode(answer, version)))
+    told = [decoded]
+    for name in ("topics", "responses", "results"):
+        if cls in (*ASKED, DeleteTopicsRequest) and hasattr(decoded, name):
+            told = getattr(decoded, name)
+    if cls is ElectLeadersRequest:
+        assert decoded.error_code == (ErrorCode.REQUEST_TIMED_OUT if version else 0)
+        told = decoded.replica_election_results[0].partition_result
+    assert [each.error_code for each in told] == [ErrorCode.REQUEST_TIMED_OUT]
