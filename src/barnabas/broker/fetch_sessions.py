@@ -179,7 +179,8 @@ class Session:
 
     def note(self, item: FetchItem, result: FetchResult) -> None:
         """It was told that. What returned data goes behind the others; what has nothing more to tell is left alone."""
-        item.answered_high_watermark = result.high_watermark
+        # Where histories part nothing else is heard: a follower cuts its log back, maybe by an epoch without records.
+        item.answered_high_watermark = result.high_watermark if result.diverging is None else -1
         # An error is told again with the next answer, whatever it says.
         item.answered_log_start_offset = result.log_start_offset if result.error is ErrorCode.NONE else -2
         if len(result.data) > 0:

@@ -119,3 +119,13 @@ def test_a_follower_in_another_epoch_or_cut_back_is_told_again() -> None:
     ]:
         update_item(item, asked)
         assert told(session, [result()]) == expected
+
+
+def test_the_hw_beside_a_diverging_epoch_is_told_again() -> None:
+    """The follower cut off an epoch without records, asks from the same offset, and has not heard the HW."""
+    session = session_of(0)
+    parted = result()
+    parted.diverging = (0, 34)
+    assert told(session, [parted]) == [0]
+    assert told(session, [result()]) == [0]
+    assert told(session, [result()]) == []
