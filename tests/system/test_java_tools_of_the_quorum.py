@@ -36,6 +36,7 @@ def jvm(nodes: Nodes) -> Iterator[ProcessClient]:
     java.close()
 
 
+@pytest.mark.full
 def test_a_static_quorum_becomes_a_dynamic_one_and_changes(nodes: Nodes, jvm: ProcessClient, tmp_path: Path) -> None:
     def run(main: str, by: str, *args: str, code: int = 0) -> str:
         addresses = nodes.bootstrap if by == BY_BROKERS else nodes.bootstrap_controllers

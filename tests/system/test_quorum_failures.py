@@ -314,6 +314,7 @@ def test_a_leader_that_is_cut_off_decides_nothing_more(apart: Nodes, network: Na
     assert "wrong-side" not in topics(apart[BROKER])
 
 
+@pytest.mark.full
 @in_namespaces
 def test_a_follower_that_hears_nothing_disturbs_nobody(apart: Nodes, network: Namespaces) -> None:
     """One way: it speaks to all and hears none. Its questions for votes change no epoch (pre-vote)."""

@@ -40,6 +40,7 @@ METADATA_VERSIONS: Final = (
 
 #: Feature levels of `metadata.version` at which something below changes, by Kafka's names for them.
 V_3_3_IV3: Final = 7
+V_3_6_IV1: Final = 13
 V_3_7_IV0: Final = 15
 V_3_7_IV2: Final = 17
 V_3_9_IV0: Final = 21

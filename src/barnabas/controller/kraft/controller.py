@@ -34,7 +34,7 @@ from barnabas.controller.kraft import (
 from barnabas.controller.kraft.bootstrap import bootstrap_batches, own_registration, register_controller
 from barnabas.controller.kraft.no_ops import NoOpWriter
 from barnabas.controller.kraft.replication_control import ReplicationControl
-from barnabas.controller.kraft.result import Cause, Result, Versioned
+from barnabas.controller.kraft.result import Cause, Result, Versioned, all_or_nothing
 from barnabas.controller.kraft.sessions import BrokerSessions
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.metadata.cluster import Endpoint, endpoints_of
@@ -409,7 +409,8 @@ class Controller:
                     lambda: refused(ErrorCode.NOT_CONTROLLER),
                 )
             return True
-        before, self._image = self._image, self._replayed(result.records)
+        records = all_or_nothing(result.records, self.image.metadata_version, result.cause.event)
+        before, self._image = self._image, self._replayed(records)
         response = result.response
         losses = elections.unclean_leaders(before, result.records) if before is not None else []
         if self.journal is not None:
@@ -418,7 +419,7 @@ class Controller:
         done = None if reply is None else (lambda _offset: reply(response))
         try:
             self._raft.propose(
-                result.records,
+                records,
                 wall_ms=self._host.clock.wall_ms(),
                 done=done,
                 failed=lambda: refused(ErrorCode.NOT_CONTROLLER),

@@ -6,11 +6,13 @@ decision that never commits leaves no trace.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
+from barnabas.metadata.versions import V_3_6_IV1
 from barnabas.protocol.message import Message, UnknownTags
+from barnabas.protocol.messages.records_metadata import BeginTransactionRecord, EndTransactionRecord
 
 T = TypeVar("T")
 
@@ -34,3 +36,15 @@ class Result(Generic[T]):
     records: list[Versioned]
     response: T
     cause: Cause
+
+
+#: More records than this may not fit into one batch of the log (Kafka's limit for a batch, too).
+_BATCH_RECORDS_MAX: Final = 10_000
+
+
+def all_or_nothing(records: Sequence[Versioned], metadata_version: int, name: str) -> Sequence[Versioned]:
+    """The records of one decision, as a metadata transaction (KIP-868) where they are too many for one batch: a leader
+    that dies between two batches leaves nothing of it, for the next one aborts what it finds open."""
+    if len(records) <= _BATCH_RECORDS_MAX or metadata_version < V_3_6_IV1:
+        return records
+    return [(BeginTransactionRecord(name=name), 0), *records, (EndTransactionRecord(), 0)]

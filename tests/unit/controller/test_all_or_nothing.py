@@ -1,0 +1,66 @@
+"""Decisions of more records than one batch holds (KIP-868)."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.node_world import NodeWorld
+
+from barnabas.controller.kraft.result import Cause, Result, Versioned, all_or_nothing
+from barnabas.metadata.image import METADATA_VERSION
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.records_metadata import (
+    BeginTransactionRecord,
+    ConfigRecord,
+    EndTransactionRecord,
+    FeatureLevelRecord,
+)
+from barnabas.raft.commits import CommittedBatch
+from barnabas.raft.snapshots import Snapshot, SnapshotId
+
+#: Of 2 KB each: three batches of 8 MiB.
+MANY = 10_001
+
+
+class Ear:
+    def __init__(self) -> None:
+        self.batches: list[CommittedBatch] = []
+
+    def on_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None: ...
+
+    def on_commit(self, batch: CommittedBatch) -> None:
+        self.batches.append(batch)
+
+    def on_caught_up(self) -> None: ...
+
+
+def big(count: int) -> list[Versioned]:
+    value = "v" * 2_000
+    return [(ConfigRecord(resource_type=2, resource_name=f"t{n}", name="k", value=value), 0) for n in range(count)]
+
+
+def test_many_records_become_visible_at_once_or_not_at_all() -> None:
+    world = NodeWorld()
+    ear = Ear()
+    world.raft.add_listener(ear)
+    world.join()
+    world.published.clear()
+    ear.batches.clear()
+    answers: list[str] = []
+    assert world.controller.commit(Result(big(MANY), "done", Cause("Big", "test")), answers.append)
+    assert answers == ["done"]
+    assert len(ear.batches) == 3
+    records: list[Message] = [record for batch in ear.batches for record in batch.records]
+    assert isinstance(records[0], BeginTransactionRecord)
+    assert records[0].name == "Big"
+    assert isinstance(records[-1], EndTransactionRecord)
+    assert len(records) == MANY + 2
+    assert len([delta for delta, _ in world.published if delta.changed_configs]) == 1
+    assert len(world.image.configs) >= MANY
+    assert world.controller.image.offset == world.image.offset == world.raft.log_end_offset - 1
+
+
+@pytest.mark.parametrize(("count", "metadata_version"), [(10_000, 27), (MANY, 12)])
+def test_few_records_and_older_clusters_get_on_without(count: int, metadata_version: int) -> None:
+    record: Versioned = (FeatureLevelRecord(name=METADATA_VERSION, feature_level=12), 0)
+    records = [record] * count
+    assert all_or_nothing(records, metadata_version, "x") is records
