@@ -37,6 +37,8 @@ _Answer = FetchResponse.PartitionData
 _Key = tuple[bytes, int]
 
 _PAUSE_MS: Final = 20
+#: Of one answer: a millisecond or two, in which nobody else is served.
+_AT_ONCE_BYTES: Final = 1 << 20
 _SESSION_LOST: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -271,9 +273,9 @@ class Fetcher:
             else:
                 self._session_id = response.session_id
                 self._session_epoch = 1 if self._session_epoch == 0x7FFFFFFF else self._session_epoch + 1
-                self._take(response)
-                if not response.session_id:
-                    self._forget_session()  # the leader has no slot left
+                rows = [(topic.topic_id, answer) for topic in response.responses for answer in topic.partitions]
+                self._take(rows, keeps_session=response.session_id != 0)
+                return
         self._fetch_soon()
 
     def _forget_session(self) -> None:
@@ -287,26 +289,46 @@ class Fetcher:
         for followed in self._followed.values():
             self._pause(followed)
 
-    def _take(self, response: FetchResponse) -> None:
-        for topic in response.responses:
-            for answer in topic.partitions:
-                key = (topic.topic_id, answer.partition_index)
-                followed = self._followed.get(key)
-                if followed is None or followed.told is None:
-                    continue
-                self._dirty[key] = None
-                if not followed.is_current:
-                    continue
-                if followed.told[0] != followed.partition.log.log_end_offset:
-                    continue  # asked from another position, before it was named anew
-                try:
-                    self._take_one(key, followed, answer)
-                except StorageFault as fault:
-                    self._on_fault(fault)
-                    self._pause(followed)  # a full directory stays online: it is tried again, not without end
-                except RecordsRejected as rejected:
-                    self._host.faults.report(f"{followed.partition.topic_partition} cannot be followed", rejected)
-                    self._pause(followed)
+    def _take(self, rows: list[tuple[bytes, _Answer]], *, keeps_session: bool) -> None:
+        """As much as the loop can be held up for; the rest, kept aside, in the next event. Then ask again."""
+        if self._closed:
+            return
+        size_bytes = taken = 0
+        while taken < len(rows) and (not taken or size_bytes < _AT_ONCE_BYTES):
+            topic_id, answer = rows[taken]
+            self._take_row((topic_id, answer.partition_index), answer)
+            size_bytes += len(answer.records or b"")
+            taken += 1
+        if taken < len(rows):
+            rest = rows[taken:]
+            for _, answer in rest:
+                if isinstance(answer.records, memoryview):
+                    answer.records = bytes(answer.records)  # it is the receive buffer's, which others use
+            self._asking = True
+            self._host.timers.call_soon(lambda: self._take(rest, keeps_session=keeps_session))
+            return
+        self._asking = False
+        if not keeps_session:
+            self._forget_session()  # the leader has no slot left
+        self._fetch_soon()
+
+    def _take_row(self, key: _Key, answer: _Answer) -> None:
+        followed = self._followed.get(key)
+        if followed is None or followed.told is None:
+            return
+        self._dirty[key] = None
+        if not followed.is_current:
+            return
+        if followed.told[0] != followed.partition.log.log_end_offset:
+            return  # asked from another position, before it was named anew
+        try:
+            self._take_one(key, followed, answer)
+        except StorageFault as fault:
+            self._on_fault(fault)
+            self._pause(followed)  # a full directory stays online: it is tried again, not without end
+        except RecordsRejected as rejected:
+            self._host.faults.report(f"{followed.partition.topic_partition} cannot be followed", rejected)
+            self._pause(followed)
 
     def _take_one(self, key: _Key, followed: Followed, answer: _Answer) -> None:
         code = ErrorCode(answer.error_code)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 from tests.support.follower_world import BROKER_EPOCH, SELF, FollowerWorld, batch, diverging, row
+from tests.support.log_world import TOPIC_ID
 
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.topics import PartitionImage
+from barnabas.protocol.messages.fetch import FetchResponse
 
 
 def test_the_first_fetch_names_all_and_says_who_asks() -> None:
@@ -305,3 +307,27 @@ def test_when_all_are_throttled_the_fetcher_comes_back_by_itself() -> None:
     assert world.channel.asked == []
     world.run(15_000)
     assert set(world.asked()) == {0}
+
+
+def test_a_large_answer_is_taken_in_several_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients are served in between; the next request goes when all is taken, and what is no longer wanted is not."""
+    monkeypatch.setattr("barnabas.replication.fetcher._AT_ONCE_BYTES", 1)
+    world = FollowerWorld()
+    followers = [world.follower(index) for index in range(4)]
+    world.run()
+    _, reply = world.channel.asked.pop(0)
+    buffer = bytearray(batch(0, 3))
+    rows = [row(index, records=memoryview(buffer)) for index in range(4)]  # type: ignore[arg-type]
+    answer = FetchResponse(
+        session_id=900, responses=[FetchResponse.FetchableTopicResponse(topic_id=TOPIC_ID, partitions=rows)]
+    )
+    reply(answer)
+    assert [partition.log.log_end_offset for partition in followers] == [3, 0, 0, 0]
+    buffer[:] = bytes(len(buffer))  # the next thing that is received
+    world.fetcher.remove(TOPIC_ID, 2)
+    world.follow(3, 6)
+    assert world.channel.asked == []
+    world.run()
+    assert [partition.log.log_end_offset for partition in followers] == [3, 3, 0, 0]
+    assert world.asked() == {0: (5, 3, 5), 1: (5, 3, 5), 3: (6, 0, -1)}
+    assert world.host.faults.reported == []

@@ -1,0 +1,107 @@
+"""KIP-392 with librdkafka and three broker processes in three racks: a consumer with `client.rack` reads from the
+replica in its rack, and goes on when that one dies."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from barnabas.replication.replica_selector import RACK_AWARE
+from barnabas.testing import Cluster
+
+QUIET = {"log_level": "0"}
+COUNT = 300
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "cluster", brokers=3, properties={"replica.selector.class": RACK_AWARE}) as cluster:
+        for broker_id in (1, 2, 3):
+            cluster.stop_broker(broker_id)
+            file = cluster.data_directory_of(broker_id).parent / "server.properties"
+            file.write_text(file.read_text() + f"\nbroker.rack=rack-{broker_id}\n")
+            cluster.start_broker(broker_id)
+        yield cluster
+
+
+class RackConsumer:
+    """All values of `orders`, and how many fetches went to which broker."""
+
+    def __init__(self, bootstrap: str, rack: str) -> None:
+        self.values: list[str] = []
+        self.fetches: dict[int, int] = {}
+        self._consumer = Consumer(
+            {
+                **QUIET,
+                "bootstrap.servers": bootstrap,
+                "group.id": "readers",
+                "auto.offset.reset": "earliest",
+                "client.rack": rack,
+                "fetch.wait.max.ms": 100,
+                "statistics.interval.ms": 200,
+                "stats_cb": self._on_statistics,
+            }
+        )
+        self._consumer.subscribe(["orders"])
+
+    def _on_statistics(self, text: str) -> None:
+        for broker in json.loads(text)["brokers"].values():
+            if broker["nodeid"] > 0:
+                self.fetches[broker["nodeid"]] = broker["req"].get("Fetch", 0)
+
+    def read(self, count: int, timeout_s: float = 60) -> None:
+        deadline = time.monotonic() + timeout_s
+        while len(self.values) < count:
+            assert time.monotonic() < deadline, f"{len(self.values)} of {count}; fetches {self.fetches}"
+            self.poll()
+
+    def linger(self, duration_s: float) -> None:
+        end = time.monotonic() + duration_s
+        while time.monotonic() < end:
+            self.poll()
+
+    def poll(self) -> None:
+        message = self._consumer.poll(0.1)
+        if message is not None and message.error() is None:
+            value = message.value()
+            assert value is not None
+            self.values.append(value.decode())
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+def write(producer: Producer, begin: int, end: int) -> None:
+    for number in range(begin, end):
+        producer.produce("orders", f"value {number}")
+    assert producer.flush(60) == 0
+
+
+def test_a_consumer_reads_in_its_rack_and_goes_on_when_that_broker_dies(cluster: Cluster) -> None:
+    admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
+    (made,) = admin.create_topics([NewTopic("orders", 1, 3)]).values()
+    made.result(30)
+    producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "acks": "all"})
+    write(producer, 0, COUNT)
+    leader = admin.list_topics("orders", timeout=10).topics["orders"].partitions[0].leader
+    near = leader % 3 + 1
+    consumer = RackConsumer(cluster.bootstrap, f"rack-{near}")
+    consumer.read(COUNT)
+    before = dict(consumer.fetches)
+    write(producer, COUNT, 2 * COUNT)
+    consumer.read(2 * COUNT)
+    consumer.linger(2)
+    more = {broker_id: count - before.get(broker_id, 0) for broker_id, count in consumer.fetches.items()}
+    assert more[near] >= 5, f"fetches since: {more}"
+    assert more.get(leader, 0) <= 2, f"fetches since: {more}"
+    cluster.kill(near)
+    write(producer, 2 * COUNT, 3 * COUNT)
+    consumer.read(3 * COUNT)
+    assert consumer.values == [f"value {number}" for number in range(3 * COUNT)]
+    consumer.close()
