@@ -14,6 +14,7 @@ from barnabas.broker.broker_channels import BrokerChannels
 from barnabas.broker.context import Services
 from barnabas.broker.controller_access import ControllerAccess
 from barnabas.broker.controller_registrar import ControllerRegistrar
+from barnabas.broker.coordination import Coordinators
 from barnabas.broker.dispatch import ConnectionLog, Dispatcher
 from barnabas.broker.fetch_sessions import SessionCache
 from barnabas.broker.inner_requests import OwnBroker, OwnController
@@ -28,26 +29,16 @@ from barnabas.broker.verification import TransactionVerifier
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
-from barnabas.common.types import (
-    GROUP_METADATA_TOPIC,
-    METADATA_TOPIC,
-    TRANSACTION_STATE_TOPIC,
-    TopicPartition,
-)
 from barnabas.controller.kraft.controller import Controller
-from barnabas.coordinators.groups.config import GroupConfig
-from barnabas.coordinators.groups.coordinator import GroupCoordinator
-from barnabas.coordinators.transactions.config import TransactionConfig
-from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
 from barnabas.metadata.cluster import endpoints_of
-from barnabas.metadata.image import BROKER_RESOURCE, TRANSACTION_VERSION, MetadataDelta, MetadataImage
+from barnabas.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.api import Offer
 from barnabas.protocol.connection import ReceiveArea
 from barnabas.raft.formatting import ensure_formatted
 from barnabas.raft.node import RaftNode
 from barnabas.replication.internal import InternalPartitions
-from barnabas.replication.manager import LeadershipListener, ReplicaManager
+from barnabas.replication.manager import ReplicaManager
 from barnabas.storage.manager import LogManager
 
 #: For a request to the controller that says nothing else.
@@ -82,14 +73,6 @@ class Broker:
         self.controller = Controller(host, config, self.raft, self.metadata, cluster_id)
         self.replicas = ReplicaManager(host, config, config.node_id, self.logs)
         partitions = InternalPartitions(self.replicas, host.clock)
-        self.groups = GroupCoordinator(
-            host,
-            GroupConfig.from_broker(config),
-            partitions,
-            partitions,
-            partition_count=self._group_partitions,
-            partition_exists=self._partition_exists,
-        )
         self.brokers = BrokerChannels(host, self._area, config, self.metadata)
         self.access = ControllerAccess(
             host, self._area, f"broker-{config.node_id}", self.raft.leader_address, _ASK_TIMEOUT_MS
@@ -101,16 +84,10 @@ class Broker:
         )
         self.replicas.moves.assignments = self.assignments
         producer_ids = ProducerIdPool(self.access, config.node_id, lambda: self.lifecycle.epoch)
-        self.transactions = TransactionCoordinator(
-            host,
-            TransactionConfig.from_broker(config),
-            partitions,
-            partitions,
-            producer_ids,
-            self.brokers,
-            partition_count=self._transaction_partitions,
-            server_version=lambda: self.metadata.image.features.get(TRANSACTION_VERSION, 0),
+        self.coordinators = Coordinators(
+            host, config, self.metadata, self.replicas, partitions, producer_ids, self.brokers
         )
+        self.groups, self.transactions = self.coordinators.groups, self.coordinators.transactions
         self.services = Services(
             host=host,
             config=config,
@@ -156,14 +133,7 @@ class Broker:
             raise ConfigError(f"{metadata_dir} holds the metadata log and cannot be used: {cause}")
         self.logs.on_directory_failed.append(self._on_directory_failed)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
-        self.replicas.listen(
-            LeadershipListener(GROUP_METADATA_TOPIC, self.groups.on_partition_leader, self.groups.on_partition_resigned)
-        )
-        self.replicas.listen(
-            LeadershipListener(
-                TRANSACTION_STATE_TOPIC, self.transactions.on_partition_leader, self.transactions.on_partition_resigned
-            )
-        )
+        self.coordinators.listen()
         own = AfterOwnRegistration(
             self.config.node_id,
             lambda: self.lifecycle.epoch,
@@ -171,7 +141,7 @@ class Broker:
             self.replicas.on_image,
         )
         self.metadata.subscribe(own.on_image)
-        self.metadata.subscribe(self._on_deleted_topics)
+        self.metadata.subscribe(self.coordinators.on_image)
         self.metadata.subscribe(self.lifecycle.on_image)
 
     def start(self, on_ready: Callable[[], None] = lambda: None) -> None:
@@ -204,8 +174,7 @@ class Broker:
         def close() -> None:
             release()
             self.journal.close()
-            self.groups.shutdown()
-            self.transactions.shutdown()
+            self.coordinators.shutdown()
             self.brokers.close()
             self.assignments.close()
             self.replicas.close()
@@ -269,23 +238,3 @@ class Broker:
         if own in delta.changed_configs or default in delta.changed_configs:
             for problem in self.config.update_dynamic(image.config_of(*own), image.config_of(*default)):
                 self.host.faults.report(problem)
-
-    def _on_deleted_topics(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        gone = [
-            TopicPartition(topic.name, index)
-            for topic in delta.deleted_topics.values()
-            for index in range(len(topic.partitions))
-        ]
-        if gone:
-            self.groups.on_partitions_deleted(gone)
-
-    def _group_partitions(self) -> int:
-        topic = self.metadata.image.topics_by_name.get(GROUP_METADATA_TOPIC)
-        return self.config.int_of("offsets.topic.num.partitions") if topic is None else len(topic.partitions)
-
-    def _transaction_partitions(self) -> int:
-        topic = self.metadata.image.topics_by_name.get(TRANSACTION_STATE_TOPIC)
-        return self.config.int_of("transaction.state.log.num.partitions") if topic is None else len(topic.partitions)
-
-    def _partition_exists(self, topic: str, index: int) -> bool:
-        return topic != METADATA_TOPIC and self.metadata.image.partition(topic, index) is not None

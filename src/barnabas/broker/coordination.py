@@ -1,0 +1,84 @@
+"""What this broker coordinates: groups and transactions, on the partitions of internal topics that it leads."""
+
+from __future__ import annotations
+
+from barnabas.broker.broker_channels import BrokerChannels
+from barnabas.broker.producer_ids import ProducerIdPool
+from barnabas.common.config import BrokerConfig
+from barnabas.common.host import Host
+from barnabas.common.types import GROUP_METADATA_TOPIC, METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.coordinator import GroupCoordinator
+from barnabas.coordinators.transactions.config import TransactionConfig
+from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
+from barnabas.metadata.image import TRANSACTION_VERSION, MetadataDelta, MetadataImage
+from barnabas.metadata.store import MetadataStore
+from barnabas.replication.internal import InternalPartitions
+from barnabas.replication.manager import LeadershipListener, ReplicaManager
+
+
+class Coordinators:
+    """`listen` once the replicas are there; `shutdown` before they go."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        metadata: MetadataStore,
+        replicas: ReplicaManager,
+        partitions: InternalPartitions,
+        producer_ids: ProducerIdPool,
+        brokers: BrokerChannels,
+    ) -> None:
+        self._config = config
+        self._metadata = metadata
+        self._replicas = replicas
+        self.groups = GroupCoordinator(
+            host,
+            GroupConfig.from_broker(config),
+            partitions,
+            partitions,
+            partition_count=lambda: self._partitions(GROUP_METADATA_TOPIC, "offsets.topic.num.partitions"),
+            partition_exists=self._partition_exists,
+        )
+        self.transactions = TransactionCoordinator(
+            host,
+            TransactionConfig.from_broker(config),
+            partitions,
+            partitions,
+            producer_ids,
+            brokers,
+            partition_count=lambda: self._partitions(TRANSACTION_STATE_TOPIC, "transaction.state.log.num.partitions"),
+            server_version=lambda: metadata.image.features.get(TRANSACTION_VERSION, 0),
+        )
+
+    def listen(self) -> None:
+        for topic, coordinator in (
+            (GROUP_METADATA_TOPIC, self.groups),
+            (TRANSACTION_STATE_TOPIC, self.transactions),
+        ):
+            self._replicas.listen(
+                LeadershipListener(topic, coordinator.on_partition_leader, coordinator.on_partition_resigned)
+            )
+
+    def shutdown(self) -> None:
+        self.groups.shutdown()
+        self.transactions.shutdown()
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Offsets of topics that are gone go, too."""
+        gone = [
+            TopicPartition(topic.name, index)
+            for topic in delta.deleted_topics.values()
+            for index in range(len(topic.partitions))
+        ]
+        if gone:
+            self.groups.on_partitions_deleted(gone)
+
+    def _partitions(self, topic: str, key: str) -> int:
+        """As many as the topic has, or will have when it is made."""
+        image = self._metadata.image.topics_by_name.get(topic)
+        return self._config.int_of(key) if image is None else len(image.partitions)
+
+    def _partition_exists(self, topic: str, index: int) -> bool:
+        return topic != METADATA_TOPIC and self._metadata.image.partition(topic, index) is not None
