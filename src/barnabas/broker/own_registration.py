@@ -18,6 +18,14 @@ from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import Subscriber
 
 
+def is_current(image: MetadataImage, node_id: int, broker_epoch: int, is_controller_active: bool) -> bool:
+    """Whether the image knows what was decided up to the registration of this incarnation."""
+    own = image.brokers.get(node_id)
+    if own is None:
+        return False
+    return own.epoch == broker_epoch or (len(image.brokers) == 1 and is_controller_active)
+
+
 class AfterOwnRegistration:
     """Passes images on to `subscriber` once they show this incarnation."""
 
@@ -36,11 +44,7 @@ class AfterOwnRegistration:
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         if not self._is_open:
-            own = image.brokers.get(self._node_id)
-            if own is None:
-                return
-            is_alone = len(image.brokers) == 1 and self._is_controller_active()
-            if own.epoch != self._broker_epoch() and not is_alone:
+            if not is_current(image, self._node_id, self._broker_epoch(), self._is_controller_active()):
                 return
             self._is_open = True
             delta = MetadataDelta.between(EMPTY_IMAGE, image)
