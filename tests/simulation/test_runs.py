@@ -74,7 +74,8 @@ def test_an_idle_broker_costs_little() -> None:
     quiet.cluster.start()
     quiet.world.run_for(4 * 3600 * 1_000_000)
     assert quiet.cluster.nodes["broker1"].is_running
-    assert quiet.world.trace.count < 50_000
+    # Twice a second the active controller writes a record that says nothing (metadata.max.idle.interval.ms).
+    assert quiet.world.trace.count < 80_000
 
 
 def test_three_brokers_keep_every_promise() -> None:

@@ -85,9 +85,10 @@ def _show_verdict(outcome: Outcome) -> None:
         f"({ratio:.0f} times real time), {output.counted(outcome.events, 'event')}, trace {outcome.trace_hash}"
     )
     output.say(
-        f"{output.counted(len(outcome.schedule), 'fault')}; {outcome.sent:,} records sent, {outcome.acked:,} acked, "
-        f"{outcome.polled:,} read by consumers"
+        f"{output.counted(len(outcome.schedule), 'fault')}, {output.counted(outcome.operated, 'change')} by the operator; "
+        f"unclean elections of {output.counted(outcome.unclean, 'partition')}"
     )
+    output.say(f"{outcome.sent:,} records sent, {outcome.acked:,} acked, {outcome.polled:,} read by consumers")
     if outcome.failed:
         for problem in outcome.problems[:_PROBLEMS_SHOWN_MAX]:
             output.show_failure(Failure(problem))
@@ -127,6 +128,8 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
         "sent": outcome.sent,
         "acked": outcome.acked,
         "polled": outcome.polled,
+        "operated": outcome.operated,
+        "unclean": outcome.unclean,
         "again": command_for(outcome),
     }
 
