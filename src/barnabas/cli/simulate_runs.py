@@ -85,7 +85,7 @@ def _show_verdict(outcome: Outcome) -> None:
         f"({ratio:.0f} times real time), {output.counted(outcome.events, 'event')}, trace {outcome.trace_hash}"
     )
     output.say(
-        f"{output.counted(len(outcome.schedule), 'fault')}, {output.counted(outcome.operated, 'change')} by the operator; "
+        f"{output.counted(len(outcome.schedule), 'fault')}, {output.counted(outcome.operated, 'change')} made, "
         f"unclean elections of {output.counted(outcome.unclean, 'partition')}"
     )
     output.say(f"{outcome.sent:,} records sent, {outcome.acked:,} acked, {outcome.polled:,} read by consumers")
