@@ -48,7 +48,7 @@ def sighted(leadership: Leadership, leader_leo: int, now_ms: int) -> UnknownTags
         if follower is None:
             data += _MEMBER.pack(replica, -1, -1)
         else:
-            lag_ms = now_ms - follower.caught_up_ms
+            lag_ms = now_ms - follower.caught_up_at()
             data += _MEMBER.pack(replica, follower.leo, lag_ms if 0 <= lag_ms < 1 << 60 else -1)
     return ((SIGHTING_TAG, bytes(data)),)
 
