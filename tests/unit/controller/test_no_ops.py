@@ -26,14 +26,14 @@ class Ear:
     def on_caught_up(self) -> None: ...
 
 
-def written(within_ms: int, *, interval_ms: int = 500, is_followed: bool = True) -> int:
+def written(within_ms: int, *, interval_ms: int = 500, brokers: tuple[int, ...] = (1, 2)) -> int:
     """How many NoOp records are committed, and nothing else."""
     config = make_config({"metadata.max.idle.interval.ms": str(interval_ms)})
     host = MemoryHost(0)
     raft = RaftNode(host, config, MetadataStore(), ensure_formatted(host, config))
     ear = Ear()
     raft.add_listener(ear)
-    writer = NoOpWriter(host, config, raft, lambda: is_followed)
+    writer = NoOpWriter(host, config, raft, lambda: brokers)
     raft.start()
     writer.start()
     host.time.run_for(within_ms)
@@ -52,5 +52,5 @@ def test_the_log_moves_on_where_nothing_changes() -> None:
 
 
 def test_nothing_is_written_for_nobody_nor_where_it_is_turned_off() -> None:
-    assert written(5_100, is_followed=False) == 0
+    assert written(5_100, brokers=(1,)) == 0
     assert written(5_100, interval_ms=0) == 0

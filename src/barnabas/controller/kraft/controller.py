@@ -90,7 +90,7 @@ class Controller:
         self.replication = ReplicationControl(host.timers, config, self)
         #: Leaders that lack records which others had, elected since this process began.
         self.unclean_election_count = 0
-        self._no_ops = NoOpWriter(host, config, raft, self._is_followed)
+        self._no_ops = NoOpWriter(host, config, raft, lambda: self.image.brokers)
         raft.on_leadership(self._on_leadership)
 
     @property
@@ -153,11 +153,6 @@ class Controller:
         if self._session_timer is not None:
             self._session_timer.cancel()
             self._session_timer = None
-
-    def _is_followed(self) -> bool:
-        """Whether any other node follows the metadata."""
-        own_id = self._config.node_id
-        return len(self._raft.voters) > 1 or any(broker_id != own_id for broker_id in self.image.brokers)
 
     # Topics.
 

@@ -6,7 +6,7 @@ A quorum of one voter that nobody else follows has no use for them: there they w
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import RequestFailed
@@ -18,11 +18,12 @@ from barnabas.raft.node import RaftNode
 class NoOpWriter:
     """`start` when this controller becomes active, `stop` when it is no more."""
 
-    def __init__(self, host: Host, config: BrokerConfig, raft: RaftNode, is_followed: Callable[[], bool]) -> None:
+    def __init__(self, host: Host, config: BrokerConfig, raft: RaftNode, brokers: Callable[[], Iterable[int]]) -> None:
         self._host = host
         self._interval_ms = config.int_of("metadata.max.idle.interval.ms")
         self._raft = raft
-        self._is_followed = is_followed
+        self._own_id = config.node_id
+        self._brokers = brokers
         self._timer: Timer | None = None
 
     def start(self) -> None:
@@ -36,7 +37,8 @@ class NoOpWriter:
 
     def _write(self) -> None:
         self.start()
-        if not self._is_followed():
+        others = any(broker_id != self._own_id for broker_id in self._brokers())
+        if not others and len(self._raft.voters) < 2:
             return
         try:
             self._raft.propose([(NoOpRecord(), 0)], wall_ms=self._host.clock.wall_ms())
