@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from dataclasses import replace
 
 import pytest
 
+from barnabas.cli import simulate_runs
 from barnabas.replication.partition import Partition
 from barnabas.simulation.cluster import Layout
 from barnabas.simulation.explore import explore, kind_of, shorten, shorten_outcome
@@ -212,6 +214,23 @@ def test_a_failing_seed_is_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shortened.schedule == (power,)
     assert kind_of(shortened.problems[0]) == kind_of(outcome.problems[0])
     assert run(shortened.settings).trace_hash == shortened.trace_hash
+
+
+def test_exploring_reports_and_shortens_what_fails(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    forget_syncs(monkeypatch)
+    failing = first_failure(POWER, range(1, 10)).settings
+    assert simulate_runs.explore(failing, 1, 1, as_json=True)
+    text = capsys.readouterr().out
+    told = json.loads(text[text.index("{") :])
+    assert told["seeds"] == 1
+    (found,) = told["failed"]
+    assert found["seed"] == failing.seed
+    assert found["problems"]
+    assert 0 < len(found["faults"]) <= len(schedule_of(failing))
+    assert f"--seed {failing.seed} --faults power" in found["again"]
+    assert ("--only" in found["again"]) == (len(found["faults"]) < len(schedule_of(failing)))
 
 
 # -- shortening and the atlas
