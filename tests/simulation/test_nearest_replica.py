@@ -108,6 +108,7 @@ def test_a_consumer_that_waits_at_a_follower_has_the_record_at_once() -> None:
 
 
 def test_g15_a_follower_shows_nothing_above_its_hw_and_nothing_is_out_of_range_that_it_has() -> None:
+    """Guard G15."""
     world = rig()
     assert world.produce(b"0")[0] == 0
     world.await_equal()

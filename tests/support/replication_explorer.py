@@ -5,10 +5,13 @@ any answer, the other is idempotent and repeats each batch until it is acknowled
 records are deleted; in some runs replicas are moved, and another topic is deleted and made anew
 (`replication_workers`). Faults are drawn from the seed. A run ends with everything healed: then the ISR must be full
 again within a bound, the replicas equal, and the history right.
+
+    python -m tests.support.replication_explorer FIRST COUNT
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -123,6 +126,23 @@ class OfClients:
         self._look.on_image(before, now)
 
 
+class Beginnings:
+    """A broker's first replica of a topic is empty, whatever there was under that name before (G14)."""
+
+    def __init__(self) -> None:
+        self._seen: set[tuple[str, TopicPartition, bytes]] = set()
+
+    def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
+        key = (node.name, partition.topic_partition, partition.topic_id)
+        if key not in self._seen:
+            self._seen.add(key)
+            if now.log_end_offset:
+                raise Violation(f"a new topic has old records: {partition.topic_partition} on {node.name}: {now[3:]}")
+
+    def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
+        """Says nothing of records."""
+
+
 class ReplicationRun:
     def __init__(self, seed: int, *, duration_s: int = 6, kinds: Sequence[FaultKind] = (), **properties: str) -> None:
         self.seed = seed
@@ -168,6 +188,7 @@ class ReplicationRun:
         self._committed = Committed(rig.cluster)
         looks: list[Look] = [
             OneLeader(),
+            Beginnings(),
             OfClients(self._committed),
             OfClients(Offsets()),
             Decisions({}),
@@ -270,3 +291,20 @@ class ReplicationRun:
 
 def explore(seed: int, **options: object) -> Outcome:
     return ReplicationRun(seed, **options).execute()  # type: ignore[arg-type]
+
+
+def main(first: int, count: int) -> int:
+    """Prints what fails, and how far it is. Returns how many failed."""
+    failed = 0
+    for seed in range(first, first + count):
+        outcome = explore(seed)
+        if outcome.problem is not None:
+            failed += 1
+            print(outcome, flush=True)
+        if (seed - first + 1) % 100 == 0:
+            print(f"{seed - first + 1} of {count} seeds, {failed} failed", flush=True)
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2])) > 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -17,8 +17,7 @@ from barnabas.controller.kraft.view import ControllerView
 from barnabas.controller.partition_change import PartitionChange
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 from barnabas.replication import fetcher
-from barnabas.replication.isr_changes import IsrChanges
-from barnabas.replication.leadership import Follower, Leadership
+from barnabas.replication.leadership import Leadership
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Partition
 from barnabas.replication.surroundings import ReplicaSurroundings
@@ -152,23 +151,6 @@ def joins_below_the_start_of_the_epoch(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Leadership, "enlarged", mutated)
 
 
-def progress_outlives_the_epoch(patch: pytest.MonkeyPatch) -> None:
-    """What a follower had in an earlier epoch is taken for what it has in this one (G7)."""
-    become_leader = Partition.become_leader
-    known: dict[Partition, dict[int, Follower]] = {}
-
-    def mutated(self: Partition, image: PartitionImage) -> None:
-        become_leader(self, image)
-        assert self.leadership is not None
-        before = known.get(self)
-        if before is not None:
-            self.leadership.followers.update((r, f) for r, f in before.items() if r in self.leadership.followers)
-        known[self] = self.leadership.followers
-        self._advance_high_watermark()
-
-    patch.setattr(Partition, "become_leader", mutated)
-
-
 def epoch_without_records_is_not_noted(patch: pytest.MonkeyPatch) -> None:
     """A new leader's epoch gets into its log with the first record only (G3)."""
     become_leader, assign = Partition.become_leader, Log.assign_epoch
@@ -181,31 +163,6 @@ def epoch_without_records_is_not_noted(patch: pytest.MonkeyPatch) -> None:
             patch.setattr(Log, "assign_epoch", assign)
 
     patch.setattr(Partition, "become_leader", mutated)
-
-
-def unanswered_proposals_are_forgotten(patch: pytest.MonkeyPatch) -> None:
-    """Without an answer to AlterPartition the old ISR is taken to stand (KAFKA-12367's neighbours, G10)."""
-    settle = IsrChanges._settle
-
-    def mutated(self: IsrChanges, partition: Any, leadership: Leadership, answer: Any, failed: ErrorCode) -> bool:
-        again = settle(self, partition, leadership, answer, failed)
-        if again:
-            self._waiting.pop(partition, None)
-            leadership.withdraw()
-        return False
-
-    patch.setattr(IsrChanges, "_settle", mutated)
-
-
-def any_image_is_news(patch: pytest.MonkeyPatch) -> None:
-    """An ISR from the metadata is taken over although a newer one was answered (G10)."""
-
-    def on_image(self: Leadership, image: PartitionImage, now_ms: int) -> None:
-        self._commit(image.isr, image.partition_epoch)
-        self.replication_factor = len(image.replicas)
-        self._take_replicas(image, now_ms)
-
-    patch.setattr(Leadership, "on_image", on_image)
 
 
 def the_checkpoint_is_believed(patch: pytest.MonkeyPatch) -> None:
@@ -228,7 +185,7 @@ def consumers_see_the_log_end(patch: pytest.MonkeyPatch) -> None:
 
 
 def epochs_of_clients_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """A leader of the past answers clients that know of a newer one (before KIP-320, G4)."""
+    """A leader of the past answers those that know of a newer one (before KIP-320, G4)."""
     patch.setattr(Partition, "check_epoch", lambda self, current_leader_epoch: ErrorCode.NONE)
 
 
@@ -272,6 +229,11 @@ def an_unclean_end_counts_as_clean(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(brokers, "incarnation_records", lambda view, broker_id, clean: judged(view, broker_id, clean=True))
 
 
+def incarnations_are_ignored(patch: pytest.MonkeyPatch) -> None:
+    """A broker that registers anew is taken for the one that was there: it keeps its place in the ISR (G12)."""
+    patch.setattr(brokers, "incarnation_records", lambda view, broker_id, clean: [])
+
+
 def the_elr_forgets_who_crashed(patch: pytest.MonkeyPatch) -> None:
     """One way of settling ELR and ISR does not look at who ended uncleanly (as in KAFKA-19221's neighbours, G11)."""
     settle = PartitionChange._settle_elr
@@ -288,17 +250,6 @@ def fenced_brokers_may_join(patch: pytest.MonkeyPatch) -> None:
     """Before KIP-841 (G9): the leader proposes them, the controller takes them."""
     patch.setattr(ReplicaSurroundings, "may_join", lambda self, broker_id, broker_epoch: True)
     patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: True)
-
-
-def broker_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
-    """Before KIP-903 (G9): what one life of a broker fetched lets the next one into the ISR."""
-
-    def may_join(self: ReplicaSurroundings, broker_id: int, broker_epoch: int) -> bool:
-        broker = self.image.brokers.get(broker_id)
-        return broker is not None and broker.is_active
-
-    patch.setattr(ReplicaSurroundings, "may_join", may_join)
-    patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: view.is_active(broker_id))
 
 
 def wishes_are_commands(patch: pytest.MonkeyPatch) -> None:
@@ -337,15 +288,42 @@ def topics_are_known_by_name(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ReplicaManager, "_remove", keeps_log)
 
 
-#: The first seed that finds it, with these kinds of faults in place of the seed's own, and what it says.
-FOUND_BY: dict[Mutation, tuple[int, tuple[FaultKind, ...], str]] = {
-    truncate_to_the_hw: (7, (), "committed records are lost"),
-    no_look_for_divergence: (1, (), "logs differ below the HW"),
-    isr_by_the_leader_alone: (6, (), "committed records are lost"),
-    hw_beyond_the_log: (1, (), "orders-1 on broker1 cannot be read"),
-    hw_of_the_leader_alone: (1, (), "logs differ below the HW"),
-    acks_of_the_leader_alone: (1, (), "idempotent producer was refused"),
-    roles_of_the_last_life: (16, (FaultKind.POWER,), "committed records are lost"),
-    ends_are_told_too_early: (14, (), "the end went back for clients"),
-    followers_do_not_know_producers: (1, (FaultKind.KILL,), "idempotent producer was refused"),
+class Find(NamedTuple):
+    """The first seed that finds it, with these kinds of faults in place of the seed's own, and what it says."""
+
+    seed: int
+    says: str
+    kinds: tuple[FaultKind, ...] = ()
+
+
+_CANDIDATE = "a candidate has not all that is committed"
+_UNCLEAN = "an unclean election that nobody allowed"
+
+FOUND_BY: dict[Mutation, Find] = {
+    truncate_to_the_hw: Find(3, _CANDIDATE),
+    no_look_for_divergence: Find(3, "logs differ below the HW"),
+    isr_by_the_leader_alone: Find(1, _CANDIDATE),
+    hw_beyond_the_log: Find(1, "cannot be read"),
+    roles_of_the_last_life: Find(17, "committed records are lost"),
+    ends_are_told_too_early: Find(14, "the end went back for clients"),
+    followers_do_not_know_producers: Find(1, "a record is there twice"),
+    acks_of_the_leader_alone: Find(1, "idempotent producer was refused"),
+    hw_of_the_leader_alone: Find(1, _CANDIDATE),
+    joiners_are_not_waited_for: Find(24, _CANDIDATE),
+    min_isr_is_not_asked_of_the_hw: Find(1, _CANDIDATE),
+    joins_below_the_start_of_the_epoch: Find(24, _CANDIDATE),
+    epoch_without_records_is_not_noted: Find(1, "a leader does not know its epoch"),
+    the_checkpoint_is_believed: Find(4, "cannot be read", (FaultKind.POWER,)),
+    consumers_see_the_log_end: Find(1, "read what is not committed"),
+    epochs_of_clients_are_not_compared: Find(80, _CANDIDATE),
+    retries_are_appended_again: Find(1, "a record is there twice"),
+    producers_are_forgotten_at_a_restart: Find(8, "a record is there twice"),
+    any_live_replica_is_elected: Find(7, _UNCLEAN),
+    unclean_elections_everywhere: Find(7, _UNCLEAN),
+    an_unclean_end_counts_as_clean: Find(3, _CANDIDATE, (FaultKind.POWER,)),
+    incarnations_are_ignored: Find(3, _CANDIDATE, (FaultKind.POWER,)),
+    the_elr_forgets_who_crashed: Find(3, _CANDIDATE, (FaultKind.POWER,)),
+    fenced_brokers_may_join: Find(1, "a fenced broker is in the ISR"),
+    wishes_are_commands: Find(18, "ISR and ELR are not parts of the replicas", (FaultKind.PAUSE,)),
+    topics_are_known_by_name: Find(4, "a new topic has old records"),
 }

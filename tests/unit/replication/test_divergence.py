@@ -84,7 +84,7 @@ def test_a_follower_keeps_exactly_what_it_has_in_common(name: str) -> None:
 
 
 def test_common_history_is_never_cut_off_nor_anything_else_kept() -> None:
-    """Guard G2, with random elections of any replica, unclean ones too, each with writes that reach some of the others."""
+    """Guard G2: random elections of any replica, unclean ones too, each with writes that reach some of the others."""
     for seed in range(300):
         _one_random_history(Random(seed))
 
