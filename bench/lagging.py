@@ -5,6 +5,7 @@ A paused process keeps its connections, so it is noticed by its session alone: b
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Mapping
@@ -70,6 +71,8 @@ def catch_up(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[flo
     records = options["megabytes"] * 1_000_000 // _RECORD_BYTES
     filling = {"topic": "behind", "size_bytes": _RECORD_BYTES, "records": records, "is_created": True, "acks": "all"}
     Client("produce", cluster.bootstrap, filling).finish()
+    # Or the calm before would still be busy with writing that back.
+    os.sync()
     client = writer(cluster, "beside", options["interval_s"])
     try:
         client.await_ready()
