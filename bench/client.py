@@ -183,6 +183,31 @@ def _retry(producer: Producer, topic: str, value: bytes) -> None:
             producer.poll(0.1)
 
 
+def transactions(bootstrap: str, options: Options) -> Measured:
+    """One transaction of `records` records after the other, from its begin to the answer to its commit."""
+    topic, partitions, value = options["topic"], options["partitions"], payload(options["size_bytes"])
+    create_topic(bootstrap, topic, partitions, options.get("replicas", 1))
+    producer = Producer({"bootstrap.servers": bootstrap, **_QUIET, "transactional.id": topic, "linger.ms": 0})
+    producer.init_transactions(_TIMEOUT_S)
+    latencies_ms = []
+    begun_s = 0.0
+    for index in range(options["warm_up"] + options["transactions"]):
+        if index == options["warm_up"]:
+            begun_s = time.perf_counter()
+        begin_s = time.perf_counter()
+        producer.begin_transaction()
+        for record in range(options["records"]):
+            producer.produce(topic, value, partition=record % partitions)
+        producer.commit_transaction(_TIMEOUT_S)
+        if index >= options["warm_up"]:
+            latencies_ms.append((time.perf_counter() - begin_s) * 1000)
+    return {
+        "per_s": len(latencies_ms) / (time.perf_counter() - begun_s),
+        "p50_ms": percentile(latencies_ms, 0.5),
+        "p99_ms": percentile(latencies_ms, 0.99),
+    }
+
+
 def consume(bootstrap: str, options: Options) -> Measured:
     """All records of a topic that was just written, from the first record's arrival to the last one's."""
     expected = options["records"]
@@ -263,6 +288,7 @@ WORKLOADS: dict[str, Callable[[str, Options], Measured]] = {
     "cold_start": cold_start,
     "one_in_flight": one_in_flight,
     "produce": produce,
+    "transactions": transactions,
     "consume": consume,
     "tail": tail,
     "idle": idle,
