@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import groups
 import lagging
 import report
 import wire
 from client_process import Client
-from cluster_rows import CLUSTER_STEPS, LIVES
+from cluster_rows import CLUSTER_STEPS, LIFE_PROPERTIES, LIVES
 from clusters import BROKERS, Cluster, has_leaders, is_in_sync
 from workloads import Step
 
@@ -199,6 +200,7 @@ COURSES: dict[str, Callable[[Cluster, Options], Measured]] = {
     "cluster_catch_up": lagging.catch_up,
     "cluster_create": create,
     "cluster_leaderships": leaderships,
+    **groups.COURSES,
 }
 
 
@@ -251,7 +253,8 @@ def run(
             for name in targets if index % 2 == 0 else targets[::-1]:
                 if steps:
                     print(f"cluster, round {index + 1} of {rounds}, {life}: three of {name}", flush=True)
-                    run_life(Cluster(name, data / f"cluster-{name}"), steps, values, quick=quick)
+                    brokers = Cluster(name, data / f"cluster-{name}", LIFE_PROPERTIES.get(life))
+                    run_life(brokers, steps, values, quick=quick)
 
 
 def select(wanted: set[str]) -> list[str]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import group_rows
 from workloads import Goal, Metric, Step
 
 _ORDERS: dict[str, Any] = {"size_bytes": 100, "replicas": 3, "acks": "all"}
@@ -256,5 +257,8 @@ LIVES: dict[str, tuple[Step, ...]] = {
     "faults": _FAULTS,
     "lagging": _LAGGING,
     "partitions": _PARTITIONS,
+    "groups": group_rows.GROUP_STEPS,
 }
+#: Life -> what its brokers are given beyond what all have.
+LIFE_PROPERTIES = {"groups": group_rows.PROPERTIES}
 CLUSTER_STEPS: tuple[Step, ...] = tuple(step for steps in LIVES.values() for step in steps)

@@ -10,7 +10,7 @@ import base64
 import shutil
 import time
 import uuid
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -35,14 +35,14 @@ _TIMEOUT_S = 60.0
 
 
 class Cluster:
-    """Brokers 1 to 3 below `directory`; not started by the constructor."""
+    """Brokers 1 to 3 below `directory`, with `more` properties; not started by the constructor."""
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, directory: Path, more: Mapping[str, str] | None = None) -> None:
         self.name = name
         self._directory = directory
         self.nodes: dict[int, Target] = {}
         for node_id, properties in node_properties(kafka_jars.free_ports(2 * BROKERS)).items():
-            node = TARGETS[name](directory / str(node_id), properties)
+            node = TARGETS[name](directory / str(node_id), {**properties, **(more or {})})
             if isinstance(node, Barnabas):
                 node.arguments = ("--cluster-id", kafka_jars.CLUSTER_ID)
             self.nodes[node_id] = node

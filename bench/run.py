@@ -6,6 +6,7 @@ make bench ARGS="--only unbatched,tail --rounds 5"
 make bench ARGS="--only storage --gigabytes 2"
 make bench ARGS="--only cluster"
 make bench ARGS="--only scale"
+make bench ARGS="--only groups"
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ import scale
 import storage
 from client_process import Client
 from cluster_rows import CLUSTER_STEPS
+from group_rows import GROUP_STEPS
 from scale import SCALE
 from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
 from workloads import EXPERIMENTS, STEPS, Experiment, Step
@@ -89,7 +91,9 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     in their order."""
     steps, experiments = [step.name for step in STEPS], [experiment.name for experiment in EXPERIMENTS]
     clusters = [step.name for step in CLUSTER_STEPS]
-    groups = {"speed": steps, "storage": list(experiments), "cluster": clusters}
+    of_groups = [step.name for step in GROUP_STEPS]
+    others = [name for name in clusters if name not in of_groups]
+    groups = {"speed": steps, "storage": list(experiments), "cluster": others, "groups": of_groups}
     experiments.append(SCALE.name)
     if only is None:
         return list(STEPS), experiments, clusters
@@ -145,7 +149,13 @@ def tables(rounds: int, experiments: Sequence[Experiment], large: Experiment) ->
             "Cluster",
             f"Rounds: {rounds}. Three brokers that are controllers too, on this machine, with fresh data each time; "
             "replication factor 3, at least 2 in sync. A start is over when each broker tells clients of all three.",
-            [metric for step in CLUSTER_STEPS for metric in step.metrics.values()],
+            [metric for step in CLUSTER_STEPS if step not in GROUP_STEPS for metric in step.metrics.values()],
+        ),
+        report.Table(
+            "Groups",
+            f"Rounds: {rounds}. Three brokers as above, and a group's first generation does not wait for company. "
+            "Members speak over bare sockets, all from one process.",
+            [metric for step in GROUP_STEPS for metric in step.metrics.values()],
         ),
         report.Table(
             "Scale",
@@ -177,7 +187,9 @@ def arguments_of(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, help="how often all is run (default 3, quick 1; storage as its table says)"
     )
-    parser.add_argument("--only", help="steps, separated by commas; speed, storage, cluster, scale: all of a table")
+    parser.add_argument(
+        "--only", help="steps, separated by commas; speed, storage, cluster, groups, scale: all of a table"
+    )
     parser.add_argument("--gigabytes", type=float, help="the size of the large logs (default 10, quick 0.5)")
     parser.add_argument("--targets", default="kafka,barnabas", help="which brokers (default both)")
     parser.add_argument("--data", type=Path, help="where data folders are made (default the cache folder)")

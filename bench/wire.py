@@ -49,9 +49,20 @@ class Link:
 
     def exchange(self, frame: bytes) -> bytes:
         """Send a frame as `framed` makes it; the answer behind its correlation id."""
+        self.send(frame)
+        return self.receive()
+
+    def send(self, frame: bytes) -> None:
         self._socket.sendall(frame)
+
+    def receive(self) -> bytes:
+        """The next answer, behind its correlation id."""
         head = self._receive(4)
         return self._receive(int.from_bytes(head, "big"))[4:]
+
+    def fileno(self) -> int:
+        """For who waits for several at once."""
+        return self._socket.fileno()
 
     def _receive(self, size: int) -> bytes:
         # A socket with a time limit does not wait for all, whatever it is asked.
@@ -69,8 +80,7 @@ class Link:
         """The answer, and when it had come: before it was decoded, which may take long."""
         data = self.exchange(framed(request, version))
         arrived_at = time.monotonic()
-        # Behind the correlation id of a flexible answer is a count of tagged fields, which is 0.
-        return decode(answer, version, data[1:] if _is_flexible(request, version) else data)[0], arrived_at
+        return decoded(request, version, answer, data), arrived_at
 
     def metadata(self, names: Iterable[str] = ()) -> tuple[MetadataResponse, float]:
         """Brokers and these topics, and when the answer had come."""
@@ -120,6 +130,12 @@ def framed(request: Message, version: int) -> bytes:
     no_tags = b"\0" if _is_flexible(request, version) else b""
     body = struct.pack(">hhih5s", key, version, 7, 5, b"bench") + no_tags + encode(request, version)
     return struct.pack(">i", len(body)) + body
+
+
+def decoded(request: Message, version: int, answer: type[R], data: bytes) -> R:
+    """What `receive` returned, as the answer to this request."""
+    # Behind the correlation id of a flexible answer is a count of tagged fields, which is 0.
+    return decode(answer, version, data[1:] if _is_flexible(request, version) else data)[0]
 
 
 def check_ready(link: Link, topics: Mapping[str, int], end_offset: int) -> None:

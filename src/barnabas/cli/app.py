@@ -20,6 +20,7 @@ from barnabas.cli.elect import elect
 from barnabas.cli.explain import explain
 from barnabas.cli.failures import Failure
 from barnabas.cli.format import format_directories, info, random_uuid
+from barnabas.cli.groups import app as groups
 from barnabas.cli.log import app as log
 from barnabas.cli.produce import produce
 from barnabas.cli.reassign import app as reassign
@@ -95,6 +96,7 @@ app.command(name="format")(format_directories)
 app.command()(random_uuid)
 app.command()(info)
 app.add_typer(topics, name="topics")
+app.add_typer(groups, name="groups")
 app.add_typer(transactions, name="transactions")
 app.command()(elect)
 app.command()(explain)

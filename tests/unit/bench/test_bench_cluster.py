@@ -92,4 +92,4 @@ def test_every_step_of_a_cluster_can_be_run_and_measures_something_of_its_own() 
     for step in CLUSTER_STEPS:
         assert step.quick.keys() <= step.options.keys()
         assert step.client in client.WORKLOADS or step.name in cluster.COURSES or step.name == "cluster_start"
-    assert len(run.tables(1, [], SCALE)) == 4
+    assert len(run.tables(1, [], SCALE)) == 5

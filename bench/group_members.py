@@ -1,0 +1,198 @@
+"""Members of groups over bare sockets, many at once in one process: none of them waits or retries by itself.
+
+A talk is a generator: it yields one request after the other and is sent the answers. A `Choir` holds many talks at
+once, each on a connection of its own.
+"""
+
+from __future__ import annotations
+
+import selectors
+import time
+from collections.abc import Generator, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import wire
+from barnabas.protocol.codec import encode
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
+from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
+from barnabas.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_REBALANCE_IN_PROGRESS = 27
+_MEMBER_ID_REQUIRED = 79
+_JOIN_VERSION, _SYNC_VERSION, _HEARTBEAT_VERSION, COMMIT_VERSION = 5, 3, 3, 7
+#: The longest that a broker lets it be: nobody sends heartbeats while something is prepared.
+_SESSION_MS = 1_800_000
+_TIMEOUT_S = 120.0
+
+
+class Ask(NamedTuple):
+    request: Message
+    version: int
+    answer: type[Message]
+
+
+Talk = Generator[Ask, Any, None]
+
+
+class Choir:
+    """Talks under way. An error of the broker's that a talk does not expect ends all, as its exception."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._left = 0
+
+    def begin(self, link: wire.Link, talk: Talk) -> None:
+        """Send the talk's first request."""
+        self._left += 1
+        ask = next(talk)
+        self._selector.register(link, selectors.EVENT_READ, (link, talk, ask))
+        link.send(wire.framed(ask.request, ask.version))
+
+    def finish(self) -> float:
+        """Until all talks are over; when the last answer had come."""
+        deadline = time.monotonic() + _TIMEOUT_S
+        last_at = time.monotonic()
+        while self._left:
+            ready = self._selector.select(1.0)
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"{self._left} members wait for an answer since {_TIMEOUT_S:.0f} s")
+            for key, _ in ready:
+                last_at = self._answered(key)
+        return last_at
+
+    def _answered(self, key: selectors.SelectorKey) -> float:
+        link, talk, ask = key.data
+        data = link.receive()
+        at = time.monotonic()
+        try:
+            following = talk.send(wire.decoded(ask.request, ask.version, ask.answer, data))
+        except StopIteration:
+            self._selector.unregister(link)
+            self._left -= 1
+        else:
+            self._selector.modify(link, selectors.EVENT_READ, (link, talk, following))
+            link.send(wire.framed(following.request, following.version))
+        return at
+
+
+def sing(talks: Iterable[tuple[wire.Link, Talk]]) -> float:
+    """All of them at once, until the last is over."""
+    choir = Choir()
+    for link, talk in talks:
+        choir.begin(link, talk)
+    return choir.finish()
+
+
+class Member:
+    """One member of a classic group that consumes the partitions of one topic with its peers."""
+
+    def __init__(self, group: str, topic: str, partitions: int) -> None:
+        self._group, self._topic, self._partitions = group, topic, partitions
+        subscription = ConsumerProtocolSubscription(topics=[topic])
+        protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=_blob(subscription))
+        self._protocols = [protocol]
+        self.member_id = ""
+        self.generation = -1
+        #: As the answer to SyncGroup says it.
+        self.assignment = b""
+
+    def introduce(self) -> Talk:
+        """Get a member id (KIP-394)."""
+        answer = yield self._join()
+        _expect(answer.error_code, _MEMBER_ID_REQUIRED)
+        self.member_id = answer.member_id
+
+    def join(self) -> Talk:
+        """Into the generation that comes; over when the assignment is there."""
+        answer = yield self._join()
+        _expect(answer.error_code)
+        self.generation = answer.generation_id
+        names = [member.member_id for member in answer.members] if answer.leader == self.member_id else []
+        sync = SyncGroupRequest(
+            group_id=self._group,
+            generation_id=self.generation,
+            member_id=self.member_id,
+            assignments=[
+                SyncGroupRequest.SyncGroupRequestAssignment(member_id=name, assignment=self._share(index, len(names)))
+                for index, name in enumerate(names)
+            ],
+        )
+        synced = yield Ask(sync, _SYNC_VERSION, SyncGroupResponse)
+        _expect(synced.error_code)
+        self.assignment = synced.assignment
+
+    def rejoin(self) -> Talk:
+        """Hear of the rebalance by a heartbeat, and join again."""
+        yield from self._beat(_REBALANCE_IN_PROGRESS)
+        yield from self.join()
+
+    def beat(self) -> Talk:
+        yield from self._beat(0)
+
+    def commit(self) -> Talk:
+        """An offset for each partition of the topic."""
+        request = commit_request(self._group, self._topic, self._partitions, self.generation, self.member_id)
+        answer = yield Ask(request, COMMIT_VERSION, OffsetCommitResponse)
+        check_committed(answer)
+
+    def _beat(self, expected: int) -> Talk:
+        request = HeartbeatRequest(group_id=self._group, generation_id=self.generation, member_id=self.member_id)
+        answer = yield Ask(request, _HEARTBEAT_VERSION, HeartbeatResponse)
+        _expect(answer.error_code, expected)
+
+    def _join(self) -> Ask:
+        request = JoinGroupRequest(
+            group_id=self._group,
+            session_timeout_ms=_SESSION_MS,
+            rebalance_timeout_ms=_SESSION_MS,
+            member_id=self.member_id,
+            protocol_type="consumer",
+            protocols=self._protocols,
+        )
+        return Ask(request, _JOIN_VERSION, JoinGroupResponse)
+
+    def _share(self, index: int, members: int) -> bytes:
+        indexes = list(range(index, self._partitions, members))
+        mine = ConsumerProtocolAssignment.TopicPartition(topic=self._topic, partitions=indexes)
+        return _blob(ConsumerProtocolAssignment(assigned_partitions=[mine] if indexes else []))
+
+
+def commit_request(
+    group: str, topic: str, partitions: int, generation: int = -1, member_id: str = ""
+) -> OffsetCommitRequest:
+    """Without generation and member as one who is in no group."""
+    rows = [
+        OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=index, committed_offset=7)
+        for index in range(partitions)
+    ]
+    return OffsetCommitRequest(
+        group_id=group,
+        generation_id_or_member_epoch=generation,
+        member_id=member_id,
+        topics=[OffsetCommitRequest.OffsetCommitRequestTopic(name=topic, partitions=rows)],
+    )
+
+
+def check_committed(answer: OffsetCommitResponse) -> None:
+    for topic in answer.topics:
+        for row in topic.partitions:
+            _expect(row.error_code)
+
+
+def one_after_the_other(talks: Sequence[Talk]) -> Talk:
+    """On one connection."""
+    for talk in talks:
+        yield from talk
+
+
+def _expect(code: int, expected: int = 0) -> None:
+    if code != expected:
+        raise RuntimeError(f"a member was answered with error {code}, not {expected}")
+
+
+def _blob(message: Message) -> bytes:
+    """As the consumer protocol has it: version and content."""
+    return b"\0\0" + bytes(encode(message, 0))

@@ -1,0 +1,70 @@
+"""The rows of the table "Groups": what is measured, how much of it, and what it ought to be."""
+
+from __future__ import annotations
+
+from workloads import Goal, Metric, Step
+
+#: Beyond what all clusters have: a group's first generation need not wait for company.
+PROPERTIES = {"group.initial.rebalance.delay.ms": "0"}
+
+GROUP_STEPS: tuple[Step, ...] = (
+    Step(
+        "groups_idle",
+        None,
+        {
+            "percent": Metric(
+                "groups_idle",
+                "CPU that 1,000 idle groups (quick: 200) add to the three brokers",
+                "% of a core",
+                Goal(at_most=1.0, absolute=True),
+            ),
+            "beating_percent": Metric(
+                "groups_beating", "the same, when a member of each sends a heartbeat every 3 s", "% of a core"
+            ),
+        },
+        {"groups": 1_000, "settle_s": 5.0, "measure_s": 30.0, "beat_s": 3.0},
+        {"groups": 200, "settle_s": 1.0, "measure_s": 6.0},
+    ),
+    Step(
+        "groups_commit",
+        None,
+        {
+            "per_s": Metric(
+                "groups_commit", "offset commits, one in flight, one partition each", "per s", Goal(at_least=2.0)
+            ),
+            "p99_ms": Metric("groups_commit_p99", "one of them, p99", "ms"),
+        },
+        {"commits": 10_000, "warm_up": 3_000},
+        {"commits": 1_000, "warm_up": 500},
+    ),
+    Step(
+        "groups_join",
+        None,
+        {
+            "ms": Metric(
+                "groups_join",
+                "rebalance of 100 members with 100 partitions (quick: 20) when one more joins",
+                "ms",
+                Goal(at_most=1.0),
+            )
+        },
+        {"members": 100, "partitions": 100, "times": 10, "warm_up": 5},
+        {"members": 20, "times": 3, "warm_up": 1},
+    ),
+    Step(
+        "groups_load",
+        None,
+        {
+            "s": Metric(
+                "groups_load",
+                "coordinator of 10,000 groups (quick: 1,000) killed with -9: until all are served again",
+                "s",
+                Goal(at_most=1.0, absolute=True),
+            ),
+            "elect_s": Metric("groups_load_elect", "of that: until a survivor's metadata shows new leaders", "s"),
+            "load_s": Metric("groups_load_rest", "of that: from then on", "s"),
+        },
+        {"groups": 10_000, "partitions": 10, "connections": 32},
+        {"groups": 1_000},
+    ),
+)

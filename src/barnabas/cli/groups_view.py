@@ -1,0 +1,259 @@
+"""What a cluster says of groups: their members, what they committed, and where the logs of their partitions are.
+
+All but two requests go through the client library, so that they work wherever that can connect. It has no call for
+OffsetDelete, and leaves out the epochs and two of the states of consumer groups (KIP-848): these are asked of the
+coordinator over a plain connection, and the latter left out where that cannot be had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType, KafkaError
+from confluent_kafka import TopicPartition as ClientPartition
+from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
+
+from barnabas.cli.clients import TIMEOUT_S, admin_client, reason, result
+from barnabas.cli.failures import Failure
+from barnabas.cli.wire import Wire
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import TopicPartition
+from barnabas.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
+
+UNKNOWN: Final = "Unknown"
+#: Kafka's words for what the library numbers.
+_STATES: Final = {
+    ConsumerGroupState.UNKNOWN: UNKNOWN,
+    ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
+    ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
+    ConsumerGroupState.STABLE: "Stable",
+    ConsumerGroupState.DEAD: "Dead",
+    ConsumerGroupState.EMPTY: "Empty",
+}
+_TYPES: Final = {ConsumerGroupType.CONSUMER: "consumer", ConsumerGroupType.CLASSIC: "classic"}
+
+
+class Listed(NamedTuple):
+    group: str
+    type: str
+    state: str
+    #: It never had members: whoever commits to it assigns partitions itself.
+    simple: bool
+
+
+class Member(NamedTuple):
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    host: str
+    partitions: tuple[TopicPartition, ...]
+    #: Where it is going to, in a consumer group; None in a classic one.
+    target: tuple[TopicPartition, ...] | None = None
+    epoch: int | None = None
+
+
+class Node(NamedTuple):
+    broker_id: int
+    host: str
+    port: int
+
+
+class Described(NamedTuple):
+    group: str
+    type: str
+    state: str
+    coordinator: Node
+    assignor: str
+    members: tuple[Member, ...]
+    #: Of consumer groups.
+    epoch: int | None = None
+    assignment_epoch: int | None = None
+
+    @property
+    def is_active(self) -> bool:
+        return self.state not in ("Empty", "Dead")
+
+
+class GroupsView:
+    """Asks, and changes what is asked to be changed. Everything raises Failure where the cluster does not answer."""
+
+    def __init__(self, bootstrap: str, properties: Iterable[str] | None) -> None:
+        self._admin: AdminClient = admin_client(bootstrap, properties)
+        self._leaders: dict[TopicPartition, int] | None = None
+
+    # -- groups
+
+    def listed(self) -> list[Listed]:
+        answer = result(self._admin.list_consumer_groups(request_timeout=TIMEOUT_S), "cannot list groups")
+        for error in answer.errors:
+            raise Failure(f"not all coordinators listed their groups: {error}")
+        found = [
+            Listed(
+                one.group_id,
+                _TYPES.get(one.type, UNKNOWN),
+                _STATES.get(one.state, UNKNOWN),
+                one.is_simple_consumer_group,
+            )
+            for one in answer.valid
+        ]
+        unclear = [one.group for one in found if one.state == UNKNOWN]
+        states = {one.group: one.state for one in self.describe(unclear)}
+        return sorted(one._replace(state=states.get(one.group, one.state)) for one in found)
+
+    def describe(self, groups: Sequence[str], *, epochs: bool = False) -> list[Described]:
+        """In the order they are asked for. A group that is not there is Dead. With their epochs, if there are any."""
+        if not groups:
+            return []
+        futures = self._admin.describe_consumer_groups(list(groups), request_timeout=TIMEOUT_S)
+        found = [_described(result(futures[group], f"cannot describe group {group}")) for group in groups]
+        return [_refined(one) if one.type == "consumer" and (epochs or one.state == UNKNOWN) else one for one in found]
+
+    def delete(self, groups: Sequence[str]) -> dict[str, str | None]:
+        """Group -> why it could not be deleted."""
+        found: dict[str, str | None] = {}
+        for group, future in self._admin.delete_consumer_groups(list(groups), request_timeout=TIMEOUT_S).items():
+            try:
+                result(future, "cannot delete it")
+            except Failure as refused:
+                found[group] = refused.message.partition(": ")[2]
+            else:
+                found[group] = None
+        return found
+
+    # -- offsets
+
+    def committed(self, group: str) -> dict[TopicPartition, int]:
+        request = ConsumerGroupTopicPartitions(group)
+        futures = self._admin.list_consumer_group_offsets([request], request_timeout=TIMEOUT_S)
+        answer = result(futures[group], f"cannot read the offsets of group {group}")
+        return {
+            TopicPartition(one.topic, one.partition): one.offset for one in answer.topic_partitions if one.offset >= 0
+        }
+
+    def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Store these for a group without members."""
+        wanted = [ClientPartition(topic, index, offset) for (topic, index), offset in sorted(offsets.items())]
+        request = ConsumerGroupTopicPartitions(group, wanted)
+        futures = self._admin.alter_consumer_group_offsets([request], request_timeout=TIMEOUT_S)
+        answer = result(futures[group], f"cannot reset the offsets of group {group}")
+        failed = {f"{one.topic}-{one.partition}": one.error for one in answer.topic_partitions if one.error is not None}
+        if failed:
+            raise Failure(
+                f"cannot reset all offsets of group {group}",
+                "\n".join(f"{name}: {_reason(error)}" for name, error in sorted(failed.items())),
+            )
+
+    def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
+        """Partition -> why its offset could not be deleted."""
+        (described,) = self.describe([group])
+        by_topic: dict[str, list[OffsetDeleteRequest.OffsetDeleteRequestPartition]] = {}
+        for topic, index in sorted(partitions):
+            asked = OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=index)
+            by_topic.setdefault(topic, []).append(asked)
+        topics = [
+            OffsetDeleteRequest.OffsetDeleteRequestTopic(name=name, partitions=rows) for name, rows in by_topic.items()
+        ]
+        with Wire(described.coordinator.host, described.coordinator.port) as wire:
+            answer = wire.ask(OffsetDeleteRequest(group_id=group, topics=topics), 0, OffsetDeleteResponse)
+        if answer.error_code:
+            raise Failure(f"cannot delete offsets of group {group}: {ErrorCode(answer.error_code).name}")
+        return {
+            TopicPartition(topic.name, row.partition_index): ErrorCode(row.error_code).name if row.error_code else None
+            for topic in answer.topics
+            for row in topic.partitions
+        }
+
+    # -- logs
+
+    def partitions(self, topic: str) -> list[TopicPartition]:
+        """All of a topic. Failure if there is none of that name."""
+        found = sorted(partition for partition in self._led() if partition.topic == topic)
+        if not found:
+            raise Failure(f"no topic {topic}")
+        return found
+
+    def missing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
+        """Those that are not there, or that nobody leads."""
+        leaders = self._led()
+        return [partition for partition in partitions if leaders.get(partition, -1) < 0]
+
+    def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return self._offsets(partitions, OffsetSpec.earliest())
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where the logs end; partitions that nobody leads are left out, as in all of these."""
+        return self._offsets(partitions, OffsetSpec.latest())
+
+    def since(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
+        """The first records of that time or later; partitions that have none are left out."""
+        found = self._offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms))
+        return {partition: offset for partition, offset in found.items() if offset >= 0}
+
+    def _offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        missing = set(self.missing(partitions))
+        asked = {ClientPartition(*partition): spec for partition in partitions if partition not in missing}
+        futures = self._admin.list_offsets(asked, request_timeout=TIMEOUT_S) if asked else {}
+        return {
+            TopicPartition(one.topic, one.partition): result(future, f"cannot ask for offsets of {one.topic}").offset
+            for one, future in futures.items()
+        }
+
+    def _led(self) -> dict[TopicPartition, int]:
+        """Partition -> leader, -1 where there is none; asked for once."""
+        if self._leaders is None:
+            metadata: Any = self._admin.list_topics(timeout=TIMEOUT_S)
+            self._leaders = {
+                TopicPartition(name, index): partition.leader
+                for name, topic in metadata.topics.items()
+                for index, partition in topic.partitions.items()
+            }
+        return self._leaders
+
+
+def _reason(error: object) -> str:
+    return reason(error) if isinstance(error, KafkaError) else str(error)
+
+
+def _described(answer: ConsumerGroupDescription) -> Described:
+    members = []
+    for one in answer.members:
+        target = None if one.target_assignment is None else _partitions(one.target_assignment.topic_partitions)
+        partitions = _partitions(one.assignment.topic_partitions)
+        members.append(Member(one.member_id, one.group_instance_id, one.client_id, one.host, partitions, target))
+    node = answer.coordinator
+    return Described(
+        answer.group_id,
+        _TYPES.get(answer.type, UNKNOWN),
+        _STATES.get(answer.state, UNKNOWN),
+        Node(node.id, node.host, node.port),
+        answer.partition_assignor,
+        tuple(sorted(members)),
+    )
+
+
+def _partitions(found: Iterable[ClientPartition]) -> tuple[TopicPartition, ...]:
+    return tuple(sorted(TopicPartition(one.topic, one.partition) for one in found))
+
+
+def _refined(described: Described) -> Described:
+    """With its epochs and its state in the words of its coordinator; as it was if that cannot be asked."""
+    try:
+        with Wire(described.coordinator.host, described.coordinator.port) as wire:
+            request = ConsumerGroupDescribeRequest(group_ids=[described.group])
+            (told,) = wire.ask(request, 0, ConsumerGroupDescribeResponse).groups
+    except Failure:
+        return described
+    if told.error_code:
+        return described
+    epochs = {one.member_id: one.member_epoch for one in told.members}
+    return described._replace(
+        state=told.group_state,
+        members=tuple(one._replace(epoch=epochs.get(one.member_id)) for one in described.members),
+        epoch=told.group_epoch,
+        assignment_epoch=told.assignment_epoch,
+    )
