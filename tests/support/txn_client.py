@@ -236,37 +236,49 @@ def read(world: Replicated, partition: int = 0, *, committed: bool = True, at: i
     while True:
         row = fetch(world, offset, partition, committed=committed, at=at)
         assert row.error_code == 0, row
-        data = bytes(row.records or b"")
-        aborted = sorted((one.first_offset, one.producer_id) for one in row.aborted_transactions or ())
-        open_aborts: set[int] = set()
-        before = offset
-        for place, header in iter_headers(memoryview(data)):
-            while aborted and aborted[0][0] <= header.last_offset:
-                open_aborts.add(aborted.pop(0)[1])
-            if header.is_control:
-                open_aborts.discard(header.producer_id)
-            elif not (committed and header.is_transactional and header.producer_id in open_aborts):
-                values += [r.value for r in decode_batch(data, place) if r.offset >= before]
-            offset = header.next_offset
-        if offset == before:
+        found, end = visible(row, offset, committed=committed)
+        values += found
+        if end == offset:
             return values
+        offset = end
+
+
+def visible(row: FetchResponse.PartitionData, offset: int, *, committed: bool = True) -> tuple[list[bytes | None], int]:
+    """(values from `offset` on, where to go on), as a consumer filters what it was given."""
+    aborted = sorted((one.first_offset, one.producer_id) for one in row.aborted_transactions or ())
+    being_aborted: set[int] = set()
+    values: list[bytes | None] = []
+    data, end = bytes(row.records or b""), offset
+    for place, header in iter_headers(memoryview(data)):
+        while aborted and aborted[0][0] <= header.last_offset:
+            being_aborted.add(aborted.pop(0)[1])
+        if header.is_control:
+            being_aborted.discard(header.producer_id)
+        elif not (committed and header.is_transactional and header.producer_id in being_aborted):
+            values += [r.value for r in decode_batch(data, place) if r.offset >= offset]
+        end = header.next_offset
+    return values, end
 
 
 def fetch(
     world: Replicated, offset: int, partition: int = 0, *, committed: bool = True, at: int | None = None
 ) -> FetchResponse.PartitionData:
+    request = fetch_request(world.topic_id(), offset, partition, committed=committed)
+    node = f"broker{world.leader('orders', partition) if at is None else at}"
+    return world.client.call(node, request, FetchResponse).responses[0].partitions[0]
+
+
+def fetch_request(topic_id: bytes, offset: int, partition: int, *, committed: bool = True) -> FetchRequest:
     asked = FetchRequest.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=1 << 20)
-    request = FetchRequest(
+    return FetchRequest(
         replica_id=-1,
         max_wait_ms=0,
         min_bytes=1,
         max_bytes=1 << 20,
         isolation_level=1 if committed else 0,
         session_epoch=-1,
-        topics=[FetchRequest.FetchTopic(topic_id=world.topic_id(), partitions=[asked])],
+        topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=[asked])],
     )
-    node = f"broker{world.leader('orders', partition) if at is None else at}"
-    return world.client.call(node, request, FetchResponse).responses[0].partitions[0]
 
 
 def marker_request(

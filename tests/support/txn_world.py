@@ -12,6 +12,7 @@ from barnabas.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
 from barnabas.coordinators.runtime import ShardState
 from barnabas.coordinators.transactions.config import TransactionConfig
 from barnabas.coordinators.transactions.coordinator import Ending, Initialization, TransactionCoordinator
+from barnabas.coordinators.transactions.markers import version_of
 from barnabas.coordinators.transactions.records import parse_key, parse_value
 from barnabas.coordinators.transactions.state import TxnImage
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
@@ -53,6 +54,10 @@ class Marker(NamedTuple):
     coordinator_epoch: int
 
 
+def _nothing_against(marker: Marker, version: int) -> ErrorCode:
+    return ErrorCode.NONE
+
+
 class Leaders:
     """The leaders of all partitions. `codes` is what they say to a partition's next markers; brokers in `silent` answer
     nothing."""
@@ -63,6 +68,8 @@ class Leaders:
         self.codes: dict[TopicPartition, list[ErrorCode]] = {}
         self.silent: set[int] = set()
         self.holding = False
+        #: What the partition's log says to a marker of that version of the protocol.
+        self.log_says: Callable[[Marker, int], ErrorCode] = _nothing_against
         self.requests: list[tuple[int, WriteTxnMarkersRequest]] = []
         self.markers: list[Marker] = []
         self._held: list[Callable[[], None]] = []
@@ -92,29 +99,27 @@ class Leaders:
         for marker in request.markers:
             result = WriteTxnMarkersResponse.WritableTxnMarkerResult(producer_id=marker.producer_id)
             for topic in marker.topics:
-                rows = []
-                for index in topic.partition_indexes:
-                    partition = TopicPartition(topic.name, index)
-                    codes = self.codes.get(partition, [])
-                    code = codes.pop(0) if codes else ErrorCode.NONE
-                    if code is ErrorCode.NONE:
-                        self.markers.append(
-                            Marker(
-                                partition,
-                                marker.producer_id,
-                                marker.producer_epoch,
-                                marker.transaction_result,
-                                marker.coordinator_epoch,
-                            )
-                        )
-                    rows.append(
-                        WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult(partition_index=index, error_code=code)
+                rows = [
+                    WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult(
+                        partition_index=index, error_code=self._write_one(marker, TopicPartition(topic.name, index))
                     )
+                    for index in topic.partition_indexes
+                ]
                 result.topics.append(
                     WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(name=topic.name, partitions=rows)
                 )
             response.markers.append(result)
         return response
+
+    def _write_one(self, told: WriteTxnMarkersRequest.WritableTxnMarker, partition: TopicPartition) -> ErrorCode:
+        marker = Marker(
+            partition, told.producer_id, told.producer_epoch, told.transaction_result, told.coordinator_epoch
+        )
+        codes = self.codes.get(partition)
+        code = codes.pop(0) if codes else self.log_says(marker, version_of(told))
+        if code is ErrorCode.NONE:
+            self.markers.append(marker)
+        return code
 
 
 class Answered:
@@ -200,10 +205,17 @@ class TransactionWorld:
         return answered.producer
 
     def add(
-        self, producer: ProducerIdentity, *partitions: TopicPartition, version: int = 2, transactional_id: str = "t"
+        self,
+        producer: ProducerIdentity,
+        *partitions: TopicPartition,
+        version: int = 2,
+        transactional_id: str = "t",
+        patience_ms: int = 0,
     ) -> Answered:
         answered = Answered()
-        self.coordinator.add_partitions(transactional_id, producer, frozenset(partitions), version, answered)
+        self.coordinator.add_partitions(
+            transactional_id, producer, frozenset(partitions), version, answered, patience_ms=patience_ms
+        )
         return answered
 
     def end(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import aiokafka
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -187,6 +189,39 @@ def test_a_chain_writes_everything_once_while_every_broker_is_killed(cluster: Cl
                 cluster.start_broker(broker_id)
         until(lambda: len(read(cluster)) >= len(feed.values), "everything arrives")
     assert Counter(read(cluster)) == Counter(feed.values)
+
+
+def test_aiokafkas_transactions(cluster: Cluster) -> None:
+    """Its requests are of old versions (AddPartitionsToTxn 0, EndTxn 0)."""
+
+    async def write() -> None:
+        producer = aiokafka.AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap, transactional_id="aio", enable_idempotence=True
+        )
+        await producer.start()
+        try:
+            for number in range(6):
+                await producer.begin_transaction()
+                for each in range(3):
+                    value = f"{number}-{each}".encode()
+                    await producer.send("output", value, partition=each)
+                offsets = {aiokafka.TopicPartition("input", 0): number}
+                await producer.send_offsets_to_transaction(offsets, "aio-group")
+                if number % 2:
+                    await producer.abort_transaction()
+                else:
+                    await producer.commit_transaction()
+        finally:
+            await producer.stop()
+
+    asyncio.run(write())
+    until(lambda: len(read(cluster)) == 9, "what is committed is seen")
+    assert sorted(read(cluster)) == [f"{number}-{each}" for number in (0, 2, 4) for each in range(3)]
+    assert len(read(cluster, "read_uncommitted")) == 18
+    group = Consumer({**QUIET, "bootstrap.servers": cluster.bootstrap, "group.id": "aio-group"})
+    (committed,) = group.committed([TopicPartition("input", 0)], timeout=WAIT_S)
+    group.close()
+    assert committed.offset == 4
 
 
 # -- Kafka's own tools and the Java client, which speaks version 2 of the protocol

@@ -10,21 +10,30 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from barnabas.coordinators.groups.offset_requests import txn_response
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
-from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.storage.verification import Guard, has_ongoing
 
 #: From these versions on a client understands TRANSACTION_ABORTABLE, and leaves it to the broker to add the partition.
+_LOADING_SINCE: Final = 2
 _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
 
 
 def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: Services) -> None:
+    """Clients of before version 2 may crash when they are told that a coordinator is loading (KAFKA-7296)."""
     partition = TopicPartition(GROUP_METADATA_TOPIC, services.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     adds = context.api_version >= _ADDS_SINCE
 
+    def reply(response: TxnOffsetCommitResponse) -> None:
+        for topic in response.topics if context.api_version < _LOADING_SINCE else ():
+            for row in topic.partitions:
+                if row.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    row.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        context.reply(response)
+
     def refuse(code: ErrorCode) -> None:
-        context.reply(txn_response(request, code))
+        reply(txn_response(request, code))
 
     if not request.group_id:
         refuse(ErrorCode.INVALID_GROUP_ID)
@@ -35,7 +44,7 @@ def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: S
         refuse(ErrorCode.NOT_COORDINATOR)
         return
     if has_ongoing(producers, *producer) or not (adds or services.verifier.is_enabled):
-        services.groups.commit_offsets_in_transaction(context, request, context.reply)
+        services.groups.commit_offsets_in_transaction(context, request, reply)
         return
     guard = Guard(producers, producer.producer_id)
 
@@ -44,7 +53,7 @@ def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: S
         if code is ErrorCode.NONE and not adds and not guard.holds:
             code = ErrorCode.INVALID_TXN_STATE
         if code is ErrorCode.NONE:
-            services.groups.commit_offsets_in_transaction(context, request, context.reply)
+            services.groups.commit_offsets_in_transaction(context, request, reply)
         else:
             refuse(_refusal(code, context.api_version))
 

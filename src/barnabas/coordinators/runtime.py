@@ -272,7 +272,8 @@ class LogLoader:
         self._position = 0
         self._target = 0
         self._latest: dict[bytes, bytes | None] = {}
-        self._transactions: dict[int, dict[bytes, bytes | None]] = {}
+        #: Of open transactions, by producer: the offset and the value of each key that nothing later was written for.
+        self._transactions: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
         self._poll_ms = _HW_POLL_MS
         self._stopped = False
 
@@ -343,17 +344,24 @@ class LogLoader:
             if record.offset < self._position or record.key is None:
                 continue
             if producer_id is not None:
-                self._transactions.setdefault(producer_id, {})[record.key] = record.value
+                self._transactions.setdefault(producer_id, {})[record.key] = (record.offset, record.value)
                 continue
             self._latest[record.key] = record.value
-            for written in self._transactions.values():
-                written.pop(record.key, None)  # the later one counts, whenever the transaction ends
+            self._drop_before(record.key, record.offset)
+
+    def _drop_before(self, key: bytes, offset: int) -> None:
+        """The later one counts, whenever the transaction of the earlier one ends."""
+        for written in self._transactions.values():
+            if key in written and written[key][0] < offset:
+                del written[key]
 
     def _take_marker(self, producer_id: int, records: Sequence[Record]) -> None:
         written = self._transactions.pop(producer_id, {})
         for record in records:
             if control_type(record) == ControlType.COMMIT:
-                self._latest.update(written)
+                for key, (offset, value) in written.items():
+                    self._latest[key] = value
+                    self._drop_before(key, offset)
 
     def _replay_slice(self, items: list[tuple[bytes, bytes | None]], start: int) -> None:
         if self._stopped:
@@ -383,7 +391,7 @@ class LogLoader:
             self._stopped = True
             self._sink.on_loaded(
                 {
-                    producer_id: [KeyValue(key, value) for key, value in written.items()]
+                    producer_id: [KeyValue(key, value) for key, (_, value) in written.items()]
                     for producer_id, written in self._transactions.items()
                 }
             )

@@ -104,6 +104,37 @@ def test_the_next_transaction_waits_until_the_last_is_complete(world: Transactio
     assert world.image().state is S.ONGOING
 
 
+@pytest.mark.parametrize("version", [0, 2])
+def test_who_has_patience_is_answered_when_the_last_one_is_complete(world: TransactionWorld, version: int) -> None:
+    producer = world.begin()
+    world.add(producer, A, version=version)
+    world.leaders.holding = True
+    ended = world.end(producer, version=version)
+    after = ended.producer if version == 2 else producer
+    patient, impatient = world.add(after, B, version=version, patience_ms=100), world.add(after, B, version=version)
+    assert impatient.code is ErrorCode.CONCURRENT_TRANSACTIONS
+    world.run(50)
+    assert patient.is_parked
+    world.leaders.release()
+    world.run()
+    assert patient.code is ErrorCode.NONE
+    assert world.image().partitions == {B}
+
+
+def test_patience_ends(world: TransactionWorld) -> None:
+    producer = world.begin()
+    world.add(producer, A, version=0)
+    world.leaders.holding = True
+    world.end(producer, version=0)
+    late = world.add(producer, B, version=0, patience_ms=100)
+    moved = world.add(producer, B, version=0, patience_ms=10_000)
+    world.run(100)
+    assert late.code is ErrorCode.CONCURRENT_TRANSACTIONS
+    world.coordinator.on_partition_resigned(0)
+    world.run()
+    assert moved.code is ErrorCode.NOT_COORDINATOR
+
+
 # -- markers that do not get through
 
 
@@ -438,3 +469,14 @@ def test_ids_are_spread_over_partitions_as_kafka_spreads_them() -> None:
     world.begin("hello")
     partition = TopicPartition("__transaction_state", 99162322 % 50)
     assert len(world.log.records(partition)) == 1
+
+
+@pytest.mark.parametrize(("server_version", "value_version"), [(0, 0), (1, 1), (2, 1)])
+def test_the_level_of_the_feature_says_which_records_are_written(server_version: int, value_version: int) -> None:
+    world = TransactionWorld(server_version=server_version)
+    producer = world.begin()
+    world.add(producer, A, version=2 if server_version == 2 else 0)
+    values = [record.value or b"" for record in world.log.records(TopicPartition("__transaction_state", 0))]
+    assert {int.from_bytes(value[:2], "big") for value in values} == {value_version}
+    world.fail_over(lose=True)
+    assert world.image().partitions == {A}

@@ -1,8 +1,8 @@
 """AddPartitionsToTxn (24), versions 0-5: partitions that a transaction writes to, told to its coordinator.
 
 Versions 0-3 come from producers, one transaction in each; a topic that is not there fails them all. From 4 on they come
-from brokers, several transactions in each, to be added or only verified (KIP-890). Errors before version 2:
-INVALID_PRODUCER_EPOCH for PRODUCER_FENCED.
+from brokers, several transactions in each, to be added or only verified (KIP-890). Errors: INVALID_PRODUCER_EPOCH for
+PRODUCER_FENCED before version 2, INVALID_TXN_STATE for TRANSACTION_ABORTABLE before version 5.
 """
 
 from __future__ import annotations
@@ -14,11 +14,14 @@ from barnabas.broker.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.gather import Gather
+from barnabas.coordinators.transactions.coordinator import PATIENCE_MS
 from barnabas.coordinators.transactions.transitions import EPOCH_BUMP_SINCE, ProducerIdentity
 from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 _FENCED_SINCE: Final = 2
 _BATCHED_SINCE: Final = 4
+_ABORTABLE_SINCE: Final = 5
+_OLDER: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
 #: A version of the protocol without a bump: what a producer's own request speaks for.
 _OLD: Final = 0
 
@@ -39,11 +42,15 @@ def handle(context: RequestContext, request: AddPartitionsToTxnRequest, services
 
     gather: Gather[Result] = Gather(len(request.transactions), finish)
     for index, transaction in enumerate(request.transactions):
-        _handle_transaction(transaction, services, gather.slot(index))
+        _handle_transaction(context.api_version, transaction, services, gather.slot(index))
 
 
-def _handle_transaction(transaction: Transaction, services: Services, give: Callable[[Result], None]) -> None:
+def _handle_transaction(
+    api_version: int, transaction: Transaction, services: Services, give: Callable[[Result], None]
+) -> None:
     def answer(codes: Mapping[TopicPartition, ErrorCode]) -> None:
+        if api_version < _ABORTABLE_SINCE:
+            codes = {partition: _OLDER.get(code, code) for partition, code in codes.items()}
         give(Result(transactional_id=transaction.transactional_id, topic_results=_topics(transaction.topics, codes)))
 
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
@@ -87,6 +94,7 @@ def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, ser
         partitions,
         _OLD,
         done,
+        patience_ms=PATIENCE_MS,
     )
 
 

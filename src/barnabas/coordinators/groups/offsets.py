@@ -123,6 +123,7 @@ class Offsets:
         def settled(code: ErrorCode) -> None:
             self._arrived(group_id, accepted)
             if code is ErrorCode.NONE:
+                self.pending.supersede(OffsetKey(group_id, topic, partition) for topic, partition, _ in accepted)
                 self._put(group_id, accepted)
 
         records = [offset_record(group_id, topic, partition, committed) for topic, partition, committed in accepted]
@@ -143,7 +144,6 @@ class Offsets:
         offsets = self._committed.setdefault(group_id, {})
         for topic, partition, committed in accepted:
             offsets[topic, partition] = committed
-        self.pending.supersede(OffsetKey(group_id, topic, partition) for topic, partition, _ in accepted)
         if group_id not in self._context.groups:
             self._context.create(group_id)
 
@@ -184,7 +184,7 @@ class Offsets:
         def settled(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
                 return
-            for key, committed in self.pending.end(producer_id).items():
+            for key, committed in self.pending.end(producer_id, commit=commit).items():
                 if commit:
                     self._put(key.group_id, [(key.topic, key.partition, committed)])
 
@@ -223,7 +223,8 @@ class Offsets:
         return [partition for partition in partitions if partition in offsets or partition in on_their_way]
 
     def _all(self, group_id: str) -> list[Partition]:
-        return list(dict.fromkeys((*self.of(group_id), *self._on_their_way.get(group_id, {}))))
+        pending = ((key.topic, key.partition) for key in self.pending.of(group_id))
+        return list(dict.fromkeys((*self.of(group_id), *self._on_their_way.get(group_id, {}), *pending)))
 
     def _remove(self, group_id: str, partitions: Sequence[Partition], answered: Callable[[ErrorCode], None]) -> None:
         if not partitions:

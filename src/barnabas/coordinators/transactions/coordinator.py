@@ -26,6 +26,8 @@ from barnabas.coordinators.transactions.transitions import ProducerIdentity
 Answer = Callable[[ErrorCode, ProducerIdentity], None]
 
 NOBODY = ProducerIdentity(-1, -1)
+#: So long a producer's own request waits for its last transaction to be complete.
+PATIENCE_MS = 100
 
 
 class ProducerIds(Protocol):
@@ -219,15 +221,26 @@ class TransactionCoordinator:
         partitions: Set[TopicPartition],
         client_version: int,
         done: Callable[[ErrorCode], None],
+        *,
+        patience_ms: int = 0,
     ) -> None:
-        """Durable before the first record of a partition is written (G23)."""
+        """Durable before the first record of a partition is written (G23). With patience it waits so long for the last
+        transaction's end, where it would be refused with CONCURRENT_TRANSACTIONS."""
+        transaction = None
         try:
             shard, transaction = self._known(transactional_id)
             transitions.check_settled(transaction)
             wall_ms = self._host.clock.wall_ms()
             image = transitions.with_partitions(transaction.image, producer, partitions, client_version, wall_ms)
         except RequestFailed as failure:
-            done(failure.code)
+            if failure.code is not ErrorCode.CONCURRENT_TRANSACTIONS or transaction is None or not patience_ms:
+                done(failure.code)
+                return
+
+            def again() -> None:
+                self.add_partitions(transactional_id, producer, partitions, client_version, done)
+
+            shard.when_free(transaction, patience_ms, again)
             return
         if image is None:
             done(ErrorCode.NONE)

@@ -15,7 +15,7 @@ from typing import Final
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
 from barnabas.common.types import TopicPartition
-from barnabas.coordinators.deadlines import Deadlines
+from barnabas.coordinators.deadlines import Deadline, Deadlines
 from barnabas.coordinators.runtime import (
     KeyValue,
     LogLoader,
@@ -50,6 +50,22 @@ def _ignore(_: ErrorCode) -> None:
     pass
 
 
+class Waiter:
+    """Called back once, by whatever comes first."""
+
+    __slots__ = ("_callback", "deadline")
+
+    def __init__(self, deadline: Deadline, callback: Callable[[], None]) -> None:
+        self.deadline = deadline
+        self._callback: Callable[[], None] | None = callback
+
+    def done(self) -> None:
+        self.deadline.cancel()
+        callback, self._callback = self._callback, None
+        if callback is not None:
+            callback()
+
+
 class TransactionShard:
     """See the module's text. Also the sink that its log is replayed into."""
 
@@ -67,6 +83,7 @@ class TransactionShard:
         "_sender",
         "_server_version",
         "_transactions",
+        "_waiting",
         "leader_epoch",
         "partition",
     )
@@ -100,6 +117,8 @@ class TransactionShard:
         #: Of these, the open ones, which may grow too old.
         self._ongoing: dict[str, Transaction] = {}
         self._deliveries: dict[str, Delivery] = {}
+        #: Who comes again when a transaction is free.
+        self._waiting: dict[str, list[Waiter]] = {}
         self._abort = self._deadlines.new()
         self._expiry = self._deadlines.new()
 
@@ -144,6 +163,19 @@ class TransactionShard:
         transaction.pending = None
         if code is ErrorCode.NONE and self.state is ShardState.ACTIVE:
             self._take(transaction, image)
+        if not transaction.image.is_prepared:
+            self._wake(transaction.transactional_id)
+
+    def when_free(self, transaction: Transaction, patience_ms: int, callback: Callable[[], None]) -> None:
+        """Call back when nothing is on its way for it and its last transaction is complete, or after a while, or when
+        this shard is closed; later in any case. A client that is told to come again would wait longer."""
+        waiter = Waiter(self._deadlines.new(), callback)
+        self._waiting.setdefault(transaction.transactional_id, []).append(waiter)
+        waiter.deadline.schedule(patience_ms, waiter.done)
+
+    def _wake(self, transactional_id: str) -> None:
+        for waiter in self._waiting.pop(transactional_id, ()):
+            self._host.timers.call_soon(waiter.done)
 
     def _take(self, transaction: Transaction, image: TxnImage) -> None:
         """What its last record says, just committed or found at the start."""
@@ -222,6 +254,8 @@ class TransactionShard:
         for delivery in self._deliveries.values():
             delivery.cancel()
         self._deliveries.clear()
+        for transactional_id in tuple(self._waiting):
+            self._wake(transactional_id)
         self._transactions.clear()
         self._ongoing.clear()
         self._deadlines.close()

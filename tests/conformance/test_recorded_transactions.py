@@ -1,0 +1,121 @@
+"""A transaction in every version, as Apache Kafka 4.1.0 answered it: the same requests get the same answers.
+
+The recording's sweep client went, for each version, through a transaction of its own (init, partitions, offsets of a
+group, end), and asked once for a transactional id that there is not. Producer ids are chance.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.support.wired import WiredBroker, WiredClient
+
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol import codec
+from barnabas.protocol.header import decode_request_header, response_header_version
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.index import request_class, response_class
+
+FRAMES = Path(__file__).parent.parent / "data" / "wire" / "frames-4.1.0.json.gz"
+INIT, ADD, ADD_OFFSETS, END, COMMIT_OFFSETS = 22, 24, 25, 26, 28
+ORDER = [INIT, ADD, ADD_OFFSETS, COMMIT_OFFSETS, END]
+Frame = tuple[int, int, Any, Any]
+
+
+def recorded() -> list[Frame]:
+    """(api key, version, request, response) of the sweep client."""
+    found = []
+    for frame in json.loads(gzip.decompress(FRAMES.read_bytes())):
+        key, version = frame["api_key"], frame["version"]
+        if key not in ORDER or frame["client_id"] != "golden-sweep":
+            continue
+        request_frame, response_frame = bytes.fromhex(frame["request_hex"]), bytes.fromhex(frame["response_hex"])
+        start = decode_request_header(memoryview(request_frame)[4:])[4]
+        request, _ = codec.decode(request_class(key), version, memoryview(request_frame)[4:], start)
+        head = 8 + response_header_version(key, version)
+        response, _ = codec.decode(response_class(key), version, memoryview(response_frame), head)
+        found.append((key, version, request, response))
+    return found
+
+
+def id_of(request: Any) -> str | None:
+    if getattr(request, "v3_and_below_transactional_id", ""):
+        return str(request.v3_and_below_transactional_id)
+    if getattr(request, "transactions", None):
+        return str(request.transactions[0].transactional_id)
+    return getattr(request, "transactional_id", None)
+
+
+ALL = recorded()
+WHOLE = sorted({name for *_, request, _ in ALL if (name := id_of(request)) and name.startswith("sweep-tx2-")})
+UNKNOWN = [frame for frame in ALL if id_of(frame[2]) == "sweep-none"]
+
+
+@pytest.fixture
+def client() -> WiredClient:
+    wired = WiredBroker(
+        transaction_state_log_replication_factor="1",
+        transaction_state_log_min_isr="1",
+        transaction_state_log_num_partitions="1",
+    )
+    wired.create_topic("orders", 6)
+    client = wired.connect()
+    for key_type in (0, 1):
+        for _ in range(20):
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["x"])
+            if client.call(request, 6, FindCoordinatorResponse).coordinators[0].error_code == ErrorCode.NONE:
+                break
+            wired.host.time.run_for(50)
+    return client
+
+
+def replaced(message: Message, version: int, ids: dict[int, int], encode_as: type[Message]) -> Any:
+    """With our producer ids for theirs."""
+    again = codec.decode(encode_as, version, bytes(codec.encode(message, version)))[0]
+    for name in ("producer_id", "v3_and_below_producer_id"):
+        if hasattr(again, name):
+            setattr(again, name, ids.get(getattr(again, name), getattr(again, name)))
+    for transaction in getattr(again, "transactions", ()):
+        transaction.producer_id = ids.get(transaction.producer_id, transaction.producer_id)
+    return again
+
+
+def ask(client: WiredClient, key: int, version: int, request: Any) -> Any:
+    call: Callable[..., Message] = client.call
+    return call(request, version, response_class(key))
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_transaction_is_answered_as_kafka_answered_it(client: WiredClient, name: str) -> None:
+    frames = sorted((frame for frame in ALL if id_of(frame[2]) == name), key=lambda frame: ORDER.index(frame[0]))
+    if frames[0][0] != INIT:
+        pytest.skip("the recording kept no whole session of this version")
+    ids: dict[int, int] = {}
+    for key, version, request, response in frames:
+        answer = ask(client, key, version, replaced(request, version, ids, request_class(key)))
+        if key == INIT:
+            ids[response.producer_id] = answer.producer_id
+        expected = replaced(response, version, ids, response_class(key))
+        assert codec.encode(answer, version) == codec.encode(expected, version), (key, version)
+
+
+@pytest.mark.parametrize(("key", "version", "asked", "response"), UNKNOWN)
+def test_an_unknown_id_is_answered_as_kafka_answered_it(
+    client: WiredClient, key: int, version: int, asked: Any, response: Any
+) -> None:
+    assert codec.encode(ask(client, key, version, asked), version) == codec.encode(response, version)
+
+
+def test_every_version_is_in_the_recording() -> None:
+    assert {key: {version for k, version, *_ in UNKNOWN if k == key} for key in (ADD_OFFSETS, END, COMMIT_OFFSETS)} == {
+        ADD_OFFSETS: set(range(5)),
+        END: set(range(6)),
+        COMMIT_OFFSETS: set(range(6)),
+    }
+    assert len(WHOLE) >= 5

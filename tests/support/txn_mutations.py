@@ -1,0 +1,124 @@
+"""Mistakes that were once made with transactions, patched in from outside, for the explorer to find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from barnabas.broker import verification
+from barnabas.broker.handlers import write_txn_markers
+from barnabas.common.errors import ErrorCode
+from barnabas.common.types import TopicPartition
+from barnabas.coordinators.groups.offsets import Offsets
+from barnabas.coordinators.groups.pending_offsets import PendingOffsets
+from barnabas.coordinators.groups.records import CommittedOffset, OffsetKey
+from barnabas.coordinators.runtime import ShardLog
+from barnabas.coordinators.transactions import shard, transitions
+from barnabas.coordinators.transactions.markers import Delivery, MarkerSender
+from barnabas.coordinators.transactions.shard import TransactionShard
+from barnabas.coordinators.transactions.state import TxnImage
+from barnabas.storage.log import Log
+from barnabas.storage.log_reads import LogReader
+
+Mutation = Callable[[pytest.MonkeyPatch], None]
+
+
+def answers_before_it_is_durable(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator goes on when its own log has a record, before the others have it (G23)."""
+
+    def mutated(
+        self: ShardLog,
+        batch: bytearray,
+        answered: Callable[[ErrorCode], None],
+        settled: Callable[[ErrorCode], None] = lambda _: None,
+    ) -> None:
+        self._writer.append(self._partition, batch, lambda code, _: None)
+        settled(ErrorCode.NONE)
+        answered(ErrorCode.NONE)
+
+    patch.setattr(ShardLog, "append_batch", mutated)
+
+
+def late_markers_count(patch: pytest.MonkeyPatch) -> None:
+    """The marker of the last transaction ends the next one (G24)."""
+    patch.setattr(write_txn_markers, "is_late_marker", lambda *_: False)
+
+
+def lso_is_the_hw(patch: pytest.MonkeyPatch) -> None:
+    """Readers of what is committed see what is replicated."""
+    patch.setattr(Log, "last_stable_offset", lambda self, high_watermark: high_watermark)
+
+
+def aborted_transactions_are_not_told(patch: pytest.MonkeyPatch) -> None:
+    """Readers get records of aborted transactions without a word (G25)."""
+    patch.setattr(LogReader, "_aborted", lambda self, offset, read, *, cached=False: [])
+
+
+def epochs_are_not_bumped(patch: pytest.MonkeyPatch) -> None:
+    """Who was too slow writes on, in the middle of its own transaction."""
+
+    def mutated(image: TxnImage, server_version: int, wall_ms: int) -> TxnImage:
+        return transitions._decided(image, False, 0, wall_ms, -1)
+
+    patch.setattr(shard, "fenced", mutated)
+
+
+def markers_are_told_once(patch: pytest.MonkeyPatch) -> None:
+    """What a partition's leader answers makes no difference."""
+
+    def mutated(
+        self: MarkerSender, delivery: Delivery, led: list[TopicPartition], codes: Mapping[TopicPartition, int]
+    ) -> None:
+        delivery.missing.difference_update(led)
+        self._conclude(delivery)
+
+    patch.setattr(MarkerSender, "_on_codes", mutated)
+
+
+def decisions_are_forgotten(patch: pytest.MonkeyPatch) -> None:
+    """The next coordinator does not go on with what the last one decided."""
+    on_loaded = TransactionShard.on_loaded
+
+    def mutated(self: TransactionShard, transactions: Any) -> None:
+        with pytest.MonkeyPatch.context() as inner:
+            inner.setattr(TransactionShard, "_deliver", lambda self, transaction: None)
+            on_loaded(self, transactions)
+
+    patch.setattr(TransactionShard, "on_loaded", mutated)
+
+
+def records_are_not_verified(patch: pytest.MonkeyPatch) -> None:
+    """Before KIP-890: a record that comes late opens a transaction that nobody ends."""
+    patch.setattr(verification.TransactionVerifier, "is_enabled", property(lambda self: False))
+
+
+def offsets_count_at_once(patch: pytest.MonkeyPatch) -> None:
+    """Offsets of a transaction do not wait for its end."""
+    shards: dict[int, Offsets] = {}
+    init = Offsets.__init__
+
+    def remember(self: Offsets, *arguments: Any) -> None:
+        init(self, *arguments)
+        shards[id(self.pending)] = self
+
+    def mutated(self: PendingOffsets, producer_id: int, key: OffsetKey, committed: CommittedOffset) -> None:
+        shards[id(self)]._put(key.group_id, [(key.topic, key.partition, committed)])
+
+    patch.setattr(Offsets, "__init__", remember)
+    patch.setattr(PendingOffsets, "put", mutated)
+
+
+#: With the seed that found it first.
+FOUND_BY: dict[Mutation, int] = {
+    answers_before_it_is_durable: 1,
+    late_markers_count: 1,
+    lso_is_the_hw: 1,
+    aborted_transactions_are_not_told: 1,
+    epochs_are_not_bumped: 1,
+    markers_are_told_once: 1,
+    decisions_are_forgotten: 1,
+    records_are_not_verified: 1,
+    offsets_count_at_once: 1,
+}
