@@ -171,7 +171,9 @@ class Load:
         raw = AIOKafkaProducer(
             bootstrap_servers=self._bootstrap,
             enable_idempotence=True,
-            request_timeout_ms=3_000,
+            # Not only how long it waits for one answer: it gives a record up that has had no leader for so long, and
+            # then leaves a gap in its sequence numbers. Connections of killed brokers end without it.
+            request_timeout_ms=60_000,
             retry_backoff_ms=20,
             metadata_max_age_ms=5_000,
         )
