@@ -1,7 +1,7 @@
 """A broker from a configuration and a host: the one place where the rooms meet, used by `server/` and `simulation/`.
 
 open      format an empty directory, open the logs and the metadata quorum, follow the metadata
-start     register with the controller; from then on clients find the topics' leaders here
+start     register with the controller; when the metadata show that, clients may come; unfenced, they find it
 stop      hand over leaderships, write checkpoints, mark the stop as clean
 """
 
@@ -21,7 +21,7 @@ from barnabas.broker.inner_requests import OwnBroker, OwnController
 from barnabas.broker.journal_wiring import make_journal
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.liveness import BrokerLiveness
-from barnabas.broker.own_registration import AfterOwnRegistration
+from barnabas.broker.own_registration import AfterOwnRegistration, Door
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.quorum_peers import QuorumPeers
 from barnabas.broker.quorum_watch import QuorumWatch
@@ -49,6 +49,10 @@ _LINGER_MS_MAX = 3_000
 _LINGER_LOOK_MS = 5
 
 
+def _nothing() -> None:
+    return None
+
+
 class Broker:
     """All parts of one node, wired once. What its `process.roles` leave out is there and does nothing."""
 
@@ -73,17 +77,18 @@ class Broker:
         self.controller = Controller(host, config, self.raft, self.metadata, cluster_id)
         self.replicas = ReplicaManager(host, config, config.node_id, self.logs)
         partitions = InternalPartitions(self.replicas, host.clock)
+        identity = (config.node_id, self._own_epoch, lambda: self.controller.is_active)
+        self._own_registration = AfterOwnRegistration(*identity, self.replicas.on_image)
+        self._door = Door(*identity)
         self.brokers = BrokerChannels(host, self._area, config, self.metadata)
         self.access = ControllerAccess(
             host, self._area, f"broker-{config.node_id}", self.raft.leader_address, _ASK_TIMEOUT_MS
         )
         self._registrar = ControllerRegistrar(host, config, self.controller, self.access, self.metadata)
-        self.lifecycle = BrokerLifecycle(host, config, self.access, self.metadata, cluster_id)
-        self.assignments = DirectoryAssignments(
-            host, config.node_id, self.metadata, lambda: self.lifecycle.epoch, self.access.ask
-        )
+        self.lifecycle = BrokerLifecycle(host, config, self.access, self.metadata, cluster_id, self._on_epoch)
+        self.assignments = DirectoryAssignments(host, config.node_id, self.metadata, self._own_epoch, self.access.ask)
         self.replicas.moves.assignments = self.assignments
-        producer_ids = ProducerIdPool(self.access, config.node_id, lambda: self.lifecycle.epoch)
+        producer_ids = ProducerIdPool(self.access, config.node_id, self._own_epoch)
         self.coordinators = Coordinators(
             host, config, self.metadata, self.replicas, partitions, producer_ids, self.brokers
         )
@@ -109,13 +114,16 @@ class Broker:
         self.access.own = OwnController(self.services)
         self.brokers.own = OwnBroker(self.services)
         self.controller.on_active = self.services.liveness.look_for_all
-        self.replicas.surroundings.join(self.access.ask, lambda: self.lifecycle.epoch)
+        self.replicas.surroundings.join(self.access.ask, self._own_epoch)
         self.journal = make_journal(self.services, partitions)
+
+    def _own_epoch(self) -> int:
+        return self.lifecycle.epoch
 
     # -- life
 
     def open(self) -> None:
-        """Everything up to the point where requests can be served. Raises ConfigError, StorageFault."""
+        """Everything up to the point where controllers can be served. Raises ConfigError, StorageFault."""
         self.metadata.subscribe(self._on_broker_config)
         if self.config.is_broker:
             self._open_replicas()
@@ -134,20 +142,17 @@ class Broker:
         self.logs.on_directory_failed.append(self._on_directory_failed)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
         self.coordinators.listen()
-        own = AfterOwnRegistration(
-            self.config.node_id,
-            lambda: self.lifecycle.epoch,
-            lambda: self.controller.is_active,
-            self.replicas.on_image,
-        )
-        self.metadata.subscribe(own.on_image)
+        self.metadata.subscribe(self._own_registration.on_image)
         self.metadata.subscribe(self.coordinators.on_image)
         self.metadata.subscribe(self.lifecycle.on_image)
+        self.metadata.subscribe(self._door.on_image)
 
-    def start(self, on_ready: Callable[[], None] = lambda: None) -> None:
-        """Join the cluster; `on_ready` when clients can come, maybe at once."""
+    def start(self, on_ready: Callable[[], None] = _nothing, on_open: Callable[[], None] = _nothing) -> None:
+        """Join the cluster. `on_open`, maybe at once: the host may let clients in; before, only the listeners of
+        controllers are open. `on_ready`: the controller has unfenced it, so clients find it."""
         self._registrar.start()
         if not self.config.is_broker:
+            on_open()
             on_ready()
             return
         self.lifecycle.start(
@@ -160,6 +165,18 @@ class Broker:
             self.logs.previous_broker_epoch,
             on_ready,
         )
+        self._door.start(self.metadata.image, on_open)
+
+    def _on_epoch(self) -> None:
+        """The metadata may have shown it before the controller's answer came."""
+
+        def look() -> None:
+            if self._opened:
+                self._own_registration.look(self.metadata.image)
+                self._door.look(self.metadata.image)
+
+        # An event of its own: the answer may come from within a publication.
+        self.host.timers.call_soon(look)
 
     def stop(self, done: Callable[[], None], release: Callable[[], None] = lambda: None) -> None:
         """In order: leaderships, while clients are still served; `release`, where the host closes its listeners; state
@@ -169,6 +186,7 @@ class Broker:
             done()
             return
         self._opened = False
+        self._door.close()
         self._watch.stop()
 
         def close() -> None:

@@ -49,8 +49,16 @@ class BrokerLifecycle:
     """Keeps this broker registered. `epoch` is -1 until the controller gave one."""
 
     def __init__(
-        self, host: Host, config: BrokerConfig, access: ControllerAccess, store: MetadataStore, cluster_id: str
+        self,
+        host: Host,
+        config: BrokerConfig,
+        access: ControllerAccess,
+        store: MetadataStore,
+        cluster_id: str,
+        on_epoch: Callable[[], None] = lambda: None,
     ) -> None:
+        """`on_epoch`: the controller has given this incarnation its epoch."""
+        self._on_epoch = on_epoch
         self._host = host
         self._config = config
         self._access = access
@@ -160,6 +168,7 @@ class BrokerLifecycle:
             code = ErrorCode(response.error_code)
             if code is ErrorCode.NONE:
                 self.epoch = response.broker_epoch
+                self._on_epoch()
                 self._beat()
                 return
         who = f"the controller refuses broker {self._config.node_id}: {code.name}"

@@ -128,28 +128,33 @@ class ListenerLog:
 
 
 class ListeningSocket:
-    """One listener of the broker, bound and serving.
+    """One listener of the broker: bound, then serving. Until `serve`, whoever dials is refused.
 
     Connections that stay idle for connections.max.idle.ms are closed by a sweep, a few of which fit in that time:
     a connection then costs no timer of its own and a request no look at the clock.
     """
 
     def __init__(
-        self, name: str, server: asyncio.Server, open_connections: set[ConnectionProtocol], idle_ms_max: int
+        self,
+        name: str,
+        server: asyncio.Server,
+        open_connections: set[ConnectionProtocol],
+        *,
+        backlog: int,
+        idle_ms_max: int,
     ) -> None:
         self.name = name
         self._server = server
+        self._backlog = backlog
         self._open = open_connections
         self._sweep_s = idle_ms_max / 1000 / _SWEEPS_PER_IDLE_TIME
         self._sweep_timer: asyncio.TimerHandle | None = None
-        if idle_ms_max > 0:
-            self._schedule_sweep()
 
     @classmethod
     async def bind(
         cls, dispatcher: Dispatcher, name: str, host: str, port: int, *, backlog: int, idle_ms_max: int
     ) -> ListeningSocket:
-        """Start to serve. Raises OSError when the address is taken."""
+        """Take the address. Raises OSError when somebody serves there."""
         loop = asyncio.get_running_loop()
         open_connections: set[ConnectionProtocol] = set()
         wakefulness = Wakefulness(loop)
@@ -159,8 +164,19 @@ class ListeningSocket:
             port,
             backlog=backlog,
             reuse_address=True,
+            start_serving=False,
         )
-        return cls(name, server, open_connections, idle_ms_max)
+        return cls(name, server, open_connections, backlog=backlog, idle_ms_max=idle_ms_max)
+
+    async def serve(self) -> None:
+        """Let peers in. Raises OSError when somebody else was quicker."""
+        for bound in self._server.sockets:
+            # uvloop would keep it to itself if this fails.
+            with socket.fromfd(bound.fileno(), bound.family, bound.type) as twin:
+                twin.listen(self._backlog)
+        await self._server.start_serving()
+        if self._sweep_s > 0:
+            self._schedule_sweep()
 
     @property
     def port(self) -> int:

@@ -113,9 +113,14 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
         prepare()
         broker.open()
         sockets = await _bind(broker, config)
-        ready = asyncio.Event()
-        broker.start(ready.set)
-        await _first_of(ready, stop)
+        for_controllers, for_clients = _parted(sockets, config)
+        await _open(for_controllers)
+        ready, may_open = asyncio.Event(), asyncio.Event()
+        broker.start(ready.set, may_open.set)
+        await _first_of(may_open, stop)
+        if not stop.is_set():
+            await _open(for_clients)
+            await _first_of(ready, stop)
         settle()
         if ready.is_set():
             _announce(config)
@@ -138,6 +143,22 @@ def _close(sockets: Sequence[ListeningSocket]) -> None:
         listening.close()
 
 
+def _parted(
+    sockets: Sequence[ListeningSocket], config: BrokerConfig
+) -> tuple[list[ListeningSocket], list[ListeningSocket]]:
+    """Those that serve from the first moment, and those that wait until the broker knows enough."""
+    names = config.controller_listener_names
+    return [s for s in sockets if s.name in names], [s for s in sockets if s.name not in names]
+
+
+async def _open(sockets: Sequence[ListeningSocket]) -> None:
+    for listening in sockets:
+        try:
+            await listening.serve()
+        except OSError as error:
+            raise ConfigError(f"cannot listen on port {listening.port} ({listening.name}): {error.strerror}") from error
+
+
 async def _first_of(*events: asyncio.Event) -> None:
     """Until one of them is set."""
     if any(event.is_set() for event in events):
@@ -158,7 +179,7 @@ def _announce(config: BrokerConfig) -> None:
 
 
 async def _bind(broker: Broker, config: BrokerConfig) -> list[ListeningSocket]:
-    """All listeners of this node. ConfigError when an address cannot be had."""
+    """The addresses of all listeners of this node. ConfigError when one cannot be had."""
     sockets = []
     for listener in config.listeners:
         is_controller = listener.name in config.controller_listener_names

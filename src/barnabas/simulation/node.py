@@ -142,23 +142,25 @@ class Node:
                 ensure_formatted(self.host, config, cluster_id=self.cluster_id)
             broker = Broker(self.host, config, self.connection_log)
             broker.open()
-            self._bind(broker, config)
-            broker.start()
+            self._listenings = []
+            self._listen(broker, config, for_controllers=True)
+            broker.start(on_open=lambda: self._listen(broker, config, for_controllers=False))
         except (ConfigError, FatalFault, StorageFault) as error:
             raise ProcessExit(f"did not start: {error}") from error
         self.broker = broker
 
-    def _bind(self, broker: Broker, config: BrokerConfig) -> None:
+    def _listen(self, broker: Broker, config: BrokerConfig, *, for_controllers: bool) -> None:
         process = self.machine.process
         assert process is not None
-        self._listenings = []
         for listener in config.listeners:
             is_controller = listener.name in config.controller_listener_names
+            if is_controller is not for_controllers:
+                continue
             dispatcher = broker.dispatcher(CONTROLLER_APIS if is_controller else BROKER_APIS)
             accept = self._acceptor(dispatcher, listener.name)
             self._listenings.append(self.network.listen(process, (self.machine.address, listener.port), accept))
         idle_ms_max = config.int_of("connections.max.idle.ms")
-        if idle_ms_max > 0:
+        if for_controllers and idle_ms_max > 0:
             self._schedule_sweep(idle_ms_max * MILLISECOND_US // _SWEEPS_PER_IDLE_TIME)
 
     def _acceptor(self, dispatcher: Dispatcher, listener: str) -> Callable[[Socket], AcceptedEnd]:

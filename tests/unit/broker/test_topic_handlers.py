@@ -48,10 +48,7 @@ class World:
             host=self.node.host,
             cluster_id=self.node.formatted.cluster_id,
             topics_in_creation=set(),
-            replicas=SimpleNamespace(surroundings=SimpleNamespace(broker_epoch=lambda: self.broker_epoch)),
         )
-        #: As the controller gave it to this process.
-        self.broker_epoch = self.node.store.image.brokers[self.node.config.node_id].epoch
         host = self.node.host
         self.services.access = ControllerAccess(host, ReceiveArea(), "test", lambda: None, 1000)
         self.services.access.own = OwnController(self.services)
@@ -315,17 +312,3 @@ def test_deletion_can_be_disabled(version: int, code: ErrorCode) -> None:
     assert isinstance(answer, DeleteTopicsResponse)
     assert [(r.name, r.error_code) for r in answer.responses] == [("a", code)]
     assert "a" in world.node.image.topics_by_name
-
-
-def test_a_broker_that_has_just_started_does_not_say_that_a_topic_is_not_there() -> None:
-    """Its metadata end before its own registration, so the topic may be made in what it has not read yet. Clients that
-    are told so forget its partitions, and librdkafka's idempotent producers never come back from that."""
-    world = World()
-    (row,) = world.metadata("unknown", create=False).topics
-    assert row.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    world.broker_epoch += 1
-    world.services.controller = SimpleNamespace(is_active=False)
-    for create in (False, True):
-        (row,) = world.metadata("unknown", create=create).topics
-        assert (row.name, row.error_code, row.partitions) == ("unknown", ErrorCode.LEADER_NOT_AVAILABLE, [])
-    assert world.services.topics_in_creation == set()

@@ -36,6 +36,7 @@ async def serving(wired: WiredBroker, *, idle_ms_max: int = 0) -> AsyncIterator[
 
     dispatcher = wired.broker.dispatcher(BROKER_APIS)
     listening = await ListeningSocket.bind(dispatcher, "PLAINTEXT", "127.0.0.1", 0, backlog=10, idle_ms_max=idle_ms_max)
+    await listening.serve()
     pumping = asyncio.get_running_loop().create_task(pump())
     try:
         yield listening
@@ -116,5 +117,32 @@ def test_a_peer_that_never_reads_is_given_up_after_its_idle_time(
                 await asyncio.sleep(0.02)
             assert core.is_closed
             writer.transport.abort()
+
+    run(make_loop, main())
+
+
+@pytest.mark.parametrize("make_loop", LOOPS)
+def test_a_socket_refuses_peers_until_it_serves(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """As Kafka's: a broker that does not know the metadata yet is not there for clients, who then ask another one."""
+    dispatcher = WiredBroker().broker.dispatcher(BROKER_APIS)
+
+    async def bind(port: int) -> ListeningSocket:
+        return await ListeningSocket.bind(dispatcher, "PLAINTEXT", "127.0.0.1", port, backlog=10, idle_ms_max=1000)
+
+    async def main() -> None:
+        first = await bind(0)
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.1", first.port)
+        second = await bind(first.port)
+        await first.serve()
+        _, writer = await asyncio.open_connection("127.0.0.1", first.port)
+        writer.close()
+        with pytest.raises(OSError, match="in use"):
+            await bind(first.port)
+        with pytest.raises(OSError, match="in use"):
+            await second.serve()
+        first.close()
+        second.close()
+        (await bind(0)).close()
 
     run(make_loop, main())

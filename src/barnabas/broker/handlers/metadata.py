@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.own_registration import is_current
 from barnabas.broker.topic_creation import auto_create
 from barnabas.broker.topic_views import (
     CLUSTER_OPERATIONS,
@@ -93,17 +92,9 @@ def _topics(
     names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
     present = [_describe(image, topic, context) for name in names if (topic := image.topics_by_name.get(name))]
     missing = [name for name in names if name not in image.topics_by_name]
-    if missing and not _is_current(services, image):
-        # A broker that has just started knows too little to say that a topic is not there: clients would forget it.
-        return present + [_error(ErrorCode.LEADER_NOT_AVAILABLE, name, ZERO_UUID) for name in missing]
     create = request.allow_auto_topic_creation and services.config.bool_of("auto.create.topics.enable")
     answers = auto_create(services, missing) if create else _unknown(missing)
     return present + [_error(code, name, ZERO_UUID) for name, code in answers.items()]
-
-
-def _is_current(services: Services, image: MetadataImage) -> bool:
-    epoch = services.replicas.surroundings.broker_epoch()
-    return is_current(image, services.config.node_id, epoch, services.controller.is_active)
 
 
 def _unknown(names: Iterable[str]) -> dict[str, ErrorCode]:
