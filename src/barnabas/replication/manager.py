@@ -26,6 +26,7 @@ from barnabas.replication.partition import Partition, Role
 from barnabas.replication.purgatory import Purgatory
 from barnabas.replication.quotas import ReplicationQuotas
 from barnabas.replication.slices import InSlices
+from barnabas.replication.strays import set_strays_aside
 from barnabas.replication.surroundings import ReplicaSurroundings
 from barnabas.replication.unopened import UnopenedReplicas
 from barnabas.storage.directories import root_of
@@ -219,6 +220,8 @@ class ReplicaManager:
         """Carry out what changed: new and deleted topics, roles, ISRs, topic configs. A partition in each step."""
         is_start, self._image = self._image is EMPTY_IMAGE, image
         self.surroundings.image = image
+        if is_start:
+            yield from set_strays_aside(self.host, self.logs, image, self._node_id)
         for topic in delta.deleted_topics.values():
             self._on_topic_deleted(topic)
             yield

@@ -4,6 +4,7 @@
         orders-3/                  a log
         orders-3.<uuid>-delete/    on its way out, for file.delete.delay.ms
         orders-3.<uuid>-future/    on its way here from another of log.dirs (storage.futures)
+        orders-3.<uuid>-stray/     not ours any more by what a start found; kept for whoever looks after it
 
 Invariants
 - A directory that failed is not touched again until the next start; the others go on (KIP-112).
@@ -29,6 +30,7 @@ from barnabas.storage.checkpoints import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
+    STRAY_DIR_SUFFIX,
     CheckpointError,
     dir_name,
     marked_dir_name,
@@ -296,7 +298,17 @@ class LogManager:
         return self._directories.emptiest(self._counts)
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Rename the log's directory at once, remove it after `file.delete.delay.ms`."""
+        """Rename the log's directory at once, remove it after `file.delete.delay.ms`. Raises StorageFault."""
+        log = self._rename_away(topic_partition, DELETE_DIR_SUFFIX)
+        if log is not None:
+            self._removal.add([log.directory], log.config.file_delete_delay_ms)
+
+    def set_aside(self, topic_partition: TopicPartition) -> str | None:
+        """Rename the log's directory, and touch it no more: where it is then. Raises StorageFault."""
+        log = self._rename_away(topic_partition, STRAY_DIR_SUFFIX)
+        return None if log is None else log.directory
+
+    def _rename_away(self, topic_partition: TopicPartition, suffix: str) -> Log | None:
         try:
             self.futures.cancel(topic_partition)
         except StorageFault as fault:
@@ -307,19 +319,19 @@ class LogManager:
             self._opened_as.pop(log, None)
         self._upkeep.checkpointed_high_watermarks.pop(topic_partition, None)
         if log is None:
-            return
+            return None
         self.cleaner.forget(log)
         root = root_of(log.directory)
         if self._counts is not None:
             self._counts[root] -= 1
-        target = f"{root}/{marked_dir_name(topic_partition, self._host.random.uuid(), DELETE_DIR_SUFFIX)}"
+        target = f"{root}/{marked_dir_name(topic_partition, self._host.random.uuid(), suffix)}"
         try:
             self._disk.rename(log.directory, target)
         except OSError as error:
             log.segments.release()
             raise StorageFault(root, f"cannot delete {topic_partition}: {error}") from error
         log.renamed(target)
-        self._removal.add([target], log.config.file_delete_delay_ms)
+        return log
 
     def storage_fault(self, fault: StorageFault) -> None:
         """What a log, or whoever reads it, met: the directory fails, unless only room or descriptors are wanting."""
