@@ -2,7 +2,8 @@
 
     add      the leader asks the new one for its range of kraft.version; it must have caught up; then a VotersRecord
     remove   a VotersRecord without it; a leader that removes itself resigns when that is committed
-    update   a voter tells its endpoints and range; a VotersRecord, and the answer at once
+    update   a voter tells its endpoints and range; a VotersRecord, and the answer at once. Before kraft.version 1 there
+             is none: the leader remembers it for the upgrade
     upgrade  kraft.version 1 for a quorum of static voters, which all have fetched: the version, and a VotersRecord with
              their directories
 
@@ -59,9 +60,12 @@ class VoterChanges:
         self._pending: _Pending | None = None
         self._expiry = Alarm(core.host.clock, core.host.timers, self._expire)
         self._own_update = Alarm(core.host.clock, core.host.timers, self._send_own)
+        #: What static voters have told this leader of themselves, by node id.
+        self._told: dict[int, Voter] = {}
 
     def on_role(self, role: Role) -> None:
         self._finish(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
+        self._told.clear()
         if isinstance(role, Follower):
             self._own_update.set(self._core.times.fetch_timeout_ms)
         else:
@@ -173,11 +177,15 @@ class VoterChanges:
         if not isinstance(leader, Leader) or leader.progress.high_watermark < 0 or self._pending is not None:
             return "The leader of the metadata quorum is not ready for it."
         missing = [state.key.node_id for state in leader.progress.voters if state.directory_id == ZERO_UUID]
+        missing = [node_id for node_id in missing if node_id not in self._told]
         if missing:
             return (
                 f"The directory ids of the voters {', '.join(map(str, missing))} are not known: they have not fetched "
                 f"from the leader, {core.own.node_id}."
             )
+        old = [node_id for node_id, told in sorted(self._told.items()) if told.max_kraft_version < 1]
+        if old:
+            return f"The voters {', '.join(map(str, old))} do not support it."
         return None
 
     def upgrade(self) -> None:
@@ -187,20 +195,21 @@ class VoterChanges:
         leader = core.quorum.role
         assert isinstance(leader, Leader)
         directories = {state.key.node_id: state.directory_id for state in leader.progress.voters}
-        own_id = core.own.node_id
-        voters = VoterSet(
-            tuple(
-                Voter(
-                    VoterKey(voter.key.node_id, directories[voter.key.node_id]),
-                    core.own_endpoints if voter.key.node_id == own_id else voter.endpoints,
-                    0,
-                    KRAFT_VERSION_MAX,
-                )
-                for voter in core.quorum.voters
-            )
-        )
+        voters = VoterSet(tuple(self._upgraded(voter, directories[voter.key.node_id]) for voter in core.quorum.voters))
         self._leading.append_control([KRaftVersionRecord(version=0, kraft_version=1), voters.to_record()])
         self._leading.publish()
+
+    def _upgraded(self, voter: Voter, directory_id: bytes) -> Voter:
+        """A static voter as the first record of voters has it. Where it fetches from counts for more than what it has
+        told: it may have another directory since."""
+        told, node_id = self._told.get(voter.key.node_id), voter.key.node_id
+        endpoints, low, high = voter.endpoints, 0, KRAFT_VERSION_MAX
+        if node_id == self._core.own.node_id:
+            endpoints = self._core.own_endpoints
+        elif told is not None:
+            endpoints, low, high = told.endpoints, told.min_kraft_version, told.max_kraft_version
+            directory_id = told.key.directory_id if directory_id == ZERO_UUID else directory_id
+        return Voter(VoterKey(node_id, directory_id), endpoints, low, high)
 
     def update(self, request: UpdateRaftVoterRequest, listener: str) -> UpdateRaftVoterResponse:
         core = self._core
@@ -226,13 +235,17 @@ class VoterChanges:
         has_listener = any(endpoint.name == core.listener for endpoint in endpoints)
         if key.node_id < 0 or key.directory_id == ZERO_UUID or not has_listener or low < 0 or high < low:
             return ErrorCode.INVALID_REQUEST
-        refusal = self._not_now("updating voter")
+        is_static = core.history.kraft_version < 1
+        refusal = self._not_now("updating voter", may_be_static=True)
         if refusal is not None:
             return refusal[0]
         if not low <= core.history.kraft_version <= high:
             return ErrorCode.INVALID_REQUEST
         if core.quorum.voters.find(key) is None:
             return ErrorCode.VOTER_NOT_FOUND
+        if is_static:
+            self._told[key.node_id] = Voter(key, endpoints, low, high)
+            return ErrorCode.NONE
         self._leading.append_control([core.quorum.voters.with_voter(Voter(key, endpoints, low, high)).to_record()])
         self._leading.publish()
         return ErrorCode.NONE
@@ -251,7 +264,7 @@ class VoterChanges:
         code = core.leader_only(epoch)
         return (code, "") if code else None
 
-    def _not_now(self, what: str) -> tuple[ErrorCode, str] | None:
+    def _not_now(self, what: str, *, may_be_static: bool = False) -> tuple[ErrorCode, str] | None:
         core = self._core
         leader = core.quorum.role
         assert isinstance(leader, Leader)
@@ -261,6 +274,8 @@ class VoterChanges:
         elif high_watermark < 0:
             text = "Request timed out waiting for leader to establish HWM and fence previous voter changes"
         elif core.history.kraft_version < 1:
+            if may_be_static:
+                return None
             text = f"Cluster doesn't support {what} because the {KRAFT_VERSION} feature is {core.history.kraft_version}"
             return ErrorCode.UNSUPPORTED_VERSION, text
         elif core.history.voters_offset >= high_watermark:

@@ -588,6 +588,47 @@ def test_voters_that_have_never_been_heard_of_hold_the_upgrade_up() -> None:
     assert leader.node.changes.upgrade_refusal() is None
 
 
+def told(place: Any, calm: Calm, *, high: int = 1, host: str = "elsewhere") -> UpdateRaftVoterRequest:
+    """What a static voter says of itself, its endpoints of two listeners among it."""
+    request = update_voter_request(CLUSTER_ID, place.key, calm.epoch, ())
+    names = ("CONTROLLER", "OTHER")
+    request.listeners = [UpdateRaftVoterRequest.Listener(name=name, host=host, port=1) for name in names]
+    request.kraft_version_feature.max_supported_version = high
+    return request
+
+
+def test_what_static_voters_tell_of_themselves_is_kept_for_the_upgrade() -> None:
+    """The leader of a static quorum has no record to write it into, and answers as if it had."""
+    calm = Calm(dynamic=False)
+    leader, (one, other) = calm.leader.node, calm.followers()
+    assert leader is not None
+    end = calm.end_offset
+    answer = calm.asked(calm.leader, told(one, calm))
+    assert (answer.error_code, answer.current_leader.leader_id) == (0, calm.leader.node_id)
+    assert calm.asked(calm.leader, told(other, calm, high=0)).error_code == 0
+    assert calm.end_offset == end, "no record of voters before kraft.version 1"
+    refusal = leader.changes.upgrade_refusal()
+    assert refusal == f"The voters {other.node_id} do not support it."
+    assert calm.asked(calm.leader, told(other, calm)).error_code == 0
+    leader.changes.upgrade()
+    assert leader.voters.address_of(one.node_id, "OTHER") == ("elsewhere", 1)
+
+
+def test_what_no_static_voter_can_say() -> None:
+    calm = Calm(dynamic=False)
+    place = calm.followers()[0]
+    wrong = told(place, calm)
+    wrong.listeners = wrong.listeners[1:]
+    assert calm.asked(calm.leader, wrong).error_code == ErrorCode.INVALID_REQUEST
+    wrong = told(place, calm)
+    wrong.kraft_version_feature.min_supported_version = 1
+    assert calm.asked(calm.leader, wrong).error_code == ErrorCode.INVALID_REQUEST
+    wrong = told(place, calm)
+    wrong.voter_id = 9
+    assert calm.asked(calm.leader, wrong).error_code == ErrorCode.VOTER_NOT_FOUND
+    assert calm.asked(place, told(place, calm)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
 def test_who_does_not_lead_upgrades_nothing() -> None:
     calm = Calm(dynamic=False)
     follower = calm.followers()[0].node
