@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 
 from barnabas.cli.app import run
 from barnabas.testing import Cluster
@@ -102,3 +103,79 @@ def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         captured = capsys.readouterr()
         assert "Broker 1 leads; the journal does not tell why." in captured.out
         assert "has no journal" in captured.err
+
+
+def produced(cluster: Cluster, values: list[str]) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap, "acks": "all", "log_level": 0})
+    failed: list[object] = []
+    for value in values:
+        producer.produce("orders", value, partition=0, on_delivery=lambda error, _: failed.append(error))
+    assert producer.flush(30) == 0
+    assert failed == [None] * len(values)
+
+
+def read(cluster: Cluster) -> list[str]:
+    settings = {"group.id": "reader", "enable.partition.eof": True, "isolation.level": "read_uncommitted"}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "log_level": 0, **settings})
+    consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
+    found: list[str] = []
+    deadline = time.monotonic() + _WITHIN_S
+    while time.monotonic() < deadline:
+        for message in consumer.consume(100, timeout=0.5):
+            error = message.error()
+            if error is None:
+                found.append((message.value() or b"").decode())
+            elif error.code() == KafkaError._PARTITION_EOF:
+                consumer.close()
+                return found
+    raise AssertionError(f"no end after {found}")
+
+
+def test_an_unclean_election_and_what_it_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Five records were acknowledged by a leader alone in its ISR, which died. Then the topic may go on without them:
+    the controller tells the election, the new leader where its log ended, the former one what it cut off."""
+    often = {"replica.high.watermark.checkpoint.interval.ms": "200"}
+    with Cluster(tmp_path / "cluster", brokers=3, properties=often) as cluster:
+        admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
+        placed = NewTopic("orders", 1, replica_assignment=[[1, 2]], config={"min.insync.replicas": "1"})
+        admin.create_topics([placed])["orders"].result(timeout=20)
+        produced(cluster, [f"kept {number}" for number in range(10)])
+        explained = Explained(cluster, capsys)
+        cluster.kill(2)
+        explained.until(lambda found: found["out_of_sync"] == [2], "orders-0")
+        produced(cluster, [f"lost {number}" for number in range(5)])
+        # What it had committed it knows from its checkpoint when it is back.
+        checkpoint = cluster.data_directory_of(1) / "replication-offset-checkpoint"
+        deadline = time.monotonic() + _WITHIN_S
+        while "orders 0 15" not in checkpoint.read_text().splitlines():
+            assert time.monotonic() < deadline, checkpoint.read_text()
+            time.sleep(0.1)
+        cluster.kill(1)
+        cluster.start_broker(2)
+        explained.until(lambda found: found["leader"] == -1, "orders-0")
+        resource = ConfigResource(ConfigResource.Type.TOPIC, "orders")
+        entry = ConfigEntry("unclean.leader.election.enable", "true")
+        entry.incremental_operation = AlterConfigOpType.SET
+        resource.add_incremental_config(entry)
+        admin.incremental_alter_configs([resource])[resource].result(timeout=20)
+        led = explained.until(lambda found: found["leader"] == 2 and found["leader_because"], "orders-0")
+        why = led["leader_because"]
+        assert (why["kind"], why["cause"]) == ("unclean-election", "unclean-allowed")
+        assert (why["before"]["leader"], why["after"]["leader"], why["after"]["isr"]) == (-1, 2, [2])
+        produced(cluster, ["new 0", "new 1"])
+
+        cluster.start_broker(1)
+        kinds = ("unclean-election", "unclean-leader", "replica-truncated")
+        back = explained.until(
+            lambda found: not found["out_of_sync"] and {event["kind"] for event in found["history"]} >= set(kinds),
+            "orders-0",
+        )
+        told = {event["kind"]: event for event in back["history"]}
+        assert (told["unclean-leader"]["node"], told["unclean-leader"]["log_end_offset"]) == (2, 10)
+        cut = told["replica-truncated"]
+        assert (cut["node"], cut["log_end_offset"], cut["truncated_to"], cut["committed_lost"]) == (1, 15, 10, 5)
+        text = explained.text("orders-0")
+        assert "nobody could lead, and the topic allows unclean leaders" in text
+        assert "replica 2 leads without having been in sync: what others had from offset 10 on is lost" in text
+        assert "offsets 10 to 14 had been committed and are lost" in text
+        assert read(cluster) == [f"kept {number}" for number in range(10)] + ["new 0", "new 1"]

@@ -49,3 +49,23 @@ def test_three_brokers_then_two_then_one(tmp_path: Path, capsys: pytest.CaptureF
         cluster.kill(other)
         status = shown(cluster.directory, capsys, 1)
         assert [node["running"] for node in status["nodes"]].count(True) == 1
+        # What the last of them knew still, and no decision any more.
+        deadline = time.monotonic() + 20
+        while status["controller"] != -1:
+            assert time.monotonic() < deadline, status
+            status = shown(cluster.directory, capsys, 1)
+        assert status["metadata_high_watermark"] == -1
+        assert [node["metadata_lag"] for node in status["nodes"]] == [None, None, None]
+        (last,) = [node for node in status["nodes"] if node["running"]]
+        assert last["serving"]
+        assert run(["status", "--dir", str(cluster.directory)]) == 1
+        rows = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+        states = {int(row[0]): row[1:3] for row in rows if row and row[0].isdecimal()}
+        assert states == {
+            number: ["serving", "no"] if number == last["node_id"] else ["stopped", "-"] for number in (1, 2, 3)
+        }
+
+        cluster.start_broker(other)
+        while (status := shown(cluster.directory, capsys, 1))["controller"] not in (other, last["node_id"]):
+            assert time.monotonic() < deadline + 20, status
+            time.sleep(0.1)

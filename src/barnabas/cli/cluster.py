@@ -95,7 +95,7 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> N
                 (
                     node.node_id,
                     _state(node, running, view),
-                    _place(node, view),
+                    _place(node, running, view),
                     view.lag(node.node_id),
                     node.pid if running else None,
                     node.bootstrap,
@@ -118,8 +118,10 @@ def _state(node: Node, running: bool, view: ClusterView) -> str:
     return "serving" if node.serving else "running"
 
 
-def _place(node: Node, view: ClusterView) -> str:
-    """In the metadata quorum."""
+def _place(node: Node, running: bool, view: ClusterView) -> str | None:
+    """In the metadata quorum; a process that is not there has none."""
+    if not running:
+        return None
     if view.controller < 0:
         return "no leader"
     return "active controller" if node.node_id == view.controller else "follower"
