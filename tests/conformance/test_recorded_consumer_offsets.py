@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import urlsafe_b64decode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from tests.support.consumer_members import consumer_group
 from tests.support.group_world import GroupWorld, MemoryPartitions
 
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
+from barnabas.coordinators.groups.consumer import records as consumer_records
+from barnabas.coordinators.groups.consumer.member import Assignment, Member, partitions_of
+from barnabas.coordinators.groups.consumer.records import ConsumerRecordType
 from barnabas.coordinators.groups.images import generation_record, new_group_record, restore_group
 from barnabas.coordinators.groups.records import (
     GroupKey,
@@ -24,11 +30,14 @@ from barnabas.coordinators.groups.records import (
     parse_key,
     parse_offset,
 )
+from barnabas.coordinators.runtime import KeyValue
 from barnabas.records.batch import decode_batch, encode_batch, iter_headers
 from barnabas.simulation.host import VirtualTime
 
 DATA = Path(__file__).parent.parent / "data" / "consumer_offsets"
 NAMES = ["groups", "clients"]
+#: Group, member, epoch of the target, target, what a member has.
+CONSUMER_TYPES = ("3", "5", "6", "7", "8")
 PARTITION = TopicPartition("__consumer_offsets", 0)
 
 
@@ -37,11 +46,13 @@ class Dumped(NamedTuple):
 
     groups: dict[str, dict[str, Any]]
     offsets: dict[str, dict[tuple[str, int], dict[str, Any]]]
+    #: Of the consumer protocol: record type -> (group id, member id) -> value.
+    consumers: dict[str, dict[tuple[str, str], dict[str, Any]]]
 
 
 def read_dump(text: str) -> Dumped:
     """Play Kafka's dump through: transactional records count at their commit marker."""
-    dumped = Dumped({}, {})
+    dumped = Dumped({}, {}, {})
     producer, transactional = "", False
     waiting: dict[str, list[tuple[dict[str, Any], dict[str, Any] | None]]] = {}
     for line in text.splitlines():
@@ -80,6 +91,12 @@ def take(dumped: Dumped, key: dict[str, Any], value: dict[str, Any] | None) -> N
             dumped.groups.pop(data["group"], None)
         else:
             dumped.groups[data["group"]] = value
+    elif key["type"] in CONSUMER_TYPES:
+        records = dumped.consumers.setdefault(key["type"], {})
+        place = (data["groupId"], data.get("memberId", ""))
+        records.pop(place, None)
+        if value is not None:
+            records[place] = value
 
 
 def load(name: str) -> GroupWorld:
@@ -128,7 +145,44 @@ def test_the_recorded_log_loads_to_what_kafka_reads_in_it(name: str) -> None:
             for partition, value in offsets.items()
         }
     listed = {group.group_id for group in world.list().response.groups}
-    assert listed == set(dumped.groups) | {group_id for group_id, offsets in dumped.offsets.items() if offsets}
+    with_offsets = {group_id for group_id, offsets in dumped.offsets.items() if offsets}
+    consumers = {group_id for group_id, _ in dumped.consumers.get("3", {})}
+    assert listed == set(dumped.groups) | with_offsets | consumers
+    assert {group.group_id for group in world.list(types=["consumer"]).response.groups} == consumers
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_recorded_groups_of_the_consumer_protocol_load_to_what_kafka_reads_in_them(name: str) -> None:
+    dumped = read_dump((DATA / f"{name}.dump.txt").read_text()).consumers
+    world = load(name)
+    assert dumped["3"]
+    for (group_id, _), value in dumped["3"].items():
+        group = consumer_group(world, group_id)
+        assert (group.epoch, group.metadata_hash) == (value["epoch"], value.get("metadataHash", 0))
+        assert group.assignment_epoch == dumped["6"][group_id, ""]["assignmentEpoch"]
+        assert set(group.members) == {member_id for of, member_id in dumped["5"] if of == group_id}
+        for member in group.members.values():
+            asked = dumped["5"][group_id, member.member_id]
+            assert sorted(member.topic_names) == asked["subscribedTopicNames"]
+            assert (member.client_id, member.client_host) == (asked["clientId"], asked["clientHost"])
+            assert (member.instance_id, member.server_assignor) == (asked["instanceId"], asked["serverAssignor"])
+            assert member.rebalance_timeout_ms == asked["rebalanceTimeoutMs"]
+            target = dumped["7"][group_id, member.member_id]["topicPartitions"]
+            assert _places(group.target(member.member_id)) == _dumped_places(target)
+            current = dumped["8"][group_id, member.member_id]
+            assert (member.epoch, member.previous_epoch) == (current["memberEpoch"], current["previousMemberEpoch"])
+            assert member.state == current["state"]
+            assert _places(member.assigned) == _dumped_places(current["assignedPartitions"])
+            assert _places(member.revoking) == _dumped_places(current["partitionsPendingRevocation"])
+
+
+def _places(assignment: Assignment) -> set[tuple[bytes, int]]:
+    return set(partitions_of(assignment))
+
+
+def _dumped_places(topics: list[dict[str, Any]]) -> set[tuple[bytes, int]]:
+    """Kafka shows ids as base64 without padding."""
+    return {(urlsafe_b64decode(one["topicId"] + "=="), index) for one in topics for index in one["partitions"]}
 
 
 def test_the_recording_has_what_the_test_above_is_for() -> None:
@@ -174,6 +228,47 @@ def test_our_records_are_those_of_kafka_byte_for_byte(name: str) -> None:
                 if not value.generation:
                     assert new_group_record(group) == recorded
     assert min(seen.values()) >= 3
+
+
+def encoded_again(key: consumer_records.ConsumerKey, value: bytes) -> KeyValue | None:
+    """None of a value with several topics: their order in it is that of a hash table of Java's."""
+    group_id, member_id = key.group_id, key.name
+    match key.type:
+        case ConsumerRecordType.GROUP:
+            return consumer_records.group_record(group_id, *consumer_records.parse_group_epoch(value))
+        case ConsumerRecordType.MEMBER:
+            return consumer_records.member_record(group_id, consumer_records.parse_member(member_id, value))
+        case ConsumerRecordType.TARGET_EPOCH:
+            return consumer_records.target_epoch_record(group_id, consumer_records.parse_target_epoch(value))
+        case ConsumerRecordType.TARGET:
+            target = consumer_records.parse_target(value)
+            return consumer_records.target_record(group_id, member_id, target) if len(target) < 2 else None
+        case ConsumerRecordType.CURRENT:
+            current = consumer_records.parse_current(value)
+            member = replace(Member(member_id), **current._asdict())
+            topics = max(len(current.assigned), len(current.revoking))
+            return consumer_records.current_record(group_id, member) if topics < 2 else None
+    raise AssertionError(f"{key.type.name} was not recorded")
+
+
+def test_our_records_of_consumer_groups_are_those_of_kafka_byte_for_byte() -> None:
+    seen: dict[ConsumerRecordType, int] = {}
+    for name in NAMES:
+        view = memoryview((DATA / f"{name}.log").read_bytes())
+        for place, header in iter_headers(view):
+            for record in [] if header.is_control else decode_batch(view[place : place + header.size_bytes]):
+                assert record.key is not None
+                key = consumer_records.parse_consumer_key(record.key)
+                if key is None:
+                    continue
+                if record.value is None:
+                    assert consumer_records.tombstone(key) == (record.key, None)
+                    continue
+                ours = encoded_again(key, record.value)
+                if ours is not None:
+                    assert ours == (record.key, record.value)
+                    seen[key.type] = seen.get(key.type, 0) + 1
+    assert sorted(seen) == [3, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("name", NAMES)

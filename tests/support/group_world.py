@@ -11,13 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from tests.support.memory_topics import MemoryTopics
+
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Buffer
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.consumer.config import ConsumerConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.coordinators.groups.group import ClassicGroup
 from barnabas.coordinators.groups.records import CommittedOffset
+from barnabas.coordinators.groups.shard import ConsumerPorts
 from barnabas.protocol import codec
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -193,14 +197,22 @@ class GroupWorld:
         log: MemoryPartitions | None = None,
         host: MemoryHost | None = None,
         lead: bool = True,
+        consumer_config: ConsumerConfig | None = None,
+        topics: MemoryTopics | None = None,
+        overrides: dict[tuple[str, str], str] | None = None,
     ) -> None:
         self.host = host or MemoryHost(seed=7)
         self.log = log or MemoryPartitions()
         self.config = config or GroupConfig()
-        self.topics = dict(TOPICS)
+        self.consumer_config = consumer_config or ConsumerConfig()
+        self.topic_view = topics or MemoryTopics(dict(TOPICS))
+        self.topics = self.topic_view.counts
+        #: (group id, key) -> value, as IncrementalAlterConfigs of a group would set it.
+        self.overrides = {} if overrides is None else overrides
         self.coordinator = GroupCoordinator(
             self.host,
             self.config,
+            ConsumerPorts(self.consumer_config, self.topic_view, lambda group, key: self.overrides.get((group, key))),
             self.log,
             self.log,
             partition_count=lambda: partitions,
@@ -217,7 +229,14 @@ class GroupWorld:
     def restart(self) -> GroupWorld:
         """Another broker takes over with the same log, at the same time."""
         self.coordinator.shutdown()
-        return GroupWorld(self.config, log=self.log, host=self.host)
+        return GroupWorld(
+            self.config,
+            log=self.log,
+            host=self.host,
+            consumer_config=self.consumer_config,
+            topics=self.topic_view,
+            overrides=self.overrides,
+        )
 
     # -- looking inside
 

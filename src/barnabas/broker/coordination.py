@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from barnabas.broker.broker_channels import BrokerChannels
+from barnabas.broker.image_topics import ImageTopics
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.common.types import GROUP_METADATA_TOPIC, METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.consumer.config import ConsumerConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
+from barnabas.coordinators.groups.shard import ConsumerPorts
 from barnabas.coordinators.transactions.config import TransactionConfig
 from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
-from barnabas.metadata.image import TRANSACTION_VERSION, MetadataDelta, MetadataImage
+from barnabas.metadata.image import GROUP_RESOURCE, TRANSACTION_VERSION, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.replication.internal import InternalPartitions
 from barnabas.replication.manager import LeadershipListener, ReplicaManager
@@ -33,9 +36,11 @@ class Coordinators:
         self._config = config
         self._metadata = metadata
         self._replicas = replicas
+        self._topics = ImageTopics(metadata)
         self.groups = GroupCoordinator(
             host,
             GroupConfig.from_broker(config),
+            ConsumerPorts(ConsumerConfig.from_broker(config), self._topics, self._group_override),
             partitions,
             partitions,
             partition_count=lambda: self._partitions(GROUP_METADATA_TOPIC, "offsets.topic.num.partitions"),
@@ -66,7 +71,8 @@ class Coordinators:
         self.transactions.shutdown()
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Offsets of topics that are gone go, too."""
+        """Offsets of topics that are gone go, too; consumer groups share anew what came, went, or has grown."""
+        self._topics.on_image(delta, image)
         gone = [
             TopicPartition(topic.name, index)
             for topic in delta.deleted_topics.values()
@@ -74,6 +80,9 @@ class Coordinators:
         ]
         if gone:
             self.groups.on_partitions_deleted(gone)
+
+    def _group_override(self, group_id: str, key: str) -> str | None:
+        return self._metadata.image.config_of(GROUP_RESOURCE, group_id).get(key)
 
     def _partitions(self, topic: str, key: str) -> int:
         """As many as the topic has, or will have when it is made."""

@@ -76,6 +76,8 @@ BROKER_APIS: Mapping[int, Offer] = {
     64: _forwarded("unregister_broker", 0, 0),
     65: _offer("describe_transactions", 0, 0),
     66: _offer("list_transactions", 0, 2),
+    68: _offer("consumer_group_heartbeat", 0, 1),
+    69: _offer("consumer_group_describe", 0, 1),
     75: _offer("describe_topic_partitions", 0, 0),
     80: _forwarded("add_raft_voter", 0, 0),
     81: _forwarded("remove_raft_voter", 0, 0),

@@ -7,11 +7,9 @@ ids, 4+), KIP-1043 (a group that is not there is an error, 6).
 from __future__ import annotations
 
 from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.group_protocols import ALL_GROUP_OPERATIONS
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-
-#: Bits of READ (3), DELETE (6), DESCRIBE (8), DESCRIBE_CONFIGS (10) and ALTER_CONFIGS (11), by Kafka's AclOperation.
-_ALL_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 
 def handle(context: RequestContext, request: DescribeGroupsRequest, services: Services) -> None:
@@ -19,7 +17,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest, services: Se
         if request.include_authorized_operations:
             for group in response.groups:
                 if group.error_code == ErrorCode.NONE:
-                    group.authorized_operations = _ALL_GROUP_OPERATIONS
+                    group.authorized_operations = ALL_GROUP_OPERATIONS
         context.reply(response)
 
     services.groups.describe_groups(context, request, reply)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from barnabas.common.host import Host
 from barnabas.coordinators.deadlines import Deadlines
 from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.consumer.writes import Writes
 from barnabas.coordinators.groups.group import ClassicGroup
 from barnabas.coordinators.runtime import ShardLog
 
@@ -19,10 +21,17 @@ class GroupContext:
     config: GroupConfig
     log: ShardLog
     deadlines: Deadlines
+    #: Groups of the consumer protocol; a group id is in one of the two at most.
+    consumer_writes: Writes
+    #: Groups of the classic protocol, and groups that have nothing but offsets.
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
 
     def wall_ms(self) -> int:
         return self.host.clock.wall_ms()
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup | None:
+        """As committed."""
+        return self.consumer_writes.group(group_id)
 
     def create(self, group_id: str) -> ClassicGroup:
         assert group_id not in self.groups, "a group is created once"

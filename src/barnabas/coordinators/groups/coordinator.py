@@ -12,16 +12,24 @@ from typing import Protocol
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
-from barnabas.coordinators.gather import Gather
 from barnabas.coordinators.groups import replies
+from barnabas.coordinators.groups.administration import Administration
 from barnabas.coordinators.groups.config import GroupConfig
-from barnabas.coordinators.groups.group import GroupState
+from barnabas.coordinators.groups.consumer.heartbeat import Beat
 from barnabas.coordinators.groups.joining import Join
 from barnabas.coordinators.groups.membership import Leaving
 from barnabas.coordinators.groups.offset_requests import OffsetRequests
-from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.groups.shard import ConsumerPorts, GroupShard
 from barnabas.coordinators.partitioning import partition_for
 from barnabas.coordinators.runtime import PartitionReader, PartitionWriter
+from barnabas.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -56,6 +64,7 @@ class GroupCoordinator:
         self,
         host: Host,
         config: GroupConfig,
+        consumer: ConsumerPorts,
         writer: PartitionWriter,
         reader: PartitionReader,
         *,
@@ -64,12 +73,14 @@ class GroupCoordinator:
     ) -> None:
         self._host = host
         self._config = config
+        self._consumer = consumer
         self._writer = writer
         self._reader = reader
         self._partition_count = partition_count
         self._shards: dict[int, GroupShard] = {}
         self._active = True
         self._offsets = OffsetRequests(self._shard, partition_exists)
+        self._administration = Administration(self._shard)
 
     # -- life
 
@@ -80,7 +91,9 @@ class GroupCoordinator:
             shard.leader_epoch = leader_epoch
             return
         topic_partition = TopicPartition(GROUP_METADATA_TOPIC, partition)
-        shard = GroupShard(self._host, self._config, self._writer, self._reader, topic_partition, leader_epoch)
+        shard = GroupShard(
+            self._host, self._config, self._consumer, self._writer, self._reader, topic_partition, leader_epoch
+        )
         self._shards[partition] = shard
         shard.load()
 
@@ -129,7 +142,26 @@ class GroupCoordinator:
         shard.check_serving()
         return shard
 
-    # -- members
+    # -- members of the consumer protocol
+
+    def consumer_group_heartbeat(
+        self,
+        context: GroupRequestContext,
+        request: ConsumerGroupHeartbeatRequest,
+        reply: Callable[[ConsumerGroupHeartbeatResponse], None],
+    ) -> None:
+        beat = Beat(request, context.client_id or "", context.client_host, reply)
+        try:
+            self._shard(request.group_id).consumers.heartbeat(context.api_version, beat)
+        except RequestFailed as failure:
+            beat.fail(failure)
+
+    def consumer_group_describe(
+        self, request: ConsumerGroupDescribeRequest, reply: Callable[[ConsumerGroupDescribeResponse], None]
+    ) -> None:
+        reply(self._administration.describe_consumers(request))
+
+    # -- members of the classic protocol
 
     def join_group(
         self, context: GroupRequestContext, request: JoinGroupRequest, reply: Callable[[JoinGroupResponse], None]
@@ -160,7 +192,10 @@ class GroupCoordinator:
             shard = self._shard(request.group_id)
             if not limits.session_timeout_min_ms <= request.session_timeout_ms <= limits.session_timeout_max_ms:
                 raise RequestFailed(ErrorCode.INVALID_SESSION_TIMEOUT)
-            shard.joining.join(join)
+            if shard.consumers.has(join.group_id):
+                shard.consumers.join(join, shard.joining.join)
+            else:
+                shard.joining.join(join)
         except RequestFailed as failure:
             join.fail(failure.code)
 
@@ -171,18 +206,32 @@ class GroupCoordinator:
             named = request.protocol_type is not None and request.protocol_name is not None
             if context.api_version >= _PROTOCOL_NAMED_SINCE and not named:
                 raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
-            self._shard(request.group_id).membership.sync(request, reply)
+            shard = self._shard(request.group_id)
+            if shard.consumers.has(request.group_id):
+                shard.consumers.sync(request, reply, lambda: shard.membership.sync(request, reply))
+            else:
+                shard.membership.sync(request, reply)
         except RequestFailed as failure:
             reply(replies.sync_failed(failure.code))
 
     def heartbeat(
         self, context: GroupRequestContext, request: HeartbeatRequest, reply: Callable[[HeartbeatResponse], None]
     ) -> None:
+        group_id, member_id = request.group_id, request.member_id
+        generation, instance_id = request.generation_id, request.group_instance_id
         try:
-            shard = self._shard(request.group_id)
-            code = shard.membership.heartbeat(
-                request.group_id, request.generation_id, request.member_id, request.group_instance_id
-            )
+            shard = self._shard(group_id)
+            if shard.consumers.has(group_id):
+                shard.consumers.classic_heartbeat(
+                    group_id,
+                    generation,
+                    member_id,
+                    instance_id,
+                    lambda code: reply(HeartbeatResponse(error_code=code)),
+                    lambda: shard.membership.heartbeat(group_id, generation, member_id, instance_id),
+                )
+                return
+            code = shard.membership.heartbeat(group_id, generation, member_id, instance_id)
         except RequestFailed as failure:
             # While the group is loaded its members are taken to be alive: all sessions begin anew after it.
             loading = failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -198,23 +247,38 @@ class GroupCoordinator:
             leaving = [Leaving(one.member_id, one.group_instance_id, one.reason) for one in request.members]
         else:
             leaving = [Leaving(request.member_id, None, None)]
-        try:
-            codes = self._shard(request.group_id).membership.leave(request.group_id, leaving)
-        except RequestFailed as failure:
-            if failure.code is not ErrorCode.UNKNOWN_MEMBER_ID:
-                reply(LeaveGroupResponse(error_code=failure.code))
+
+        def answer(codes: Sequence[ErrorCode]) -> None:
+            if not batched:
+                reply(LeaveGroupResponse(error_code=codes[0]))
                 return
-            codes = [ErrorCode.UNKNOWN_MEMBER_ID for _ in leaving]
-        if not batched:
-            reply(LeaveGroupResponse(error_code=codes[0]))
-            return
-        members = [
-            LeaveGroupResponse.MemberResponse(
-                member_id=one.member_id, group_instance_id=one.instance_id, error_code=code
-            )
-            for one, code in zip(leaving, codes, strict=True)
-        ]
-        reply(LeaveGroupResponse(members=members))
+            members = [
+                LeaveGroupResponse.MemberResponse(
+                    member_id=one.member_id, group_instance_id=one.instance_id, error_code=code
+                )
+                for one, code in zip(leaving, codes, strict=True)
+            ]
+            reply(LeaveGroupResponse(members=members))
+
+        def fail(code: ErrorCode) -> None:
+            if code is ErrorCode.UNKNOWN_MEMBER_ID:
+                answer([code for _ in leaving])
+            else:
+                reply(LeaveGroupResponse(error_code=code))
+
+        group_id = request.group_id
+        try:
+            shard = self._shard(group_id)
+            if shard.consumers.has(group_id):
+                shard.consumers.leave(
+                    group_id, leaving, answer, fail, lambda: shard.membership.leave(group_id, leaving)
+                )
+                return
+            codes = shard.membership.leave(group_id, leaving)
+        except RequestFailed as failure:
+            fail(failure.code)
+        else:
+            answer(codes)
 
     # -- offsets
 
@@ -261,33 +325,10 @@ class GroupCoordinator:
     def list_groups(
         self, context: GroupRequestContext, request: ListGroupsRequest, reply: Callable[[ListGroupsResponse], None]
     ) -> None:
-        """Filters are taken without regard to case. A shard that is not loaded yet makes the whole answer fail."""
-        states = {state.strip().lower() for state in request.states_filter}
-        types = {kind.strip().lower() for kind in request.types_filter}
-        response = ListGroupsResponse()
-        try:
-            if not self._active:
-                raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-            for shard in tuple(self._shards.values()):
-                self._list_shard(shard, states, types, response.groups)
-        except RequestFailed as failure:
-            response = ListGroupsResponse(error_code=failure.code)
-        reply(response)
-
-    @staticmethod
-    def _list_shard(
-        shard: GroupShard, states: set[str], types: set[str], out: list[ListGroupsResponse.ListedGroup]
-    ) -> None:
-        try:
-            shard.check_serving()
-        except RequestFailed as failure:
-            if failure.code is ErrorCode.NOT_COORDINATOR:
-                return
-            raise
-        for group in shard.groups():
-            listed = replies.listed(group)
-            if (not states or listed.group_state.lower() in states) and (not types or listed.group_type in types):
-                out.append(listed)
+        if self._active:
+            reply(self._administration.list_groups(request, tuple(self._shards.values())))
+        else:
+            reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
     def describe_groups(
         self,
@@ -295,57 +336,9 @@ class GroupCoordinator:
         request: DescribeGroupsRequest,
         reply: Callable[[DescribeGroupsResponse], None],
     ) -> None:
-        reply(DescribeGroupsResponse(groups=[self._describe(one, context.api_version) for one in request.groups]))
-
-    def _describe(self, group_id: str, api_version: int) -> DescribeGroupsResponse.DescribedGroup:
-        try:
-            group = self._shard(group_id, may_be_empty=True).find(group_id)
-        except RequestFailed as failure:
-            return replies.describe_failed(group_id, failure.code)
-        if group is None:
-            return replies.describe_missing(group_id, api_version)
-        return replies.described(group)
+        reply(self._administration.describe_groups(context.api_version, request))
 
     def delete_groups(
         self, context: GroupRequestContext, request: DeleteGroupsRequest, reply: Callable[[DeleteGroupsResponse], None]
     ) -> None:
-        group_ids = list(dict.fromkeys(request.groups_names))
-        codes: dict[str, ErrorCode] = {}
-        by_shard: dict[TopicPartition, tuple[GroupShard, list[str]]] = {}
-        for group_id in group_ids:
-            try:
-                shard = self._deletable(group_id)
-            except RequestFailed as failure:
-                codes[group_id] = failure.code
-            else:
-                by_shard.setdefault(shard.partition, (shard, []))[1].append(group_id)
-
-        def finish(_: Sequence[ErrorCode]) -> None:
-            results = [
-                DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=codes[group_id])
-                for group_id in group_ids
-            ]
-            reply(DeleteGroupsResponse(results=results))
-
-        gather: Gather[ErrorCode] = Gather(len(by_shard), finish)
-        for index, (shard, chosen) in enumerate(by_shard.values()):
-            self._delete_in(shard, chosen, codes, gather.slot(index))
-
-    @staticmethod
-    def _delete_in(
-        shard: GroupShard, group_ids: list[str], codes: dict[str, ErrorCode], slot: Callable[[ErrorCode], None]
-    ) -> None:
-        def answered(code: ErrorCode) -> None:
-            codes.update(dict.fromkeys(group_ids, code))
-            slot(code)
-
-        shard.offsets.delete_groups(group_ids, answered)
-
-    def _deletable(self, group_id: str) -> GroupShard:
-        shard = self._shard(group_id, may_be_empty=True)
-        group = shard.find(group_id)
-        if group is None:
-            raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND)
-        if not group.is_in(GroupState.EMPTY):
-            raise RequestFailed(ErrorCode.NON_EMPTY_GROUP)
-        return shard
+        self._administration.delete_groups(request, reply)

@@ -20,7 +20,7 @@ from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.coordinators.runtime import storing_failed
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 
-_MEMBER_ID_REQUIRED_SINCE = 4
+MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
 #: Errors after which a record may be in the log, and be committed, all the same.
 _MAYBE_STORED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
@@ -114,7 +114,7 @@ class Joining:
                 self._add(group, join, member_id)
             else:
                 self._replace(group, group.members[old_id], join, member_id)
-        elif join.api_version >= _MEMBER_ID_REQUIRED_SINCE:
+        elif join.api_version >= MEMBER_ID_REQUIRED_SINCE:
             self._rebalancer.schedule_pending(group, member_id, join.session_timeout_ms)
             join.fail(ErrorCode.MEMBER_ID_REQUIRED, member_id)
         else:

@@ -7,7 +7,9 @@ from typing import NamedTuple, Protocol
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.gather import Gather
-from barnabas.coordinators.groups.group import GroupState
+from barnabas.coordinators.groups.consumer.fencing import check_fetch
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.offsets import Partition
 from barnabas.coordinators.groups.records import NO_LEADER_EPOCH, CommittedOffset
 from barnabas.coordinators.groups.shard import GroupShard
@@ -30,6 +32,9 @@ class _Fetch(NamedTuple):
 
     group_id: str
     topics: Sequence[tuple[str, Sequence[int]]] | None
+    #: Of the member that asks, if one does: None and -1 otherwise.
+    member_id: str | None = None
+    member_epoch: int = -1
 
 
 class _Fetched(NamedTuple):
@@ -72,13 +77,13 @@ class OffsetRequests:
         answers = [answer for _, _, answer in existing]
         try:
             shard = self._shard(request.group_id, may_be_empty=True)
-            shard.offsets.validate_commit(request, api_version)
+            shard.committers.validate(request, api_version)
         except RequestFailed as failure:
             answered(failure.code)
             return
         answers = []
         for topic, asked, answer in existing:
-            committed = shard.offsets.accept(
+            committed = shard.committers.accept(
                 asked.committed_metadata,
                 asked.committed_offset,
                 asked.committed_leader_epoch,
@@ -129,13 +134,13 @@ class OffsetRequests:
 
         try:
             shard = self._shard(request.group_id)
-            shard.offsets.validate_transactional_commit(request)
+            shard.committers.validate_transactional(request)
         except RequestFailed as failure:
             reply(txn_response(request, failure.code))
             return
         for topic, topic_answer in zip(request.topics, response.topics, strict=True):
             for asked, answer in zip(topic.partitions, topic_answer.partitions, strict=True):
-                committed = shard.offsets.accept(
+                committed = shard.committers.accept(
                     asked.committed_metadata, asked.committed_offset, asked.committed_leader_epoch, -1
                 )
                 if not self._exists(topic.name, asked.partition_index):
@@ -159,9 +164,14 @@ class OffsetRequests:
     ) -> None:
         if api_version >= _BATCHED_SINCE:
             fetches = [
-                _Fetch(group.group_id, _asked((topic.name, topic.partition_indexes) for topic in group.topics))
-                if group.topics is not None
-                else _Fetch(group.group_id, None)
+                _Fetch(
+                    group.group_id,
+                    None
+                    if group.topics is None
+                    else _asked((topic.name, topic.partition_indexes) for topic in group.topics),
+                    group.member_id,
+                    group.member_epoch,
+                )
                 for group in request.groups
             ]
         elif request.topics is None:
@@ -184,6 +194,9 @@ class OffsetRequests:
         """A reader that requires stable offsets also waits for commits on their way: it may be their successor."""
         try:
             shard = self._shard(fetch.group_id, may_be_empty=True)
+            consumer_group = shard.consumers.find(fetch.group_id)
+            if consumer_group is not None:
+                check_fetch(consumer_group, fetch.member_id, fetch.member_epoch)
         except RequestFailed as failure:
             give(_Fetched(fetch.group_id, failure.code, ()))
             return
@@ -198,11 +211,13 @@ class OffsetRequests:
         """A topic that the group consumes keeps its offsets (KIP-496)."""
         try:
             shard = self._shard(request.group_id)
-            group = shard.find(request.group_id)
+            group: ClassicGroup | ConsumerGroup | None = shard.consumers.find(request.group_id)
             if group is None:
-                raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND)
-            if not group.is_in(GroupState.EMPTY) and not group.is_consumers:
-                raise RequestFailed(ErrorCode.NON_EMPTY_GROUP)
+                group = shard.find(request.group_id)
+                if group is None:
+                    raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND)
+                if not group.is_in(GroupState.EMPTY) and not group.is_consumers:
+                    raise RequestFailed(ErrorCode.NON_EMPTY_GROUP)
         except RequestFailed as failure:
             reply(OffsetDeleteResponse(error_code=failure.code))
             return

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.errors import ErrorCode
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.context import GroupContext
 from barnabas.coordinators.groups.group import NO_TIMESTAMP, ClassicGroup, GroupState
 from barnabas.coordinators.groups.pending_offsets import PendingOffsets
@@ -28,14 +29,11 @@ from barnabas.coordinators.groups.records import (
     parse_offset,
 )
 from barnabas.coordinators.runtime import KeyValue, OpenTransactions, storing_failed
-from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
-from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from barnabas.records.batch import Record, encode_batch
 
 #: (topic, partition) of one group.
 Partition = tuple[str, int]
 _NOTHING: Mapping[Partition, CommittedOffset] = {}
-_GROUP_ID_NOT_FOUND_SINCE = 9
 
 
 class Offsets:
@@ -64,51 +62,6 @@ class Offsets:
         return OffsetKey(group_id, topic, partition) in self.pending
 
     # -- committing
-
-    def validate_commit(self, request: OffsetCommitRequest, api_version: int) -> None:
-        """RequestFailed if this member, or nobody in particular, may not commit now. A member is heard of by it."""
-        group = self._context.groups.get(request.group_id)
-        generation = request.generation_id_or_member_epoch
-        if group is None:
-            if generation >= 0:
-                known = api_version >= _GROUP_ID_NOT_FOUND_SINCE
-                raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
-            return
-        if generation < 0 and group.is_in(GroupState.EMPTY):
-            return
-        if generation < 0 and not request.member_id and request.group_instance_id is None:
-            raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
-        member = group.validate(request.member_id, request.group_instance_id)
-        if generation != group.generation:
-            raise RequestFailed(ErrorCode.ILLEGAL_GENERATION)
-        if group.is_in(GroupState.COMPLETING_REBALANCE):
-            raise RequestFailed(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._rebalancer.extend_session(group, member)
-
-    def validate_transactional_commit(self, request: TxnOffsetCommitRequest) -> None:
-        """As `validate_commit`. A producer need not say for which member it commits; one that does is fenced like it.
-        A rebalance that is going on does not hold it up: its generation is fenced when it ends (KIP-447)."""
-        group = self._context.groups.get(request.group_id)
-        generation = request.generation_id
-        if group is None:
-            if generation >= 0:
-                raise RequestFailed(ErrorCode.ILLEGAL_GENERATION)
-            return
-        if generation < 0 and not request.member_id and request.group_instance_id is None:
-            return
-        if generation < 0 and group.is_in(GroupState.EMPTY):
-            return
-        group.validate(request.member_id, request.group_instance_id)
-        if generation != group.generation:
-            raise RequestFailed(ErrorCode.ILLEGAL_GENERATION)
-
-    def accept(self, metadata: str | None, offset: int, leader_epoch: int, retention_ms: int) -> CommittedOffset | None:
-        """What is to be kept; None if the metadata is too large."""
-        if metadata is not None and len(metadata) > self._context.config.offset_metadata_size_max:
-            return None
-        now_ms = self._context.wall_ms()
-        expiry_ms = NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms
-        return CommittedOffset(offset, leader_epoch, metadata or "", now_ms, expiry_ms)
 
     def commit(
         self,
@@ -144,7 +97,7 @@ class Offsets:
         offsets = self._committed.setdefault(group_id, {})
         for topic, partition, committed in accepted:
             offsets[topic, partition] = committed
-        if group_id not in self._context.groups:
+        if group_id not in self._context.groups and self._context.consumer_group(group_id) is None:
             self._context.create(group_id)
 
     # -- transactions
@@ -249,6 +202,12 @@ class Offsets:
         if not offsets:
             del self._committed[group_id]
 
+    def tombstones_of(self, group_id: str) -> tuple[list[KeyValue], Callable[[], None]]:
+        """What ends all that the group has committed, and what is to be called when that is in the log."""
+        partitions = self._all(group_id)
+        records = [offset_tombstone(group_id, *partition) for partition in partitions]
+        return records, lambda: self._drop(group_id, partitions)
+
     def _drop_group(self, group_id: str) -> None:
         """Unless somebody has come to it while its deletion was on its way."""
         group = self._context.groups.get(group_id)
@@ -267,6 +226,25 @@ class Offsets:
             self.delete_groups([group_id], lambda _: None)
         elif expired:
             self._remove(group_id, expired, lambda _: None)
+
+    def expire_of_consumers(self, group: ConsumerGroup) -> bool:
+        """As `expire`, of a group of the consumer protocol. Returns whether nothing keeps the group itself any more."""
+        group_id = group.group_id
+        on_their_way = self._on_their_way.get(group_id, {})
+        now_ms = self._context.wall_ms()
+        expired = [
+            partition
+            for partition, committed in self.of(group_id).items()
+            if self._is_over(committed, NO_TIMESTAMP, now_ms)
+            and not group.is_subscribed_to(partition[0])
+            and partition not in on_their_way
+            and not self.is_unstable(group_id, *partition)
+        ]
+        is_last = len(expired) == len(self.of(group_id)) and not on_their_way
+        if is_last and not group.members and not self.pending.has_group(group_id):
+            return True
+        self._remove(group_id, expired, lambda _: None)
+        return False
 
     def _expired(self, group: ClassicGroup) -> list[Partition]:
         offsets = self.of(group.group_id)

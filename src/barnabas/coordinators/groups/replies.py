@@ -89,10 +89,10 @@ def describe_failed(group_id: str, code: ErrorCode) -> DescribeGroupsResponse.De
     return DescribeGroupsResponse.DescribedGroup(error_code=code, group_id=group_id)
 
 
-def describe_missing(group_id: str, api_version: int) -> DescribeGroupsResponse.DescribedGroup:
+def describe_missing(group_id: str, api_version: int, message: str) -> DescribeGroupsResponse.DescribedGroup:
     """Before version 6 (KIP-1043) a group that is not there was shown as a dead one."""
     group = DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if api_version >= 6:
         group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
-        group.error_message = f"Group {group_id} not found."
+        group.error_message = message
     return group

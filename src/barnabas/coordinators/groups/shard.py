@@ -8,11 +8,22 @@ CLOSED    leadership has gone
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
+from barnabas.coordinators.gather import Gather
+from barnabas.coordinators.groups.committers import Committers
 from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.consumer.config import ConsumerConfig, GroupOverride
+from barnabas.coordinators.groups.consumer.draft import Draft
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.consumer.service import ConsumerGroups
+from barnabas.coordinators.groups.consumer.topics import Topics
+from barnabas.coordinators.groups.consumer.writes import Writes
 from barnabas.coordinators.groups.context import GroupContext
 from barnabas.coordinators.groups.group import ClassicGroup
 from barnabas.coordinators.groups.images import restore_group
@@ -35,6 +46,14 @@ from barnabas.coordinators.runtime import (
 _SLICE = 256
 
 
+class ConsumerPorts(NamedTuple):
+    """What groups of the consumer protocol need besides what all groups need."""
+
+    config: ConsumerConfig
+    topics: Topics
+    override_of: GroupOverride
+
+
 class GroupShard:
     """See the module's text. Also the sink that its log is replayed into."""
 
@@ -46,6 +65,8 @@ class GroupShard:
         "_life",
         "_loader",
         "_rebalancer",
+        "committers",
+        "consumers",
         "joining",
         "leader_epoch",
         "membership",
@@ -58,6 +79,7 @@ class GroupShard:
         self,
         host: Host,
         config: GroupConfig,
+        consumer: ConsumerPorts,
         writer: PartitionWriter,
         reader: PartitionReader,
         partition: TopicPartition,
@@ -77,14 +99,18 @@ class GroupShard:
             timeout_ms=config.offsets_commit_timeout_ms,
             codec=config.offsets_topic_codec,
         )
-        self._context = GroupContext(host, config, log, deadlines)
+        self._context = GroupContext(host, config, log, deadlines, Writes(log, self._on_consumer_group))
         self._rebalancer = Rebalancer(self._context)
         self._expiry = deadlines.new()
         self._loader = LogLoader(host, reader, partition, self)
         self.joining = Joining(self._context, self._rebalancer)
         self.membership = Membership(self._context, self._rebalancer)
+        self.committers = Committers(self._context, self._rebalancer)
         self.offsets = Offsets(self._context, self._rebalancer)
-        #: Records of the newer group protocols, which are not served yet; they stay in the log.
+        self.consumers = ConsumerGroups(
+            self._context, self._rebalancer, consumer.config, consumer.topics, consumer.override_of
+        )
+        #: Records of share and streams groups, which are not served; they stay in the log.
         self.skipped_records = 0
 
     @property
@@ -107,6 +133,12 @@ class GroupShard:
     def find(self, group_id: str) -> ClassicGroup | None:
         return self._context.groups.get(group_id)
 
+    def _on_consumer_group(self, group_id: str) -> None:
+        """A consumer group has come to be where a classic one may have been: its members are to join again."""
+        group = self._context.groups.pop(group_id, None)
+        if group is not None:
+            self._rebalancer.bury(group, ErrorCode.REBALANCE_IN_PROGRESS)
+
     # -- loading
 
     def load(self) -> None:
@@ -115,7 +147,8 @@ class GroupShard:
     def replay(self, key: bytes, value: bytes) -> None:
         parsed = parse_key(key)
         if parsed is None:
-            self.skipped_records += 1
+            if not self.consumers.replay(key, value):
+                self.skipped_records += 1
         elif isinstance(parsed, OffsetKey):
             self.offsets.replay_offset(parsed, parse_offset(value))
         else:
@@ -124,19 +157,23 @@ class GroupShard:
 
     def on_loaded(self, transactions: OpenTransactions) -> None:
         self.offsets.replay_transactions(transactions)
+        self.consumers.finish_loading()
         for group_id in self.offsets.groups():
-            if group_id not in self._context.groups:
+            if group_id not in self._context.groups and not self.consumers.has(group_id):
                 self._context.create(group_id)
         self._life.move(ShardState.ACTIVE)
-        self._revive_slice(self.groups(), 0)
+        self._revive_slice((*self.groups(), *self.consumers.groups()), 0)
         self._schedule_expiry()
 
-    def _revive_slice(self, groups: tuple[ClassicGroup, ...], start: int) -> None:
+    def _revive_slice(self, groups: tuple[ClassicGroup | ConsumerGroup, ...], start: int) -> None:
         """Begin the sessions of all members, some groups in each turn of the loop."""
         if self.state is not ShardState.ACTIVE:
             return
         for group in groups[start : start + _SLICE]:
-            self._rebalancer.revive(group)
+            if isinstance(group, ClassicGroup):
+                self._rebalancer.revive(group)
+            elif self.consumers.find(group.group_id) is group:
+                self.consumers.revive(group)
         if start + _SLICE < len(groups):
             self._host.timers.call_soon(lambda: self._revive_slice(groups, start + _SLICE))
 
@@ -150,19 +187,47 @@ class GroupShard:
         """Leadership has gone: who waits is sent to the new coordinator."""
         self._life.move(ShardState.CLOSED)
         self._loader.stop()
+        self.consumers.close()
         self._context.log.close()
         for group in self.groups():
             self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
         self._context.groups.clear()
         self._context.deadlines.close()
 
-    # -- expiry
+    # -- expiry and deletion
+
+    def delete_groups(self, group_ids: Sequence[str], done: Callable[[Mapping[str, ErrorCode]], None]) -> None:
+        """Empty groups with their offsets; those of the classic protocol all or none. `done(code of each)`."""
+        consumers = [group_id for group_id in group_ids if self.consumers.find(group_id) is not None]
+        classic = [group_id for group_id in group_ids if group_id not in consumers]
+        batches = [[group_id] for group_id in consumers] + ([classic] if classic else [])
+
+        def finish(codes: Sequence[ErrorCode]) -> None:
+            pairs = zip(batches, codes, strict=True)
+            done({group_id: code for batch, code in pairs for group_id in batch})
+
+        gather: Gather[ErrorCode] = Gather(len(batches), finish)
+        for index, group_id in enumerate(consumers):
+            self.delete_consumer_group(group_id, gather.slot(index))
+        if classic:
+            self.offsets.delete_groups(classic, gather.slot(len(consumers)))
+
+    def delete_consumer_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> None:
+        """With its offsets. `done(code)`: NON_EMPTY_GROUP and others."""
+
+        def take_offsets(draft: Draft) -> None:
+            records, drop = self.offsets.tombstones_of(group_id)
+            draft.records += records
+            draft.effects.append(drop)
+
+        self.consumers.delete(group_id, take_offsets, done)
 
     def _schedule_expiry(self) -> None:
         self._expiry.schedule(self._config.offsets_retention_check_interval_ms, self._begin_expiry)
 
     def _begin_expiry(self) -> None:
-        self._expire_slice(tuple(self._context.groups), 0)
+        consumer_ids = (group.group_id for group in self.consumers.groups())
+        self._expire_slice((*self._context.groups, *consumer_ids), 0)
         self._schedule_expiry()
 
     def _expire_slice(self, group_ids: tuple[str, ...], start: int) -> None:
@@ -170,7 +235,10 @@ class GroupShard:
             return
         for group_id in group_ids[start : start + _SLICE]:
             group = self._context.groups.get(group_id)
+            consumer_group = self.consumers.find(group_id)
             if group is not None:
                 self.offsets.expire(group)
+            elif consumer_group is not None and self.offsets.expire_of_consumers(consumer_group):
+                self.delete_consumer_group(group_id, lambda _: None)
         if start + _SLICE < len(group_ids):
             self._host.timers.call_soon(lambda: self._expire_slice(group_ids, start + _SLICE))

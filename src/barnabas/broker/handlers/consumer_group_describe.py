@@ -1,0 +1,35 @@
+"""ConsumerGroupDescribe (69), versions 0-1: groups of the consumer protocol, what members have and are to have.
+
+Version 1 tells which protocol each member speaks (KIP-1099).
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.group_protocols import ALL_GROUP_OPERATIONS, serves_consumer_protocol
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_describe import (
+    ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
+)
+
+
+def handle(
+    context: RequestContext, request: ConsumerGroupDescribeRequest, services: Services
+) -> ConsumerGroupDescribeResponse | None:
+    if not serves_consumer_protocol(services):
+        refused = ConsumerGroupDescribeResponse.DescribedGroup
+        code = ErrorCode.UNSUPPORTED_VERSION
+        return ConsumerGroupDescribeResponse(
+            groups=[refused(group_id=group_id, error_code=code) for group_id in request.group_ids]
+        )
+
+    def reply(response: ConsumerGroupDescribeResponse) -> None:
+        if request.include_authorized_operations:
+            for group in response.groups:
+                if group.error_code == ErrorCode.NONE:
+                    group.authorized_operations = ALL_GROUP_OPERATIONS
+        context.reply(response)
+
+    services.groups.consumer_group_describe(request, reply)
+    return None

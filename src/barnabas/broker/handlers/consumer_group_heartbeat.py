@@ -1,0 +1,24 @@
+"""ConsumerGroupHeartbeat (68), versions 0-1: join, stay in and leave a group of the consumer protocol (KIP-848).
+
+Version 1: regular expressions, and member ids that clients make (KIP-1082). UNSUPPORTED_VERSION unless the cluster has
+`group.version` 1 and this broker `consumer` among `group.coordinator.rebalance.protocols`.
+"""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.group_protocols import serves_consumer_protocol
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+
+def handle(
+    context: RequestContext, request: ConsumerGroupHeartbeatRequest, services: Services
+) -> ConsumerGroupHeartbeatResponse | None:
+    if not serves_consumer_protocol(services):
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
+    services.groups.consumer_group_heartbeat(context, request, context.reply)
+    return None

@@ -1,0 +1,77 @@
+"""Who may commit offsets of a group, in either protocol, and what of them is kept."""
+
+from __future__ import annotations
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.groups.consumer.fencing import check_commit, check_transactional_commit
+from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.groups.group import GroupState
+from barnabas.coordinators.groups.rebalance import Rebalancer
+from barnabas.coordinators.groups.records import NO_EXPIRY, CommittedOffset
+from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
+from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
+
+_GROUP_ID_NOT_FOUND_SINCE = 9
+
+
+class Committers:
+    """Of the groups of one shard."""
+
+    __slots__ = ("_context", "_rebalancer")
+
+    def __init__(self, context: GroupContext, rebalancer: Rebalancer) -> None:
+        self._context = context
+        self._rebalancer = rebalancer
+
+    def validate(self, request: OffsetCommitRequest, api_version: int) -> None:
+        """RequestFailed if this member, or nobody in particular, may not commit now. A member is heard of by it."""
+        generation = request.generation_id_or_member_epoch
+        consumer_group = self._context.consumer_group(request.group_id)
+        if consumer_group is not None:
+            check_commit(consumer_group, request.member_id, generation, api_version)
+            return
+        group = self._context.groups.get(request.group_id)
+        if group is None:
+            if generation >= 0:
+                known = api_version >= _GROUP_ID_NOT_FOUND_SINCE
+                raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND if known else ErrorCode.ILLEGAL_GENERATION)
+            return
+        if generation < 0 and group.is_in(GroupState.EMPTY):
+            return
+        if generation < 0 and not request.member_id and request.group_instance_id is None:
+            raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
+        member = group.validate(request.member_id, request.group_instance_id)
+        if generation != group.generation:
+            raise RequestFailed(ErrorCode.ILLEGAL_GENERATION)
+        if group.is_in(GroupState.COMPLETING_REBALANCE):
+            raise RequestFailed(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._rebalancer.extend_session(group, member)
+
+    def validate_transactional(self, request: TxnOffsetCommitRequest) -> None:
+        """As `validate`. A producer need not say for which member it commits; one that does is fenced like it.
+        A rebalance that is going on does not hold it up: its generation is fenced when it ends (KIP-447)."""
+        generation = request.generation_id
+        consumer_group = self._context.consumer_group(request.group_id)
+        if consumer_group is not None:
+            check_transactional_commit(consumer_group, request.member_id, request.group_instance_id, generation)
+            return
+        group = self._context.groups.get(request.group_id)
+        if group is None:
+            if generation >= 0:
+                raise RequestFailed(ErrorCode.ILLEGAL_GENERATION)
+            return
+        if generation < 0 and not request.member_id and request.group_instance_id is None:
+            return
+        if generation < 0 and group.is_in(GroupState.EMPTY):
+            return
+        group.validate(request.member_id, request.group_instance_id)
+        if generation != group.generation:
+            raise RequestFailed(ErrorCode.ILLEGAL_GENERATION)
+
+    def accept(self, metadata: str | None, offset: int, leader_epoch: int, retention_ms: int) -> CommittedOffset | None:
+        """What is to be kept; None if the metadata is too large."""
+        if metadata is not None and len(metadata) > self._context.config.offset_metadata_size_max:
+            return None
+        now_ms = self._context.wall_ms()
+        expiry_ms = NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms
+        return CommittedOffset(offset, leader_epoch, metadata or "", now_ms, expiry_ms)

@@ -1,0 +1,67 @@
+"""Consumer groups as they are shown: ConsumerGroupDescribe, and their line in ListGroups."""
+
+from __future__ import annotations
+
+from barnabas.common.errors import ErrorCode
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.consumer.member import Assignment, Member
+from barnabas.coordinators.groups.consumer.topics import Topics
+from barnabas.coordinators.groups.subscription import CONSUMER
+from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from barnabas.protocol.messages.list_groups import ListGroupsResponse
+
+_CLASSIC_MEMBER = 0
+_CONSUMER_MEMBER = 1
+
+
+def described(group: ConsumerGroup, assignor: str, topics: Topics) -> ConsumerGroupDescribeResponse.DescribedGroup:
+    return ConsumerGroupDescribeResponse.DescribedGroup(
+        group_id=group.group_id,
+        group_state=group.state.value,
+        group_epoch=group.epoch,
+        assignment_epoch=group.assignment_epoch,
+        assignor_name=assignor,
+        members=[_described_member(group, member, topics) for member in group.in_order()],
+    )
+
+
+def describe_failed(
+    group_id: str, code: ErrorCode, message: str | None = None
+) -> ConsumerGroupDescribeResponse.DescribedGroup:
+    return ConsumerGroupDescribeResponse.DescribedGroup(error_code=code, error_message=message, group_id=group_id)
+
+
+def listed(group: ConsumerGroup) -> ListGroupsResponse.ListedGroup:
+    return ListGroupsResponse.ListedGroup(
+        group_id=group.group_id, protocol_type=CONSUMER, group_state=group.state.value, group_type="consumer"
+    )
+
+
+def _described_member(group: ConsumerGroup, member: Member, topics: Topics) -> ConsumerGroupDescribeResponse.Member:
+    return ConsumerGroupDescribeResponse.Member(
+        member_id=member.member_id,
+        instance_id=member.instance_id,
+        rack_id=member.rack_id,
+        member_epoch=member.epoch,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        subscribed_topic_names=sorted(member.topic_names),
+        subscribed_topic_regex=member.regex,
+        assignment=_assignment(member.assigned, topics),
+        target_assignment=_assignment(group.target(member.member_id), topics),
+        member_type=_CLASSIC_MEMBER if member.is_classic else _CONSUMER_MEMBER,
+    )
+
+
+def _assignment(assignment: Assignment, topics: Topics) -> ConsumerGroupDescribeResponse.Assignment:
+    """Topics that are gone are left out: they have no name any more."""
+    found = [(topics.find_id(topic_id), assignment[topic_id]) for topic_id in sorted(assignment)]
+    return ConsumerGroupDescribeResponse.Assignment(
+        topic_partitions=[
+            ConsumerGroupDescribeResponse.TopicPartitions(
+                topic_id=topic.topic_id, topic_name=topic.name, partitions=sorted(partitions)
+            )
+            for topic, partitions in found
+            if topic is not None
+        ]
+    )

@@ -1,0 +1,161 @@
+"""Who is to have which partitions: the server-side assignors of KIP-848.
+
+    uniform  as even as can be over all topics together, and as little as possible changes hands
+    range    of each topic, neighbouring partitions to members in order: co-partitioned topics stay together
+
+Both are functions of subscriptions and the last target alone: equal inputs give equal assignments, in any process.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.coordinators.groups.consumer.member import Assignment, assignment_of
+
+
+class Subscriber(NamedTuple):
+    """A member as assignors see it. `topic_ids` are of topics that are there; `target` is the last one."""
+
+    member_id: str
+    instance_id: str | None
+    topic_ids: frozenset[bytes]
+    target: Assignment
+
+
+#: By topic id.
+PartitionCounts = Mapping[bytes, int]
+#: By member id, for every subscriber.
+Targets = dict[str, Assignment]
+Assignor = Callable[[Sequence[Subscriber], PartitionCounts], Targets]
+
+_Partition = tuple[bytes, int]
+
+
+def assign_range(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Targets:
+    """Static members first, by instance id, so that they get the same again after a restart."""
+    in_order = sorted(subscribers, key=lambda one: (one.instance_id is None, one.instance_id or one.member_id))
+    shared: dict[str, dict[bytes, frozenset[int]]] = {one.member_id: {} for one in in_order}
+    for topic_id in sorted({topic_id for one in in_order for topic_id in one.topic_ids}):
+        takers = [one.member_id for one in in_order if topic_id in one.topic_ids]
+        quota, extras = divmod(counts[topic_id], len(takers))
+        start = 0
+        for index, member_id in enumerate(takers):
+            end = start + quota + (index < extras)
+            if start < end:
+                shared[member_id][topic_id] = frozenset(range(start, end))
+            start = end
+    return dict(shared)
+
+
+def assign_uniform(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Targets:
+    if not subscribers:
+        return {}
+    first = subscribers[0].topic_ids
+    if all(one.topic_ids == first for one in subscribers):
+        return _share_alike(subscribers, counts)
+    return _Balance(subscribers, counts).assign()
+
+
+def _kept(one: Subscriber, counts: PartitionCounts, taken: set[_Partition]) -> list[_Partition]:
+    """What it had and may keep, in order. A partition that two had stays with the first of them."""
+    kept = []
+    for topic_id in sorted(one.target):
+        if topic_id in one.topic_ids:
+            for partition in sorted(one.target[topic_id]):
+                place = (topic_id, partition)
+                if partition < counts[topic_id] and place not in taken:
+                    taken.add(place)
+                    kept.append(place)
+    return kept
+
+
+def _share_alike(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Targets:
+    """All want the same topics: everybody gets the same number, or one more. The ones more stay where they are."""
+    topic_ids = sorted(subscribers[0].topic_ids)
+    taken: set[_Partition] = set()
+    in_order = sorted(subscribers, key=lambda one: one.member_id)
+    kept = {one.member_id: _kept(one, counts, taken) for one in in_order}
+    quota, extras = divmod(sum(counts[topic_id] for topic_id in topic_ids), len(in_order))
+    limits: dict[str, int] = {}
+    for one in sorted(in_order, key=lambda one: (-len(kept[one.member_id]), one.member_id)):
+        limits[one.member_id] = quota + (extras > 0)
+        extras -= 1
+    for member_id, places in kept.items():
+        for place in places[limits[member_id] :]:
+            taken.discard(place)
+        del places[limits[member_id] :]
+    free = iter(
+        (topic_id, partition)
+        for topic_id in topic_ids
+        for partition in range(counts[topic_id])
+        if (topic_id, partition) not in taken
+    )
+    for member_id, places in kept.items():
+        while len(places) < limits[member_id]:
+            places.append(next(free))
+    assert next(free, None) is None, "a partition is left over"
+    return {member_id: assignment_of(places) for member_id, places in kept.items()}
+
+
+class _Balance:
+    """Members want different topics: give what is free to who has least, then move from who has most to who has least,
+    as long as that evens them out. Each round of moves goes through all topics; overlapping subscriptions may need
+    several, and a few are enough to come close."""
+
+    _ROUNDS_MAX: Final = 16
+
+    def __init__(self, subscribers: Sequence[Subscriber], counts: PartitionCounts) -> None:
+        self._counts = counts
+        in_order = sorted(subscribers, key=lambda one: one.member_id)
+        taken: set[_Partition] = set()
+        self._has = {one.member_id: dict.fromkeys(_kept(one, counts, taken)) for one in in_order}
+        self._takers: dict[bytes, list[str]] = {}
+        for one in in_order:
+            for topic_id in one.topic_ids:
+                self._takers.setdefault(topic_id, []).append(one.member_id)
+        self._taken = taken
+        # Where there is least choice comes first.
+        self._topics = sorted(self._takers, key=lambda topic_id: (len(self._takers[topic_id]), topic_id))
+
+    def assign(self) -> Targets:
+        for topic_id in self._topics:
+            self._hand_out(topic_id)
+        for _ in range(self._ROUNDS_MAX):
+            moved = [self._even_out(topic_id) for topic_id in self._topics]
+            if not any(moved):
+                break
+        return {member_id: assignment_of(places) for member_id, places in self._has.items()}
+
+    def _hand_out(self, topic_id: bytes) -> None:
+        heap = [(len(self._has[member_id]), member_id) for member_id in self._takers[topic_id]]
+        heapq.heapify(heap)
+        for partition in range(self._counts[topic_id]):
+            if (topic_id, partition) not in self._taken:
+                size, member_id = heap[0]
+                self._has[member_id][topic_id, partition] = None
+                heapq.heapreplace(heap, (size + 1, member_id))
+
+    def _even_out(self, topic_id: bytes) -> bool:
+        """Move partitions of this topic while the one that has most of all can give one to the one that has least."""
+        takers = self._takers[topic_id]
+        own = {member_id: [place for place in self._has[member_id] if place[0] == topic_id] for member_id in takers}
+        moved = False
+        while True:
+            poorest = min(takers, key=lambda member_id: (len(self._has[member_id]), member_id))
+            givers = [member_id for member_id in takers if own[member_id]]
+            if not givers:
+                return moved
+            richest = max(givers, key=lambda member_id: (len(self._has[member_id]), member_id))
+            if len(self._has[richest]) - len(self._has[poorest]) < 2:
+                return moved
+            place = own[richest].pop()
+            del self._has[richest][place]
+            self._has[poorest][place] = None
+            own[poorest].append(place)
+            moved = True
+
+
+#: By the name that members ask for and that `group.consumer.assignors` lists.
+ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}

@@ -1,0 +1,248 @@
+"""Members of the classic protocol in a consumer group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
+
+    JoinGroup   what a full heartbeat is to others: subscription and owned partitions in, the next epoch as generation
+    SyncGroup   the partitions of that epoch, as an assignor of the classic protocol would have written them
+    Heartbeat   REBALANCE_IN_PROGRESS while there is a next step to take: the member joins again, and takes it
+
+None is asked to assign anything: everybody is told that somebody else leads.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Final, NamedTuple
+
+from barnabas.common.errors import DecodeError, ErrorCode, RequestFailed
+from barnabas.coordinators.groups.consumer.context import ConsumerContext
+from barnabas.coordinators.groups.consumer.draft import Draft
+from barnabas.coordinators.groups.consumer.embedded import (
+    Subscription,
+    embedded_version,
+    encode_assignment,
+    first_metadata,
+    parse_subscription,
+    with_ids,
+)
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.consumer.heartbeat import check_instance, replace_static
+from barnabas.coordinators.groups.consumer.member import NO_REGEX, ClassicInfo, Member, MemberState
+from barnabas.coordinators.groups.consumer.planning import Planner
+from barnabas.coordinators.groups.consumer.sessions import Due
+from barnabas.coordinators.groups.consumer.writes import Answer, Operation
+from barnabas.coordinators.groups.joining import MEMBER_ID_REQUIRED_SINCE, Join
+from barnabas.coordinators.groups.membership import Leaving
+from barnabas.coordinators.groups.subscription import CONSUMER
+from barnabas.protocol.messages.join_group import JoinGroupResponse
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+_UNKNOWN: Final = ""
+
+
+class Joined(NamedTuple):
+    """A join as the group will see it."""
+
+    join: Join
+    member_id: str
+    subscription: Subscription
+
+
+class ClassicMembers:
+    """Serves them for one shard."""
+
+    __slots__ = ("_context", "_planner")
+
+    def __init__(self, context: ConsumerContext, planner: Planner) -> None:
+        self._context = context
+        self._planner = planner
+
+    # -- JoinGroup
+
+    def join(self, draft: Draft, join: Join) -> Answer:
+        """RequestFailed."""
+        group = draft.group
+        member_id = join.member_id or str(uuid.UUID(bytes=self._context.host.random.uuid()))
+        size_max = self._context.config.group_size_max
+        if len(group.members) >= size_max and member_id not in group.members:
+            raise RequestFailed(ErrorCode.GROUP_MAX_SIZE_REACHED)
+        if not _supports(group, join):
+            raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        try:
+            subscription = parse_subscription(first_metadata(join.protocols))
+        except DecodeError as error:
+            raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL) from error
+        is_unknown = join.member_id == _UNKNOWN
+        if is_unknown and join.instance_id is None and join.api_version >= MEMBER_ID_REQUIRED_SINCE:
+            return lambda: join.fail(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        return self._take(draft, Joined(join, member_id, subscription))
+
+    def _take(self, draft: Draft, joined: Joined) -> Answer:
+        join, member_id = joined.join, joined.member_id
+        known = self._find(draft, joined)
+        before = known or Member(member_id)
+        updated = _updated(before, joined)
+        changed = False
+        if known is None or not before.same_subscription_record(updated) or self._planner.is_behind(draft.group):
+            changed = self._planner.subscribe(draft, known, updated)
+        self._planner.make_target(draft)
+        owned = with_ids(joined.subscription.owned, self._context.topics)
+        member = self._planner.advance(draft, updated, owned, subscription_changed=changed)
+        draft.effects.append(lambda: self._joined(draft.group_id, member))
+        response = JoinGroupResponse(
+            generation_id=member.epoch,
+            protocol_type=CONSUMER,
+            protocol_name=next(iter(join.protocols)),
+            leader="",
+            member_id=member_id,
+            members=[],
+        )
+        return lambda: join.reply(response)
+
+    def _find(self, draft: Draft, joined: Joined) -> Member | None:
+        join, group = joined.join, draft.group
+        if join.instance_id is None:
+            return group.members.get(joined.member_id)
+        existing = group.static_member(join.instance_id)
+        if join.member_id != _UNKNOWN:
+            return check_instance(existing, join.member_id, join.instance_id)
+        return None if existing is None else replace_static(self._context, draft, existing, joined.member_id)
+
+    def _joined(self, group_id: str, member: Member) -> None:
+        self._context.sessions.cancel(group_id, member.member_id, Due.JOIN)
+        self._planner.hear_of(group_id, member)
+        self._planner.expect(group_id, member.member_id, Due.SYNC, member.rebalance_timeout_ms, _is_classic)
+        group = self._context.writes.group(group_id)
+        if group is not None and group.all_classic_without(()):
+            # It took the place of the last member of the consumer protocol.
+            self._context.writes.submit(group_id, Operation(self._downgrade, _ignore))
+
+    def _downgrade(self, draft: Draft) -> Answer:
+        if draft.now is not None and draft.now.all_classic_without(()):
+            self._context.downgrade(draft, frozenset())
+        return _nothing
+
+    # -- SyncGroup and Heartbeat: of what is committed, they change nothing of it
+
+    def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
+        """RequestFailed."""
+        member = self._validate(group, request.member_id, request.group_instance_id, request.generation_id)
+        assert member.classic is not None, "validated"
+        name, metadata = member.classic.protocols[0]
+        if request.protocol_type not in (None, CONSUMER) or request.protocol_name not in (None, name):
+            raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._expect_join(group, member)
+            raise RequestFailed(ErrorCode.REBALANCE_IN_PROGRESS)
+        self._context.sessions.cancel(group.group_id, member.member_id, Due.SYNC)
+        self._planner.hear_of(group.group_id, member)
+        return SyncGroupResponse(
+            protocol_type=request.protocol_type,
+            protocol_name=request.protocol_name,
+            assignment=encode_assignment(member.assigned, self._context.topics, embedded_version(metadata)),
+        )
+
+    def heartbeat(self, group: ConsumerGroup, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
+        """RequestFailed."""
+        member = self._validate(group, member_id, instance_id, generation)
+        self._planner.hear_of(group.group_id, member)
+        if not self._has_next_step(group, member):
+            return ErrorCode.NONE
+        self._expect_join(group, member)
+        return ErrorCode.REBALANCE_IN_PROGRESS
+
+    @staticmethod
+    def _has_next_step(group: ConsumerGroup, member: Member) -> bool:
+        if member.epoch < group.epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
+            return True
+        if member.state is not MemberState.UNRELEASED_PARTITIONS:
+            return False
+        missing = (
+            (topic_id, partition)
+            for topic_id, partitions in group.target(member.member_id).items()
+            for partition in partitions - member.assigned.get(topic_id, frozenset())
+        )
+        return not any(place in group.owners for place in missing)
+
+    def _expect_join(self, group: ConsumerGroup, member: Member) -> None:
+        if not self._context.sessions.is_scheduled(group.group_id, member.member_id, Due.JOIN):
+            timeout_ms = member.rebalance_timeout_ms
+            self._planner.expect(group.group_id, member.member_id, Due.JOIN, timeout_ms, _is_classic)
+
+    @staticmethod
+    def _validate(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:
+        if instance_id is None:
+            member = group.member(member_id)
+        else:
+            member = check_instance(group.static_member(instance_id), member_id, instance_id)
+        if not member.is_classic:
+            raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
+        if member.epoch != generation:
+            raise RequestFailed(ErrorCode.ILLEGAL_GENERATION)
+        return member
+
+    # -- LeaveGroup
+
+    def leave(self, draft: Draft, leaving: Sequence[Leaving]) -> list[ErrorCode]:
+        """One code for each."""
+        gone: dict[str, None] = {}
+        codes = []
+        for one in leaving:
+            try:
+                member = self._leaving_member(draft.group, one)
+            except RequestFailed as failure:
+                codes.append(failure.code)
+            else:
+                gone[member.member_id] = None
+                codes.append(ErrorCode.NONE)
+        if gone:
+            self._planner.remove(draft, frozenset(gone))
+        return codes
+
+    @staticmethod
+    def _leaving_member(group: ConsumerGroup, one: Leaving) -> Member:
+        if one.instance_id is None:
+            member = group.member(one.member_id)
+        else:
+            found = group.static_member(one.instance_id)
+            # An administrator removes an instance without knowing its member id.
+            known_as = found.member_id if found is not None and one.member_id == _UNKNOWN else one.member_id
+            member = check_instance(found, known_as, one.instance_id)
+        if not member.is_classic:
+            raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
+        return member
+
+
+def _supports(group: ConsumerGroup, join: Join) -> bool:
+    """Whether all classic members, if any, have a protocol in common with this one."""
+    if join.protocol_type != CONSUMER or not join.protocols:
+        return False
+    others = [member.classic for member in group.members.values() if member.classic is not None]
+    return any(all(name in dict(other.protocols) for other in others) for name in join.protocols)
+
+
+def _updated(member: Member, joined: Joined) -> Member:
+    join, subscription = joined.join, joined.subscription
+    return replace(
+        member,
+        instance_id=member.instance_id if join.instance_id is None else join.instance_id,
+        rack_id=member.rack_id if subscription.rack_id is None else subscription.rack_id,
+        rebalance_timeout_ms=join.rebalance_timeout_ms,
+        topic_names=subscription.topics,
+        regex=NO_REGEX,
+        client_id=join.client_id,
+        client_host=join.client_host,
+        classic=ClassicInfo(join.session_timeout_ms, tuple(join.protocols.items())),
+    )
+
+
+def _is_classic(member: Member) -> bool:
+    return member.is_classic
+
+
+def _nothing() -> None:
+    pass
+
+
+def _ignore(_: RequestFailed) -> None:
+    pass

@@ -1,0 +1,139 @@
+"""A group as it will be once some records are committed, together with these records.
+
+Every method changes the group and writes the record that says so, so that what is replayed after a failover is what
+was served before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from barnabas.coordinators.groups.consumer import records as r
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.consumer.member import Assignment, Member
+from barnabas.coordinators.groups.consumer.records import ConsumerKey, ConsumerRecordType
+from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
+from barnabas.coordinators.runtime import KeyValue
+
+
+class Mark(NamedTuple):
+    """A place to come back to when a request turns out to be refused."""
+
+    group: ConsumerGroup | None
+    records: int
+    effects: int
+    is_last: bool
+
+
+class Draft:
+    """Begins as the committed group, None if there is none. `records` are to be written as one batch."""
+
+    __slots__ = ("effects", "group_id", "is_last", "now", "records")
+
+    def __init__(self, group_id: str, group: ConsumerGroup | None) -> None:
+        self.group_id = group_id
+        #: The group with all changes so far; None: there is none, or none any more.
+        self.now = group
+        self.records: list[KeyValue] = []
+        #: What else is to happen when the records are committed: timers, and the other kind of group.
+        self.effects: list[Callable[[], None]] = []
+        #: Nothing may follow in the same batch.
+        self.is_last = False
+
+    def mark(self) -> Mark:
+        return Mark(self.now, len(self.records), len(self.effects), self.is_last)
+
+    def back_to(self, mark: Mark) -> None:
+        self.now = mark.group
+        del self.records[mark.records :]
+        del self.effects[mark.effects :]
+        self.is_last = mark.is_last
+
+    @property
+    def group(self) -> ConsumerGroup:
+        assert self.now is not None, "there is a group here"
+        return self.now
+
+    # -- the group
+
+    def create(self) -> None:
+        assert self.now is None, "a group is created once"
+        self.now = ConsumerGroup(self.group_id)
+
+    def bump(self, metadata_hash: int) -> None:
+        """The next epoch."""
+        self.now = self.group.with_epoch(self.group.epoch + 1, metadata_hash)
+        self.records.append(r.group_record(self.group_id, self.now.epoch, metadata_hash))
+
+    def delete(self) -> None:
+        """The group with all that belongs to it."""
+        group = self.group
+        for kind in (ConsumerRecordType.CURRENT, ConsumerRecordType.TARGET):
+            self._tombstones(kind, group.members)
+        self._tombstone(ConsumerRecordType.TARGET_EPOCH)
+        self._tombstones(ConsumerRecordType.MEMBER, group.members)
+        self._tombstones(ConsumerRecordType.REGEX, group.regexes)
+        self._tombstone(ConsumerRecordType.GROUP)
+        self.now = None
+
+    def install(self, group: ConsumerGroup) -> None:
+        """A group that was made elsewhere, in the order in which Kafka writes one."""
+        assert self.now is None, "a group is created once"
+        self.now = group
+        members = group.in_order()
+        self.records += [r.member_record(self.group_id, member) for member in members]
+        self.records.append(r.group_record(self.group_id, group.epoch, group.metadata_hash))
+        self.records += [
+            r.target_record(self.group_id, member.member_id, group.target(member.member_id)) for member in members
+        ]
+        self.records.append(r.target_epoch_record(self.group_id, group.assignment_epoch))
+        self.records += [r.current_record(self.group_id, member) for member in members]
+
+    # -- members
+
+    def put_member(self, member: Member) -> None:
+        """New, or changed in what it asks for or in what it has: one record for each."""
+        old = self.group.members.get(member.member_id)
+        self.now = self.group.with_member(member)
+        if old is None or not old.same_subscription_record(member):
+            self.records.append(r.member_record(self.group_id, member))
+        if not (old or Member(member.member_id)).same_assignment_record(member):
+            self.records.append(r.current_record(self.group_id, member))
+
+    def remove_member(self, member_id: str) -> None:
+        self.now = self.group.without_member(member_id)
+        for kind in (ConsumerRecordType.CURRENT, ConsumerRecordType.TARGET, ConsumerRecordType.MEMBER):
+            self._tombstone(kind, member_id)
+
+    # -- targets and expressions
+
+    def put_targets(self, epoch: int, targets: Mapping[str, Assignment]) -> None:
+        """Of all members; those that are as they were are not written again."""
+        old = self.group.targets
+        changed = {
+            member_id: targets[member_id] for member_id in sorted(targets) if old.get(member_id) != targets[member_id]
+        }
+        self.now = self.group.with_targets(epoch, changed)
+        self.records += [r.target_record(self.group_id, member_id, target) for member_id, target in changed.items()]
+        self.records.append(r.target_epoch_record(self.group_id, epoch))
+
+    def put_target(self, member_id: str, target: Assignment) -> None:
+        """Of one member, in the assignment at hand."""
+        self.now = self.group.with_targets(self.group.assignment_epoch, {member_id: target})
+        self.records.append(r.target_record(self.group_id, member_id, target))
+
+    def put_regex(self, regex: str, resolved: ResolvedRegex) -> None:
+        self.now = self.group.with_regex(regex, resolved)
+        self.records.append(r.regex_record(self.group_id, regex, resolved))
+
+    def remove_regex(self, regex: str) -> None:
+        self.now = self.group.with_regex(regex, None)
+        self._tombstone(ConsumerRecordType.REGEX, regex)
+
+    def _tombstone(self, kind: ConsumerRecordType, name: str = "") -> None:
+        self.records.append(r.tombstone(ConsumerKey(kind, self.group_id, name)))
+
+    def _tombstones(self, kind: ConsumerRecordType, names: Mapping[str, object]) -> None:
+        for name in sorted(names):
+            self._tombstone(kind, name)

@@ -1,0 +1,159 @@
+"""A group of the consumer protocol (KIP-848) as a value: its members, what they are to have, and who has what.
+
+    Empty         no members; may hold committed offsets
+    Assigning     the group has changed since the target assignment was made
+    Reconciling   some member does not have its part of the target yet
+    Stable        everybody has
+
+Invariants
+- Epochs only grow: that of the group with every change of members, subscriptions or topics; that of the assignment to
+  the group's when a target is made; a member's to the assignment's when it has given back what it had to.
+- `owners` names one member for each partition that is assigned or not given back yet.
+- An instance id belongs to one member.
+
+A group is never changed in place: what is on its way to the log is another value beside the committed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from immutables import Map
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.groups.consumer.member import NO_REGEX, NOTHING, Assignment, Member
+from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
+
+
+class ConsumerGroupState(Enum):
+    """Named as Kafka shows them."""
+
+    EMPTY = "Empty"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
+    STABLE = "Stable"
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerGroup:
+    """See the module's text. Maps have no order of their own: whoever writes or answers from them sorts."""
+
+    group_id: str
+    epoch: int = 0
+    metadata_hash: int = 0
+    assignment_epoch: int = 0
+    members: Map[str, Member] = field(default_factory=Map)
+    targets: Map[str, Assignment] = field(default_factory=Map)
+    regexes: Map[str, ResolvedRegex] = field(default_factory=Map)
+    owners: Map[tuple[bytes, int], str] = field(default_factory=Map)
+    static_ids: Map[str, str] = field(default_factory=Map)
+
+    # -- looking
+
+    @property
+    def state(self) -> ConsumerGroupState:
+        if not self.members:
+            return ConsumerGroupState.EMPTY
+        if self.epoch > self.assignment_epoch:
+            return ConsumerGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return ConsumerGroupState.STABLE
+        return ConsumerGroupState.RECONCILING
+
+    def member(self, member_id: str) -> Member:
+        """RequestFailed: UNKNOWN_MEMBER_ID."""
+        member = self.members.get(member_id)
+        if member is None:
+            text = f"Member {member_id} is not a member of group {self.group_id}."
+            raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID, text)
+        return member
+
+    def static_member(self, instance_id: str | None) -> Member | None:
+        member_id = None if instance_id is None else self.static_ids.get(instance_id)
+        return None if member_id is None else self.members[member_id]
+
+    def in_order(self) -> list[Member]:
+        return [self.members[member_id] for member_id in sorted(self.members)]
+
+    def target(self, member_id: str) -> Assignment:
+        return self.targets.get(member_id, NOTHING)
+
+    def names_of(self, member: Member) -> frozenset[str]:
+        """Topics that it subscribes to, by name or by expression, whether they are there or not."""
+        resolved = self.regexes.get(member.regex) if member.regex else None
+        return member.topic_names if resolved is None else member.topic_names | resolved.topics
+
+    def names(self) -> frozenset[str]:
+        """Topics that anybody subscribes to."""
+        topics: set[str] = set()
+        for member in self.members.values():
+            topics |= self.names_of(member)
+        return frozenset(topics)
+
+    def subscribers_of(self, regex: str) -> int:
+        return sum(member.regex == regex for member in self.members.values())
+
+    def has_regexes(self) -> bool:
+        return bool(self.regexes) or any(member.regex != NO_REGEX for member in self.members.values())
+
+    def is_subscribed_to(self, topic: str) -> bool:
+        return any(topic in self.names_of(member) for member in self.members.values())
+
+    def all_classic_without(self, leaving: Iterable[str]) -> bool:
+        """Whether those who leave are all, and the only ones, who speak the consumer protocol."""
+        gone = frozenset(leaving)
+        return all(member.is_classic != (member_id in gone) for member_id, member in self.members.items())
+
+    # -- other groups made of this one
+
+    def with_epoch(self, epoch: int, metadata_hash: int) -> ConsumerGroup:
+        assert epoch > self.epoch, "a group's epoch grows"
+        return replace(self, epoch=epoch, metadata_hash=metadata_hash)
+
+    def with_targets(self, epoch: int, changed: Mapping[str, Assignment]) -> ConsumerGroup:
+        assert epoch >= self.assignment_epoch, "the epoch of an assignment grows"
+        return replace(self, assignment_epoch=epoch, targets=self.targets.update(changed))
+
+    def with_regex(self, regex: str, resolved: ResolvedRegex | None) -> ConsumerGroup:
+        if resolved is not None:
+            return replace(self, regexes=self.regexes.set(regex, resolved))
+        return replace(self, regexes=self.regexes.delete(regex)) if regex in self.regexes else self
+
+    def with_member(self, member: Member) -> ConsumerGroup:
+        """Added, or in the place of the one with its id."""
+        old = self.members.get(member.member_id)
+        owners = self.owners
+        if old is None or old.assigned is not member.assigned or old.revoking is not member.revoking:
+            owners = self._owners_with(old, member)
+        static_ids = self.static_ids
+        if old is not None and old.instance_id not in (None, member.instance_id):
+            static_ids = static_ids.delete(old.instance_id)
+        if member.instance_id is not None:
+            static_ids = static_ids.set(member.instance_id, member.member_id)
+        members = self.members.set(member.member_id, member)
+        return replace(self, members=members, owners=owners, static_ids=static_ids)
+
+    def _owners_with(self, old: Member | None, member: Member) -> Map[tuple[bytes, int], str]:
+        owners = self.owners.mutate()
+        if old is not None:
+            for place in old.holdings():
+                del owners[place]
+        for place in member.holdings():
+            assert place not in owners, f"{place} has an owner already"
+            owners[place] = member.member_id
+        return owners.finish()
+
+    def without_member(self, member_id: str) -> ConsumerGroup:
+        member = self.members[member_id]
+        mutation = self.owners.mutate()
+        for place in member.holdings():
+            del mutation[place]
+        owners = mutation.finish()
+        static_ids = self.static_ids
+        if member.instance_id is not None and static_ids.get(member.instance_id) == member_id:
+            static_ids = static_ids.delete(member.instance_id)
+        targets = self.targets.delete(member_id) if member_id in self.targets else self.targets
+        members = self.members.delete(member_id)
+        return replace(self, members=members, targets=targets, owners=owners, static_ids=static_ids)

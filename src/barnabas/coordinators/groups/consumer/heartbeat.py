@@ -1,0 +1,272 @@
+"""ConsumerGroupHeartbeat: joining, staying, giving back, leaving, all in one request.
+
+    epoch 0     join, or come back after having been fenced     -> a member at the newest epoch it can be at
+    epoch > 0   a sign of life, with what has changed           -> the next step, if there is one
+    epoch -1    leave
+    epoch -2    leave for a while: the instance keeps its part until its session is over (KIP-345)
+
+A heartbeat that changes nothing is answered from the committed group, without waiting for what is on its way.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.groups.consumer.context import ConsumerContext
+from barnabas.coordinators.groups.consumer.draft import Draft
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.consumer.member import (
+    JOIN_EPOCH,
+    NOTHING,
+    STATIC_LEAVE_EPOCH,
+    Assignment,
+    Member,
+    is_within,
+)
+from barnabas.coordinators.groups.consumer.planning import Planner
+from barnabas.coordinators.groups.consumer.requests import check_heartbeat, is_full, is_leaving, is_plain, owned_of
+from barnabas.coordinators.groups.consumer.writes import Answer, Operation
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+
+Reply = Callable[[ConsumerGroupHeartbeatResponse], None]
+
+
+class Beat(NamedTuple):
+    """One request and whom it is from."""
+
+    request: ConsumerGroupHeartbeatRequest
+    client_id: str
+    client_host: str
+    reply: Reply
+
+    def fail(self, failure: RequestFailed) -> None:
+        self.reply(ConsumerGroupHeartbeatResponse(error_code=failure.code, error_message=failure.message))
+
+
+class Heartbeats:
+    """Serves them for one shard. `enter(draft, epoch)`: make sure that the draft has a group, of whatever was there."""
+
+    __slots__ = ("_context", "_enter", "_planner")
+
+    def __init__(self, context: ConsumerContext, planner: Planner, enter: Callable[[Draft, int], None]) -> None:
+        self._context = context
+        self._planner = planner
+        self._enter = enter
+
+    def beat(self, api_version: int, beat: Beat, *, after_settled: bool) -> None:
+        """Answers, at once or when what it changes is committed. RequestFailed: INVALID_REQUEST and others."""
+        request = beat.request
+        check_heartbeat(request, api_version, self._context.config.assignors)
+        if self._answer_at_once(beat):
+            return
+        run = self._leave if is_leaving(request) else self._stay
+        operation = Operation(lambda draft: run(draft, beat), beat.fail)
+        self._context.writes.submit(request.group_id, operation, after_settled=after_settled)
+
+    def _answer_at_once(self, beat: Beat) -> bool:
+        """A sign of life of a member that has all it should have."""
+        request = beat.request
+        group = self._context.writes.group(request.group_id)
+        if group is None or not is_plain(request):
+            return False
+        member = group.members.get(request.member_id)
+        if (
+            member is None
+            or member.epoch != request.member_epoch
+            or not member.is_reconciled_to(group.epoch)
+            or group.epoch != group.assignment_epoch
+            or member.instance_id != request.instance_id
+            or request.rack_id not in (None, member.rack_id)
+            or member.client_id != beat.client_id
+            or member.client_host != beat.client_host
+            or member.is_classic
+            or self._planner.is_behind(group)
+        ):
+            return False
+        self._planner.hear_of(group.group_id, member)
+        beat.reply(self._response(group, member))
+        return True
+
+    # -- staying
+
+    def _stay(self, draft: Draft, beat: Beat) -> Answer:
+        request = beat.request
+        self._enter(draft, request.member_epoch)
+        self._check_room(draft.group, request.member_id)
+        member_id = request.member_id or _new_id(self._context.host.random.uuid())
+        owned = owned_of(request)
+        known = self._find(draft, request, member_id, owned)
+        before = known or Member(member_id)
+        updated = _updated(before, beat)
+        changed = False
+        if known is None or not before.same_subscription_record(updated) or self._planner.is_behind(draft.group):
+            changed = self._planner.subscribe(draft, known, updated)
+        self._planner.make_target(draft)
+        if known is None or _is_new(request):
+            owned = NOTHING if owned is None else owned
+        member = self._planner.advance(draft, updated, owned, subscription_changed=changed)
+        with_assignment = _is_new(request) or is_full(request) or member.assigned != before.assigned
+        group = draft.group
+
+        def committed() -> None:
+            self._planner.hear_of(group.group_id, member)
+
+        draft.effects.append(committed)
+        response = self._response(group, member)
+        if with_assignment:
+            response.assignment = _encode(member.assigned)
+        return lambda: beat.reply(response)
+
+    def _check_room(self, group: ConsumerGroup, member_id: str) -> None:
+        size_max = self._context.config.group_size_max
+        if len(group.members) >= size_max and member_id not in group.members:
+            raise RequestFailed(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The consumer group has reached its maximum capacity of {size_max} members.",
+            )
+
+    def _find(
+        self, draft: Draft, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
+    ) -> Member | None:
+        """The member that this is; None if it is new."""
+        group = draft.group
+        if request.instance_id is not None:
+            return self._find_static(draft, request, member_id, owned)
+        if _is_new(request):
+            return group.members.get(member_id)
+        member = group.member(member_id)
+        _check_epoch(member, request.member_epoch, owned)
+        return member
+
+    def _find_static(
+        self, draft: Draft, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
+    ) -> Member | None:
+        instance_id = request.instance_id
+        existing = draft.group.static_member(instance_id)
+        if not _is_new(request):
+            existing = check_instance(existing, member_id, instance_id)
+            _check_epoch(existing, request.member_epoch, owned)
+            return existing
+        if existing is None:
+            return draft.group.members.get(member_id)
+        if existing.member_id == member_id and existing.epoch != STATIC_LEAVE_EPOCH:
+            return existing
+        if existing.epoch != STATIC_LEAVE_EPOCH and not existing.is_classic:
+            raise RequestFailed(
+                ErrorCode.UNRELEASED_INSTANCE_ID,
+                f"Static member {member_id} with instance id {instance_id} cannot join the group because the instance "
+                f"id is owned by {existing.member_id} member.",
+            )
+        return replace_static(self._context, draft, existing, member_id)
+
+    # -- leaving
+
+    def _leave(self, draft: Draft, beat: Beat) -> Answer:
+        request = beat.request
+        self._enter(draft, request.member_epoch)
+        group = draft.group
+        if request.instance_id is None:
+            member = group.member(request.member_id)
+        else:
+            found = group.static_member(request.instance_id)
+            member = check_instance(found, request.member_id, request.instance_id)
+        if request.member_epoch == STATIC_LEAVE_EPOCH:
+            draft.put_member(replace(member, epoch=STATIC_LEAVE_EPOCH, revoking=NOTHING))
+        else:
+            self._planner.remove(draft, frozenset({member.member_id}))
+        response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+        return lambda: beat.reply(response)
+
+    def _response(self, group: ConsumerGroup, member: Member) -> ConsumerGroupHeartbeatResponse:
+        return ConsumerGroupHeartbeatResponse(
+            member_id=member.member_id,
+            member_epoch=member.epoch,
+            heartbeat_interval_ms=self._context.heartbeat_interval_ms(group.group_id),
+        )
+
+
+def replace_static(context: ConsumerContext, draft: Draft, old: Member, member_id: str) -> Member:
+    """The instance is back under another id: it takes the place of the one that had left, and what that one had."""
+    new = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
+    target = draft.group.target(old.member_id)
+    draft.remove_member(old.member_id)
+    draft.put_member(new)
+    draft.put_target(member_id, target)
+    if member_id != old.member_id:
+        draft.effects.append(lambda: context.sessions.forget(draft.group_id, old.member_id))
+    return new
+
+
+def check_instance(existing: Member | None, member_id: str, instance_id: str | None) -> Member:
+    """RequestFailed unless the instance is known, and by this member id."""
+    if existing is None:
+        raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
+    if existing.member_id != member_id:
+        raise RequestFailed(
+            ErrorCode.FENCED_INSTANCE_ID,
+            f"Static member {member_id} with instance id {instance_id} was fenced by member {existing.member_id}.",
+        )
+    return existing
+
+
+def _check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
+    """A member one step behind is taken if it has nothing that it should not have: the answer may have been lost."""
+    if epoch > member.epoch:
+        relation = "greater"
+    elif epoch < member.epoch and (
+        epoch != member.previous_epoch or owned is None or not is_within(owned, member.assigned)
+    ):
+        relation = "smaller"
+    else:
+        return
+    raise RequestFailed(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The consumer group member has a {relation} member epoch ({epoch}) than the one known by the group "
+        f"coordinator ({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _updated(member: Member, beat: Beat) -> Member:
+    """With what the request says; what it leaves out stays as it was. It speaks the consumer protocol from now on."""
+    request = beat.request
+    names = request.subscribed_topic_names
+    regex = request.subscribed_topic_regex
+    return replace(
+        member,
+        instance_id=member.instance_id if request.instance_id is None else request.instance_id,
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms if request.rebalance_timeout_ms == -1 else request.rebalance_timeout_ms
+        ),
+        server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
+        topic_names=member.topic_names if names is None else frozenset(names),
+        regex=member.regex if regex is None else regex,
+        client_id=beat.client_id,
+        client_host=beat.client_host,
+        classic=None,
+    )
+
+
+def _is_new(request: ConsumerGroupHeartbeatRequest) -> bool:
+    return request.member_epoch == JOIN_EPOCH
+
+
+def _new_id(random: bytes) -> str:
+    """As Kafka's ids look."""
+    return urlsafe_b64encode(random).decode().rstrip("=")
+
+
+def _encode(assignment: Assignment) -> ConsumerGroupHeartbeatResponse.Assignment:
+    topic = ConsumerGroupHeartbeatResponse.TopicPartitions
+    return ConsumerGroupHeartbeatResponse.Assignment(
+        topic_partitions=[
+            topic(topic_id=topic_id, partitions=sorted(assignment[topic_id])) for topic_id in sorted(assignment)
+        ]
+    )

@@ -1,0 +1,128 @@
+"""A member of a consumer group as a value: what it asked for, what it has, and what it is to give back.
+
+    STABLE                 it has what it should have at its epoch
+    UNREVOKED_PARTITIONS   it was told to give partitions back, and has not said yet that it has
+    UNRELEASED_PARTITIONS  it is at the newest epoch and waits for partitions that others have not given back
+
+A partition belongs to the member that has it assigned or has yet to give it back, and to nobody else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+#: Partitions by topic id. Never changed in place; topics without partitions are not in it.
+Assignment = Mapping[bytes, frozenset[int]]
+NOTHING: Final[Assignment] = {}
+
+#: Member epochs with a meaning of their own: join (again), leave, leave for a while as a static member.
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+STATIC_LEAVE_EPOCH: Final = -2
+
+NO_REGEX: Final = ""
+
+
+class MemberState(IntEnum):
+    """Numbered as in the log. UNKNOWN stands for what a later release may write."""
+
+    STABLE = 0
+    UNREVOKED_PARTITIONS = 1
+    UNRELEASED_PARTITIONS = 2
+    UNKNOWN = 127
+
+    @classmethod
+    def of(cls, number: int) -> MemberState:
+        return cls(number) if number in (0, 1, 2) else cls.UNKNOWN
+
+
+class ClassicInfo(NamedTuple):
+    """Of a member that speaks the classic protocol: (name, metadata) of what it can take part in, dearest first."""
+
+    session_timeout_ms: int
+    protocols: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """See the module's text. `previous_epoch` is taken, too, from a member that may have missed an answer."""
+
+    member_id: str
+    instance_id: str | None = None
+    rack_id: str | None = None
+    client_id: str = ""
+    client_host: str = ""
+    topic_names: frozenset[str] = frozenset()
+    regex: str = NO_REGEX
+    rebalance_timeout_ms: int = -1
+    server_assignor: str | None = None
+    classic: ClassicInfo | None = None
+    epoch: int = 0
+    previous_epoch: int = 0
+    state: MemberState = MemberState.STABLE
+    assigned: Assignment = field(default_factory=dict)
+    revoking: Assignment = field(default_factory=dict)
+
+    @property
+    def is_classic(self) -> bool:
+        return self.classic is not None
+
+    def at_epoch(self, epoch: int) -> Member:
+        """The epoch that it leaves is remembered, also if it is the same."""
+        return replace(self, epoch=epoch, previous_epoch=self.epoch)
+
+    def same_subscription_record(self, other: Member) -> bool:
+        """Whether both are written alike, what they have of partitions apart."""
+        return (
+            self.instance_id == other.instance_id
+            and self.rack_id == other.rack_id
+            and self.client_id == other.client_id
+            and self.client_host == other.client_host
+            and self.topic_names == other.topic_names
+            and self.regex == other.regex
+            and self.rebalance_timeout_ms == other.rebalance_timeout_ms
+            and self.server_assignor == other.server_assignor
+            and self.classic == other.classic
+        )
+
+    def same_assignment_record(self, other: Member) -> bool:
+        return (
+            self.epoch == other.epoch
+            and self.previous_epoch == other.previous_epoch
+            and self.state is other.state
+            and self.assigned == other.assigned
+            and self.revoking == other.revoking
+        )
+
+    def is_reconciled_to(self, target_epoch: int) -> bool:
+        return self.state is MemberState.STABLE and self.epoch == target_epoch
+
+    def holdings(self) -> Iterator[tuple[bytes, int]]:
+        """Every partition that nobody else may have."""
+        yield from partitions_of(self.assigned)
+        yield from partitions_of(self.revoking)
+
+
+def partitions_of(assignment: Assignment) -> Iterator[tuple[bytes, int]]:
+    for topic_id in sorted(assignment):
+        for partition in sorted(assignment[topic_id]):
+            yield topic_id, partition
+
+
+def assignment_of(partitions: Iterable[tuple[bytes, int]]) -> Assignment:
+    by_topic: dict[bytes, set[int]] = {}
+    for topic_id, partition in partitions:
+        by_topic.setdefault(topic_id, set()).add(partition)
+    return {topic_id: frozenset(by_topic[topic_id]) for topic_id in sorted(by_topic)}
+
+
+def has_any(owned: Assignment, of: Assignment) -> bool:
+    """Whether the two share a partition."""
+    return any(not partitions.isdisjoint(owned.get(topic_id, ())) for topic_id, partitions in of.items())
+
+
+def is_within(owned: Assignment, allowed: Assignment) -> bool:
+    return all(partitions <= allowed.get(topic_id, frozenset()) for topic_id, partitions in owned.items())

@@ -1,0 +1,198 @@
+"""From a classic group to a consumer group and back, with its members going on (KIP-848).
+
+Which of the two may happen says `group.consumer.migration.policy`.
+
+    classic -> consumer    when a member of the consumer protocol joins: all keep what they have; classic members join
+                           again and are served from the consumer group
+    consumer -> classic    when the last member of the consumer protocol has gone: a rebalance of the classic protocol
+
+Both are one batch of records: the one group's tombstones and the other's records. A group without members is dropped
+instead of converted. What has been committed stays where it is: offsets belong to the group id.
+"""
+
+from __future__ import annotations
+
+from barnabas.common.errors import DecodeError, ErrorCode, RequestFailed
+from barnabas.coordinators.groups.consumer.config import ConsumerConfig
+from barnabas.coordinators.groups.consumer.draft import Draft
+from barnabas.coordinators.groups.consumer.embedded import (
+    embedded_version,
+    encode_assignment,
+    parse_assignment,
+    parse_subscription,
+    with_ids,
+)
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.consumer.member import (
+    JOIN_EPOCH,
+    Assignment,
+    ClassicInfo,
+    Member,
+    assignment_of,
+    partitions_of,
+)
+from barnabas.coordinators.groups.consumer.planning import Planner
+from barnabas.coordinators.groups.consumer.sessions import Sessions
+from barnabas.coordinators.groups.consumer.topics import Topics
+from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.groups.group import ClassicGroup, GroupState
+from barnabas.coordinators.groups.group import Member as ClassicMember
+from barnabas.coordinators.groups.images import generation_record
+from barnabas.coordinators.groups.offsets import is_deserted
+from barnabas.coordinators.groups.rebalance import Rebalancer
+from barnabas.coordinators.groups.records import group_tombstone
+from barnabas.coordinators.groups.subscription import CONSUMER
+
+
+class Migration:
+    """Of the groups of one shard. `planner` is set once it is there: the two know each other."""
+
+    __slots__ = ("_config", "_context", "_rebalancer", "_sessions", "_topics", "planner")
+
+    def __init__(
+        self,
+        context: GroupContext,
+        rebalancer: Rebalancer,
+        config: ConsumerConfig,
+        topics: Topics,
+        sessions: Sessions,
+    ) -> None:
+        self._context = context
+        self._rebalancer = rebalancer
+        self._config = config
+        self._topics = topics
+        self._sessions = sessions
+        self.planner: Planner | None = None
+
+    # -- classic to consumer
+
+    def enter(self, draft: Draft, epoch: int) -> None:
+        """Make sure that the draft has a consumer group: there is one, or who joins begins one, or converts the classic
+        group. RequestFailed: GROUP_ID_NOT_FOUND."""
+        if draft.now is not None:
+            return
+        group_id = draft.group_id
+        classic = self._context.groups.get(group_id)
+        if classic is None:
+            if epoch != JOIN_EPOCH:
+                raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
+            draft.create()
+        elif epoch != JOIN_EPOCH:
+            raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
+        elif is_deserted(classic):
+            draft.records.append(group_tombstone(group_id))
+            draft.create()
+        else:
+            self._upgrade(draft, classic)
+
+    def _upgrade(self, draft: Draft, classic: ClassicGroup) -> None:
+        start = f"Cannot upgrade classic group {classic.group_id} to consumer group because "
+        if not self._config.may_upgrade:
+            raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, start + "online upgrade is disabled.")
+        if not classic.is_consumers or classic.protocol_name is None:
+            text = start + "the group does not use the consumer embedded protocol."
+            raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, text)
+        if len(classic.members) > self._config.group_size_max:
+            text = start + "the group size exceeds the consumer group maximum size."
+            raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, text)
+        try:
+            group = self._as_consumer_group(classic, start)
+        except DecodeError as error:
+            text = start + "the embedded consumer protocol is malformed."
+            raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, text) from error
+        draft.records.append(group_tombstone(classic.group_id))
+        draft.install(group)
+        assert self.planner is not None, "set when the shard was made"
+        planner = self.planner
+        draft.effects.append(lambda: planner.revive(group))
+
+    def _as_consumer_group(self, classic: ClassicGroup, start: str) -> ConsumerGroup:
+        """DecodeError, RequestFailed."""
+        group = ConsumerGroup(classic.group_id, epoch=classic.generation, assignment_epoch=classic.generation)
+        targets: dict[str, Assignment] = {}
+        for old in classic.members.values():
+            assigned, has_own_data = parse_assignment(old.assignment)
+            if has_own_data:
+                raise RequestFailed(
+                    ErrorCode.GROUP_ID_NOT_FOUND,
+                    start + "an unsupported custom assignor is in use. Please refer to the documentation or switch to "
+                    "a default assignor before re-attempting the upgrade.",
+                )
+            # An assignor of a client may have given a partition to two: here it has one owner.
+            free = [place for place in partitions_of(with_ids(assigned, self._topics)) if place not in group.owners]
+            member = _as_consumer_member(old, classic, assignment_of(free))
+            group = group.with_member(member)
+            targets[member.member_id] = member.assigned
+        return group.with_targets(classic.generation, targets)
+
+    # -- consumer to classic
+
+    def downgrade(self, draft: Draft, leaving: frozenset[str]) -> bool:
+        """If only members of the classic protocol are left when those `leaving` have gone, the group becomes theirs.
+        Returns whether it does."""
+        group = draft.group
+        left = len(group.members) - len(leaving)
+        if not self._config.may_downgrade or not left or not group.all_classic_without(leaving):
+            return False
+        if left > self._context.config.group_size_max:
+            return False
+        classic = ClassicGroup(group.group_id, self._context.deadlines, self._context.wall_ms(), GroupState.STABLE)
+        classic.generation = group.epoch
+        assignments: dict[str, bytes] = {}
+        for member in group.in_order():
+            if member.member_id not in leaving:
+                self._add_classic(classic, member)
+                assignments[member.member_id] = classic.members[member.member_id].assignment
+        classic.protocol_name = classic.select_protocol()
+        classic.learn_subscription()
+        draft.delete()
+        draft.records.append(generation_record(classic, assignments))
+        draft.is_last = True
+        draft.effects.append(lambda: self._begin_classic(group, classic))
+        return True
+
+    def _add_classic(self, classic: ClassicGroup, member: Member) -> None:
+        assert member.classic is not None, "only members of the classic protocol are left"
+        protocols = dict(member.classic.protocols)
+        try:
+            version = embedded_version(next(iter(protocols.values())))
+        except DecodeError:
+            version = 0
+        new = ClassicMember(
+            member.member_id,
+            self._context.deadlines.new(),
+            client_id=member.client_id,
+            client_host=member.client_host,
+            instance_id=member.instance_id,
+            assignment=encode_assignment(member.assigned, self._topics, version),
+        )
+        session_ms = member.classic.session_timeout_ms
+        classic.update(new, protocols, rebalance_ms=member.rebalance_timeout_ms, session_ms=session_ms)
+        classic.add(new, CONSUMER, None)
+
+    def _begin_classic(self, group: ConsumerGroup, classic: ClassicGroup) -> None:
+        for member_id in group.members:
+            self._sessions.forget(group.group_id, member_id)
+        self._context.groups[classic.group_id] = classic
+        self._rebalancer.revive(classic)
+        if classic.may_rebalance:
+            self._rebalancer.prepare(classic, "the last member of the consumer protocol has left")
+
+
+def _as_consumer_member(old: ClassicMember, classic: ClassicGroup, assigned: Assignment) -> Member:
+    name = classic.protocol_name
+    metadata = old.protocols.get(name or "") or next(iter(old.protocols.values()), b"")
+    subscription = parse_subscription(metadata)
+    return Member(
+        member_id=old.member_id,
+        instance_id=old.instance_id,
+        rack_id=subscription.rack_id,
+        client_id=old.client_id,
+        client_host=old.client_host,
+        topic_names=subscription.topics,
+        rebalance_timeout_ms=old.rebalance_timeout_ms,
+        classic=ClassicInfo(old.session_timeout_ms, tuple(old.protocols.items())),
+        epoch=classic.generation,
+        previous_epoch=classic.generation,
+        assigned=assigned,
+    )

@@ -1,0 +1,232 @@
+"""What follows from a change of members, subscriptions or topics: new epochs, a new target, the members' next steps.
+
+subscription or topics change      -> group epoch + 1
+group epoch > assignment's epoch   -> the next request of any member makes a new target
+member's epoch < assignment's      -> its next heartbeat takes it a step further
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Final
+
+from barnabas.coordinators.groups.consumer.assignors import ASSIGNORS, Subscriber
+from barnabas.coordinators.groups.consumer.context import ConsumerContext
+from barnabas.coordinators.groups.consumer.draft import Draft
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.consumer.member import Assignment, Member, MemberState
+from barnabas.coordinators.groups.consumer.reconcile import Goal, reconcile
+from barnabas.coordinators.groups.consumer.regex import ResolvedRegex, check_regex, resolve
+from barnabas.coordinators.groups.consumer.sessions import Due
+from barnabas.coordinators.groups.consumer.topics import metadata_hash
+from barnabas.coordinators.groups.consumer.writes import Answer, Operation
+
+#: Topics that come and go make expressions be looked at again no more often than this.
+REGEX_REFRESH_MIN_MS: Final = 10_000
+#: When it could not be written that a member is thrown out.
+_AGAIN_MS: Final = 1_000
+
+
+class Planner:
+    """Of the groups of one shard."""
+
+    __slots__ = ("_context",)
+
+    def __init__(self, context: ConsumerContext) -> None:
+        self._context = context
+
+    # -- subscriptions
+
+    def subscribe(self, draft: Draft, before: Member | None, member: Member) -> bool:
+        """Put a member that may ask for other topics than before. Returns whether it does, and its group's epoch has
+        grown. RequestFailed: INVALID_REGULAR_EXPRESSION."""
+        old_regex = before.regex if before is not None else ""
+        if member.regex and member.regex != old_regex:
+            check_regex(member.regex)
+        draft.put_member(member)
+        if old_regex and old_regex != member.regex:
+            self._drop_unused_regexes(draft, {old_regex})
+        resolved_anew = self._resolve_regexes(draft)
+        changed = before is None or before.topic_names != member.topic_names or old_regex != member.regex
+        self._compare_topics(draft, bump=changed or resolved_anew or draft.group.epoch == 0)
+        return changed or resolved_anew
+
+    def is_behind(self, group: ConsumerGroup) -> bool:
+        """Whether the group was not compared with the newest topics yet, or has expressions to look at again."""
+        slot = self._context.writes.slots.get(group.group_id)
+        if slot is None or slot.topics_version != self._context.topics.version:
+            return True
+        return any(self._is_stale(resolved) for resolved in group.regexes.values())
+
+    def _is_stale(self, resolved: ResolvedRegex) -> bool:
+        age_ms = self._context.wall_ms() - resolved.timestamp_ms
+        if age_ms <= REGEX_REFRESH_MIN_MS:
+            return False
+        return (
+            resolved.version < self._context.topics.version or age_ms > self._context.config.regex_refresh_interval_ms
+        )
+
+    def _resolve_regexes(self, draft: Draft) -> bool:
+        """Look at those again that are new or stale. Returns whether one stands for other topics now."""
+        group, topics = draft.group, self._context.topics
+        wanted = sorted({member.regex for member in group.members.values() if member.regex})
+        changed = False
+        for regex in wanted:
+            known = group.regexes.get(regex)
+            if known is not None and not self._is_stale(known):
+                continue
+            found = resolve(regex, topics.names(), version=topics.version, timestamp_ms=self._context.wall_ms())
+            changed = changed or known is None or known.topics != found.topics
+            draft.put_regex(regex, found)
+        return changed
+
+    @staticmethod
+    def _drop_unused_regexes(draft: Draft, regexes: Collection[str]) -> None:
+        for regex in sorted(regexes):
+            if regex in draft.group.regexes and not draft.group.subscribers_of(regex):
+                draft.remove_regex(regex)
+
+    def _compare_topics(self, draft: Draft, *, bump: bool) -> None:
+        topics = self._context.topics
+        found = metadata_hash(topics, draft.group.names())
+        if bump or found != draft.group.metadata_hash:
+            draft.bump(found)
+        version, slots, group_id = topics.version, self._context.writes.slots, draft.group_id
+
+        def compared() -> None:
+            if group_id in slots:
+                slots[group_id].topics_version = version
+
+        draft.effects.append(compared)
+
+    # -- targets
+
+    def make_target(self, draft: Draft) -> None:
+        """A new one if the group has changed since the last was made."""
+        group = draft.group
+        if group.epoch <= group.assignment_epoch:
+            return
+        topics = self._context.topics
+        subscribers = []
+        counts: dict[bytes, int] = {}
+        by_names: dict[frozenset[str], frozenset[bytes]] = {}
+        for member in group.in_order():
+            names = group.names_of(member)
+            topic_ids = by_names.get(names)
+            if topic_ids is None:
+                found = [topic for topic in map(topics.find, sorted(names)) if topic is not None]
+                counts.update((topic.topic_id, topic.partition_count) for topic in found)
+                topic_ids = by_names[names] = frozenset(topic.topic_id for topic in found)
+            target = group.target(member.member_id)
+            subscribers.append(Subscriber(member.member_id, member.instance_id, topic_ids, target))
+        assign = ASSIGNORS[self.assignor_of(group)]
+        draft.put_targets(group.epoch, assign(subscribers, counts))
+
+    def assignor_of(self, group: ConsumerGroup) -> str:
+        """The one that most members ask for; of equals the one that is configured first."""
+        votes = dict.fromkeys(self._context.config.assignors, 0)
+        for member in group.members.values():
+            if member.server_assignor in votes:
+                votes[member.server_assignor] += 1
+        return max(votes, key=votes.__getitem__)
+
+    # -- the members' next steps
+
+    def advance(
+        self, draft: Draft, member: Member, owned: Assignment | None, *, subscription_changed: bool = False
+    ) -> Member:
+        """RequestFailed: FENCED_MEMBER_EPOCH."""
+        group = draft.group
+        if not subscription_changed and member.is_reconciled_to(group.assignment_epoch):
+            return member
+        found = map(self._context.topics.find, group.names_of(member))
+        goal = Goal(
+            epoch=group.assignment_epoch,
+            target=group.target(member.member_id),
+            subscribed=frozenset(topic.topic_id for topic in found if topic is not None),
+            owner_of=lambda topic_id, partition: group.owners.get((topic_id, partition)),
+        )
+        stepped = reconcile(member, goal, owned, subscription_changed=subscription_changed)
+        if stepped is not member:
+            draft.put_member(stepped)
+            if not stepped.is_classic:
+                draft.effects.append(lambda: self._watch_revocation(draft.group_id, stepped))
+        return stepped
+
+    def _watch_revocation(self, group_id: str, member: Member) -> None:
+        """What a member is to give back, it gives back within its rebalance timeout, or is thrown out."""
+        sessions, member_id, epoch = self._context.sessions, member.member_id, member.epoch
+        if member.state is not MemberState.UNREVOKED_PARTITIONS:
+            sessions.cancel(group_id, member_id, Due.REBALANCE)
+            return
+
+        def still_has_to(current: Member) -> bool:
+            return current.epoch == epoch and current.state is MemberState.UNREVOKED_PARTITIONS
+
+        self.expect(group_id, member_id, Due.REBALANCE, member.rebalance_timeout_ms, still_has_to)
+
+    # -- sessions
+
+    def hear_of(self, group_id: str, member: Member) -> None:
+        """Its session begins anew."""
+        member_id = member.member_id
+        if member.classic is not None:
+            timeout_ms = member.classic.session_timeout_ms
+        else:
+            timeout_ms = self._context.session_timeout_ms(group_id)
+        self.expect(group_id, member_id, Due.SESSION, timeout_ms, _anybody)
+
+    def revive(self, group: ConsumerGroup) -> None:
+        """After loading: everybody has a session's time to be heard of, and to give back what it had to."""
+        for member in group.in_order():
+            self.hear_of(group.group_id, member)
+            if not member.is_classic:
+                self._watch_revocation(group.group_id, member)
+
+    def expect(
+        self, group_id: str, member_id: str, due: Due, timeout_ms: int, concerns: Callable[[Member], bool]
+    ) -> None:
+        """Throw the member out after this time if it still concerns it, and it was not given more time since."""
+        sessions, writes = self._context.sessions, self._context.writes
+
+        def run(draft: Draft) -> Answer:
+            member = None if draft.now is None else draft.now.members.get(member_id)
+            if member is not None and concerns(member) and not sessions.is_scheduled(group_id, member_id, due):
+                self.remove(draft, frozenset({member_id}))
+            return _nothing
+
+        def on_due() -> None:
+            if writes.group(group_id) is not None:
+                # Where it cannot be written, this is the coordinator no longer, or it is tried again.
+                writes.submit(group_id, Operation(run, lambda _: schedule(_AGAIN_MS)))
+
+        def schedule(delay_ms: int) -> None:
+            if writes.group(group_id) is not None:
+                sessions.schedule(group_id, member_id, due, delay_ms, on_due)
+
+        sessions.schedule(group_id, member_id, due, timeout_ms, on_due)
+
+    # -- leaving
+
+    def remove(self, draft: Draft, member_ids: frozenset[str]) -> None:
+        """Take members out for good. If only members of the classic protocol are left, the group becomes theirs."""
+        if self._context.downgrade(draft, member_ids):
+            return
+        regexes = {draft.group.members[member_id].regex for member_id in member_ids}
+        for member_id in sorted(member_ids):
+            draft.remove_member(member_id)
+            draft.effects.append(_forgetting(self._context, draft.group_id, member_id))
+        self._drop_unused_regexes(draft, regexes - {""})
+        self._compare_topics(draft, bump=True)
+
+
+def _forgetting(context: ConsumerContext, group_id: str, member_id: str) -> Answer:
+    return lambda: context.sessions.forget(group_id, member_id)
+
+
+def _anybody(_: Member) -> bool:
+    return True
+
+
+def _nothing() -> None:
+    pass

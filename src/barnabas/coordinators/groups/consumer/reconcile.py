@@ -1,0 +1,108 @@
+"""How a member gets from what it has to what it is to have: the next step, from what it says that it owns.
+
+    it has partitions that it should not have, and owns them still   UNREVOKED, at its old epoch, and told to give them
+                                                                     back; nothing new before it has
+    else, some that it should have are free                          it gets these, at the target's epoch
+    some are with others still                                       UNRELEASED, else STABLE, at the target's epoch
+
+A partition is thus given out only after its last owner has said that it has let go, or was thrown out of the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.groups.consumer.member import (
+    NOTHING,
+    Assignment,
+    Member,
+    MemberState,
+    has_any,
+)
+
+_NONE: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """What the member is to have, and what is to be known to take it there."""
+
+    epoch: int
+    target: Assignment
+    #: Ids of the topics that it subscribes to and that are there.
+    subscribed: Collection[bytes]
+    #: Who has a partition at present; None if it is free.
+    owner_of: Callable[[bytes, int], str | None]
+
+
+def reconcile(member: Member, goal: Goal, owned: Assignment | None, *, subscription_changed: bool) -> Member:
+    """The member after its next step, or the same. `owned` is what it reports to have, None if it reports nothing.
+    RequestFailed: FENCED_MEMBER_EPOCH."""
+    match member.state:
+        case MemberState.STABLE:
+            if member.epoch != goal.epoch:
+                return _advance(member, goal, owned)
+        case MemberState.UNREVOKED_PARTITIONS:
+            if owned is not None and not has_any(owned, member.revoking):
+                return _advance(member, goal, owned)
+        case MemberState.UNRELEASED_PARTITIONS:
+            return _advance(member, goal, owned)
+        case MemberState.UNKNOWN:
+            if owned is None or owned:
+                raise RequestFailed(
+                    ErrorCode.FENCED_MEMBER_EPOCH,
+                    "The consumer group member is in a unknown state. "
+                    "The member must abandon all its partitions and rejoin.",
+                )
+            return _advance(replace(member, epoch=goal.epoch), goal, owned)
+    return _drop_unsubscribed(member, goal, owned) if subscription_changed else member
+
+
+def _drop_unsubscribed(member: Member, goal: Goal, owned: Assignment | None) -> Member:
+    """It no longer wants some topics: their partitions go at once, whatever the epoch."""
+    unwanted = {topic_id: taken for topic_id, taken in member.assigned.items() if topic_id not in goal.subscribed}
+    if not unwanted:
+        return member
+    assigned = {topic_id: kept for topic_id, kept in member.assigned.items() if topic_id not in unwanted}
+    revoking = dict(member.revoking)
+    for topic_id, partitions in unwanted.items():
+        revoking[topic_id] = partitions | revoking.get(topic_id, _NONE)
+    if owned is None or has_any(owned, revoking):
+        return _step(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, assigned, revoking)
+    return _step(member, member.epoch, member.state, assigned, member.revoking)
+
+
+def _advance(member: Member, goal: Goal, owned: Assignment | None) -> Member:
+    kept: dict[bytes, frozenset[int]] = {}
+    revoking: dict[bytes, frozenset[int]] = {}
+    added: dict[bytes, frozenset[int]] = {}
+    unreleased = False
+    for topic_id in sorted({*goal.target, *member.assigned}):
+        target = goal.target.get(topic_id, _NONE) if topic_id in goal.subscribed else _NONE
+        current = member.assigned.get(topic_id, _NONE)
+        missing = target - current
+        free = frozenset(
+            partition for partition in missing if goal.owner_of(topic_id, partition) in (None, member.member_id)
+        )
+        unreleased = unreleased or len(free) < len(missing)
+        if current & target:
+            kept[topic_id] = current & target
+        if current - target:
+            revoking[topic_id] = current - target
+        if free:
+            added[topic_id] = free
+    if revoking and (owned is None or has_any(owned, revoking)):
+        return _step(member, member.epoch, MemberState.UNREVOKED_PARTITIONS, kept, revoking)
+    for topic_id, partitions in added.items():
+        kept[topic_id] = kept.get(topic_id, _NONE) | partitions
+    state = MemberState.UNRELEASED_PARTITIONS if unreleased else MemberState.STABLE
+    return _step(member, goal.epoch, state, kept, NOTHING)
+
+
+def _step(member: Member, epoch: int, state: MemberState, assigned: Assignment, revoking: Assignment) -> Member:
+    """The same member if nothing but the epoch that it came from would be another: nothing to write then."""
+    if epoch == member.epoch and state is member.state and assigned == member.assigned and revoking == member.revoking:
+        return member
+    return replace(member.at_epoch(epoch), state=state, assigned=assigned, revoking=revoking)

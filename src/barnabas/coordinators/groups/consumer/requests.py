@@ -1,0 +1,84 @@
+"""What a ConsumerGroupHeartbeat may say at all, whatever the group: checked before anything is looked up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.groups.consumer.member import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    STATIC_LEAVE_EPOCH,
+    Assignment,
+)
+from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+
+#: From this version on members bring their own ids (KIP-1082).
+_MEMBER_ID_REQUIRED_SINCE: Final = 1
+
+
+def check_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]) -> None:
+    """RequestFailed: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, in Kafka's words."""
+    epoch = request.member_epoch
+    needs_id = api_version >= _MEMBER_ID_REQUIRED_SINCE or epoch != JOIN_EPOCH
+    if needs_id:
+        _refuse_if(request.member_id == "", "MemberId can't be empty.")
+    _refuse_if(request.group_id == "", "GroupId can't be empty.")
+    _refuse_if(request.instance_id == "", "InstanceId can't be empty.")
+    _refuse_if(request.rack_id == "", "RackId can't be empty.")
+    if epoch == JOIN_EPOCH:
+        _refuse_if(request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request.")
+        _refuse_if(request.topic_partitions != [], "TopicPartitions must be empty when (re-)joining.")
+        _refuse_if(
+            not request.subscribed_topic_names and not request.subscribed_topic_regex,
+            "SubscribedTopicNames or SubscribedTopicRegex must be set in first request.",
+        )
+    elif epoch == STATIC_LEAVE_EPOCH:
+        _refuse_if(request.instance_id is None, "InstanceId can't be null.")
+    else:
+        _refuse_if(epoch < STATIC_LEAVE_EPOCH, "MemberEpoch is invalid.")
+    assignor = request.server_assignor
+    if assignor is not None and assignor not in assignors:
+        text = f"ServerAssignor {assignor} is not supported. Supported assignors: {', '.join(assignors)}."
+        raise RequestFailed(ErrorCode.UNSUPPORTED_ASSIGNOR, text)
+
+
+def _refuse_if(problem: bool, text: str) -> None:
+    if problem:
+        raise RequestFailed(ErrorCode.INVALID_REQUEST, text)
+
+
+def is_leaving(request: ConsumerGroupHeartbeatRequest) -> bool:
+    return request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH)
+
+
+def is_plain(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """Nothing but a sign of life."""
+    return (
+        request.member_epoch > 0
+        and request.topic_partitions is None
+        and request.subscribed_topic_names is None
+        and request.subscribed_topic_regex is None
+        and request.server_assignor is None
+        and request.rebalance_timeout_ms == -1
+    )
+
+
+def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
+    """A member says all it has to say when it joins, and after an error: it is told all, too."""
+    return (
+        request.rebalance_timeout_ms != -1
+        and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
+        and request.topic_partitions is not None
+    )
+
+
+def owned_of(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
+    """The partitions that it says it has; None if it does not say."""
+    if request.topic_partitions is None:
+        return None
+    owned: dict[bytes, frozenset[int]] = {}
+    for topic in request.topic_partitions:
+        owned[topic.topic_id] = owned.get(topic.topic_id, frozenset()) | frozenset(topic.partitions)
+    return owned

@@ -1,0 +1,219 @@
+"""The consumer groups of one shard: what comes in, to which part it goes, and which kind of group it finds there.
+
+A group id has a classic group, or a consumer group, or neither. While it changes from one to the other, whatever comes
+for it waits, and then goes to the kind that it has become.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.groups.consumer import answers
+from barnabas.coordinators.groups.consumer.classic import ClassicMembers
+from barnabas.coordinators.groups.consumer.config import ConsumerConfig, GroupOverride
+from barnabas.coordinators.groups.consumer.context import ConsumerContext
+from barnabas.coordinators.groups.consumer.draft import Draft
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.consumer.heartbeat import Beat, Heartbeats
+from barnabas.coordinators.groups.consumer.loading import GroupLoading
+from barnabas.coordinators.groups.consumer.migration import Migration
+from barnabas.coordinators.groups.consumer.planning import Planner
+from barnabas.coordinators.groups.consumer.records import parse_consumer_key
+from barnabas.coordinators.groups.consumer.sessions import Sessions
+from barnabas.coordinators.groups.consumer.topics import Topics
+from barnabas.coordinators.groups.consumer.writes import Answer, Operation
+from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.groups.joining import Join
+from barnabas.coordinators.groups.membership import Leaving
+from barnabas.coordinators.groups.rebalance import Rebalancer
+from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
+from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
+
+#: Done with what is there: the committed consumer group, or None where the classic protocol is to serve.
+Served = Callable[[ConsumerGroup | None], None]
+
+
+class ConsumerGroups:
+    """See the module's text."""
+
+    __slots__ = ("_classic", "_context", "_groups", "_heartbeats", "_loading", "_planner")
+
+    def __init__(
+        self,
+        groups: GroupContext,
+        rebalancer: Rebalancer,
+        config: ConsumerConfig,
+        topics: Topics,
+        override_of: GroupOverride,
+    ) -> None:
+        self._groups = groups
+        sessions = Sessions(groups.deadlines)
+        migration = Migration(groups, rebalancer, config, topics, sessions)
+        self._context = ConsumerContext(
+            groups.host, config, topics, override_of, sessions, groups.consumer_writes, migration.downgrade
+        )
+        self._planner = migration.planner = Planner(self._context)
+        self._heartbeats = Heartbeats(self._context, self._planner, migration.enter)
+        self._classic = ClassicMembers(self._context, self._planner)
+        self._loading = GroupLoading()
+
+    # -- looking
+
+    def groups(self) -> tuple[ConsumerGroup, ...]:
+        """As committed, by id."""
+        slots = self._context.writes.slots
+        return tuple(group for _, slot in sorted(slots.items()) if (group := slot.group) is not None)
+
+    def find(self, group_id: str) -> ConsumerGroup | None:
+        return self._context.writes.group(group_id)
+
+    def has(self, group_id: str) -> bool:
+        """Whether it is a consumer group, or may be becoming or ceasing to be one."""
+        return group_id in self._context.writes.slots
+
+    def describe(self, group: ConsumerGroup) -> ConsumerGroupDescribeResponse.DescribedGroup:
+        return answers.described(group, self._planner.assignor_of(group), self._context.topics)
+
+    # -- loading and leaving
+
+    def replay(self, key: bytes, value: bytes) -> bool:
+        """False: it is none of ours."""
+        parsed = parse_consumer_key(key)
+        if parsed is None:
+            return False
+        self._loading.take(parsed, value)
+        return True
+
+    def finish_loading(self) -> None:
+        for group in self._loading.finish():
+            self._context.writes.install(group)
+
+    def revive(self, group: ConsumerGroup) -> None:
+        self._planner.revive(group)
+
+    def close(self) -> None:
+        self._context.writes.close()
+        self._context.sessions.close()
+
+    # -- members of the consumer protocol
+
+    def heartbeat(self, api_version: int, beat: Beat) -> None:
+        """RequestFailed."""
+        group_id = beat.request.group_id
+        takes_over = not self.has(group_id) and group_id in self._groups.groups
+        self._heartbeats.beat(api_version, beat, after_settled=takes_over)
+
+    # -- members of the classic protocol
+
+    def join(self, join: Join, serve_classic: Callable[[Join], None]) -> None:
+        """`serve_classic(join)` if it turns out not to be a consumer group."""
+
+        def hand_over() -> None:
+            try:
+                serve_classic(join)
+            except RequestFailed as failure:
+                join.fail(failure.code)
+
+        def run(draft: Draft) -> Answer:
+            if draft.now is None:
+                return hand_over
+            if not draft.now.members:
+                draft.delete()
+                draft.is_last = True
+                return hand_over
+            return self._classic.join(draft, join)
+
+        self._context.writes.submit(join.group_id, Operation(run, lambda failure: join.fail(failure.code)))
+
+    def sync(
+        self, request: SyncGroupRequest, reply: Callable[[SyncGroupResponse], None], serve_classic: Answer
+    ) -> None:
+        """RequestFailed, also from `serve_classic`: then nothing was answered yet."""
+
+        def serve(group: ConsumerGroup | None) -> None:
+            if group is None:
+                serve_classic()
+            else:
+                reply(self._classic.sync(group, request))
+
+        self._read(request.group_id, serve, lambda code: reply(_sync_failed(code)))
+
+    def classic_heartbeat(
+        self,
+        group_id: str,
+        generation: int,
+        member_id: str,
+        instance_id: str | None,
+        reply: Callable[[ErrorCode], None],
+        serve_classic: Callable[[], ErrorCode],
+    ) -> None:
+        """RequestFailed."""
+
+        def serve(group: ConsumerGroup | None) -> None:
+            if group is None:
+                reply(serve_classic())
+            else:
+                reply(self._classic.heartbeat(group, generation, member_id, instance_id))
+
+        self._read(group_id, serve, reply)
+
+    def _read(self, group_id: str, serve: Served, fail: Callable[[ErrorCode], None]) -> None:
+        """At once of what is committed; if nothing is yet, after what is on its way."""
+        group = self.find(group_id)
+        if group is not None:
+            serve(group)
+            return
+
+        def answer() -> None:
+            try:
+                serve(self.find(group_id))
+            except RequestFailed as failure:
+                fail(failure.code)
+
+        self._context.writes.submit(group_id, Operation(lambda _: answer, lambda failure: fail(failure.code)))
+
+    def leave(
+        self,
+        group_id: str,
+        leaving: Sequence[Leaving],
+        reply: Callable[[Sequence[ErrorCode]], None],
+        fail: Callable[[ErrorCode], None],
+        serve_classic: Callable[[], Sequence[ErrorCode]],
+    ) -> None:
+        def hand_over() -> None:
+            try:
+                codes = serve_classic()
+            except RequestFailed as failure:
+                fail(failure.code)
+            else:
+                reply(codes)
+
+        def run(draft: Draft) -> Answer:
+            if draft.now is None:
+                return hand_over
+            codes = self._classic.leave(draft, leaving)
+            return lambda: reply(codes)
+
+        self._context.writes.submit(group_id, Operation(run, lambda failure: fail(failure.code)))
+
+    # -- deleting
+
+    def delete(self, group_id: str, take_offsets: Callable[[Draft], None], done: Callable[[ErrorCode], None]) -> None:
+        """An empty group; `take_offsets` puts the end of its offsets into the same batch."""
+
+        def run(draft: Draft) -> Answer:
+            if draft.now is None:
+                raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND)
+            if draft.now.members:
+                raise RequestFailed(ErrorCode.NON_EMPTY_GROUP)
+            take_offsets(draft)
+            draft.delete()
+            draft.is_last = True
+            return lambda: done(ErrorCode.NONE)
+
+        self._context.writes.submit(group_id, Operation(run, lambda failure: done(failure.code)))
+
+
+def _sync_failed(code: ErrorCode) -> SyncGroupResponse:
+    return SyncGroupResponse(error_code=code, protocol_type=None, protocol_name=None, assignment=b"")

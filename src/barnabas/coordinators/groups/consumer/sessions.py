@@ -1,0 +1,63 @@
+"""The deadlines of members: how long each may be silent, and how long it may take to do what it was asked.
+
+    session     every member: heard of it within its session timeout
+    rebalance   consumer protocol: give partitions back within the rebalance timeout
+    join, sync  classic protocol: join again, and ask for the assignment, within the rebalance timeout
+
+Nothing of this is in the log: after a failover every session begins anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import Enum
+
+from barnabas.coordinators.deadlines import Deadline, Deadlines
+
+
+class Due(Enum):
+    SESSION = "session"
+    REBALANCE = "rebalance"
+    JOIN = "join"
+    SYNC = "sync"
+
+
+_MemberKey = tuple[str, str]
+
+
+class Sessions:
+    """Of the consumer groups of one shard."""
+
+    __slots__ = ("_deadlines", "_members")
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self._members: dict[_MemberKey, dict[Due, Deadline]] = {}
+
+    def schedule(self, group_id: str, member_id: str, due: Due, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Begin, or begin again."""
+        own = self._members.setdefault((group_id, member_id), {})
+        deadline = own.get(due)
+        if deadline is None:
+            deadline = own[due] = self._deadlines.new()
+        deadline.schedule(delay_ms, callback)
+
+    def is_scheduled(self, group_id: str, member_id: str, due: Due) -> bool:
+        own = self._members.get((group_id, member_id))
+        return own is not None and due in own and own[due].is_scheduled
+
+    def cancel(self, group_id: str, member_id: str, due: Due) -> None:
+        own = self._members.get((group_id, member_id))
+        if own is not None and due in own:
+            own[due].cancel()
+
+    def forget(self, group_id: str, member_id: str) -> None:
+        """It has left."""
+        for deadline in self._members.pop((group_id, member_id), {}).values():
+            deadline.cancel()
+
+    def close(self) -> None:
+        for own in self._members.values():
+            for deadline in own.values():
+                deadline.cancel()
+        self._members.clear()

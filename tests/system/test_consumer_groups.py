@@ -1,0 +1,167 @@
+"""Groups of the consumer protocol (KIP-848) with unmodified clients: sharing, leaving, crashing, mixed with classic
+members, and the death of the coordinator."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient
+
+from clients.drivers import Record
+from clients.python_clients import ConfluentKafka
+from clients.servers import Server
+
+Names = Callable[[str], str]
+
+PARTITIONS = 6
+WAIT_S = 60.0
+CONSUMER = {"group.protocol": "consumer"}
+CLASSIC = {
+    "partition.assignment.strategy": "cooperative-sticky",
+    "heartbeat.interval.ms": 500,
+    "session.timeout.ms": 10_000,
+}
+
+
+@dataclass
+class Log:
+    """What all members of a group have seen, in the order in which it happened."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    seen: list[tuple[str, int, int]] = field(default_factory=list)
+    owned: dict[str, set[int]] = field(default_factory=lambda: defaultdict(set))
+    faults: list[str] = field(default_factory=list)
+
+    def gained(self, name: str, partitions: set[int]) -> None:
+        with self.lock:
+            for other, owned in self.owned.items():
+                if other != name and owned & partitions:
+                    self.faults.append(f"{name} was given {sorted(owned & partitions)} that {other} had")
+            self.owned[name] |= partitions
+
+    def lost(self, name: str, partitions: set[int]) -> None:
+        with self.lock:
+            self.owned[name] -= partitions
+
+    def shares(self) -> list[int]:
+        with self.lock:
+            return sorted(len(owned) for owned in self.owned.values())
+
+
+class Member:
+    """A librdkafka consumer in a thread of its own, until told to leave or to crash."""
+
+    def __init__(self, bootstrap: str, group: str, topics: list[str], name: str, log: Log, **more: Any) -> None:
+        self.name = name
+        self._log = log
+        self._stop = threading.Event()
+        self._crash = threading.Event()
+        settings = {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "client.id": name,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "topic.metadata.refresh.interval.ms": 1_000,
+            "log_level": 2,
+            **more,
+        }
+        self._consumer = confluent_kafka.Consumer(settings)
+        self._consumer.subscribe(topics, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _on_assign(self, consumer: Any, partitions: list[Any]) -> None:
+        self._log.gained(self.name, {each.partition for each in partitions})
+        consumer.incremental_assign(partitions)
+
+    def _on_revoke(self, consumer: Any, partitions: list[Any]) -> None:
+        self._log.lost(self.name, {each.partition for each in partitions})
+        consumer.incremental_unassign(partitions)
+
+    def _on_lost(self, consumer: Any, partitions: list[Any]) -> None:
+        self._log.lost(self.name, {each.partition for each in partitions})
+        consumer.incremental_unassign(partitions)
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            messages: list[Any] = [each for each in self._consumer.consume(50, timeout=0.1) if each.error() is None]
+            with self._log.lock:
+                self._log.seen += [(self.name, each.partition(), each.offset()) for each in messages]
+            if messages:
+                # Its epoch may be a newer one meanwhile: what it has read may then be read again.
+                with suppress(confluent_kafka.KafkaException):
+                    self._consumer.commit(asynchronous=False)
+        if not self._crash.is_set():
+            self._consumer.close()
+
+    def leave(self) -> None:
+        self._stop.set()
+        self._thread.join(WAIT_S)
+
+
+@contextmanager
+def members(
+    server: Server, group: str, topics: list[str], log: Log, settings: list[dict[str, Any]]
+) -> Iterator[list[Member]]:
+    made = [Member(server.bootstrap, group, topics, f"m{index}", log, **each) for index, each in enumerate(settings)]
+    try:
+        yield made
+    finally:
+        for member in made:
+            member.leave()
+
+
+def wait_for(condition: Callable[[], bool], what: Callable[[], object]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    pause = threading.Event()
+    while not condition():
+        assert time.monotonic() < deadline, what()
+        pause.wait(0.1)
+
+
+def fill(server: Server, topic: str, start: int, stop: int) -> set[tuple[int, int]]:
+    wanted = [(partition, offset) for partition in range(PARTITIONS) for offset in range(start, stop)]
+    records = [Record(b"%d" % partition, b"%d" % offset, partition=partition) for partition, offset in wanted]
+    ConfluentKafka(server.bootstrap).produce(topic, "none", records)
+    return set(wanted)
+
+
+def committed(server: Server, group: str, topic: str) -> list[int]:
+    client = confluent_kafka.Consumer({"bootstrap.servers": server.bootstrap, "group.id": group, "log_level": 2})
+    asked = [confluent_kafka.TopicPartition(topic, index) for index in range(PARTITIONS)]
+    found = [each.offset for each in client.committed(asked, timeout=WAIT_S)]
+    client.close()
+    return found
+
+
+def test_members_of_the_consumer_protocol_share_a_topic(server: Server, new_topic_name: Names) -> None:
+    """One, two, three members, one leaves: nobody is given what another has, and everything is read."""
+    topic = new_topic_name("kip848")
+    ConfluentKafka(server.bootstrap).create_topic(topic, PARTITIONS)
+    log = Log()
+    wanted = fill(server, topic, 0, 5)
+    with members(server, topic, [topic], log, [CONSUMER]) as made:
+        wait_for(lambda: log.shares() == [6], lambda: log.owned)
+        made.append(Member(server.bootstrap, topic, [topic], "second", log, **CONSUMER))
+        wait_for(lambda: log.shares() == [3, 3], lambda: log.owned)
+        made.append(Member(server.bootstrap, topic, [topic], "third", log, **CONSUMER))
+        wait_for(lambda: log.shares() == [2, 2, 2], lambda: log.owned)
+        made.pop(0).leave()
+        wait_for(lambda: log.shares() == [0, 3, 3], lambda: log.owned)
+        wanted |= fill(server, topic, 5, 10)
+        wait_for(lambda: {(p, o) for _, p, o in log.seen} >= wanted, lambda: log.seen[-20:])
+        described = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 2})
+        group = described.describe_consumer_groups([topic])[topic].result()
+        assert group.state.name == "STABLE"
+        assert group.type.name == "CONSUMER"
+        assert sorted(len(each.assignment.topic_partitions) for each in group.members) == [3, 3]
+    assert log.faults == []
+    assert committed(server, topic, topic) == [10] * PARTITIONS
