@@ -192,7 +192,7 @@ def test_what_cannot_be_done_is_told_in_one_line(run: Run, topic: str) -> None:
 @pytest.mark.full
 def test_the_command_serves_apache_kafka_too(tmp_path: Path) -> None:
     kafka = kafka_jars.KafkaServer(tmp_path / "kafka", properties=COMMON)
-    with kafka.start():
+    with kafka:
         command = runner(kafka.bootstrap)
         for protocol in ("classic", "consumer"):
             check_a_group_from_its_first_member_to_its_end(kafka, command, filled(kafka), protocol)

@@ -1,0 +1,108 @@
+"""Groups of unmodified clients on three brokers: members come, leave and are killed under load, and so is their
+coordinator. What they noted is judged (tests/support/group_survival.py)."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.group_survival import Group
+from tests.support.survival import create_topic, wait_until
+
+from barnabas.testing import Cluster
+
+PARTITIONS = 6
+PROPERTIES = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "100"}
+
+_names = (f"group-{number}" for number in itertools.count())
+NewGroup = Callable[[], Group]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("brokers"), brokers=3, properties=PROPERTIES) as made:
+        yield made
+
+
+@pytest.fixture
+def new_group(cluster: Cluster, tmp_path: Path) -> NewGroup:
+    def make() -> Group:
+        name = next(_names)
+        create_topic(cluster, name, PARTITIONS)
+        return Group(cluster, tmp_path, name, name, PARTITIONS)
+
+    return make
+
+
+def survive(cluster: Cluster, made: Group, clients: list[str]) -> None:
+    """Three members; one more; one is killed; the coordinator is killed; one comes back; one leaves."""
+    with made as group:
+        members = [group.start(client) for client in clients[:3]]
+        group.await_owners()
+        group.start(clients[3])
+        group.await_owners()
+        members[0].kill()
+        group.await_owners()
+        victim = group.coordinator()
+        cluster.kill(victim)
+        group.start(clients[0])
+        group.await_owners(60)
+        cluster.start_broker(victim)
+        members[1].leave()
+        group.await_owners()
+        group.settle()
+        group.judge()
+
+
+def test_members_of_three_makes_survive_their_own_crashes_and_their_coordinators(
+    cluster: Cluster, new_group: NewGroup
+) -> None:
+    survive(cluster, new_group(), ["confluent-range", "aiokafka", "kafka-python", "confluent-range"])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("client", ["confluent-cooperative", "confluent-range", "aiokafka", "kafka-python"])
+def test_members_of_one_make_survive(cluster: Cluster, new_group: NewGroup, client: str) -> None:
+    survive(cluster, new_group(), [client] * 4)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("client", ["confluent-cooperative", "confluent-range"])
+def test_a_static_member_that_comes_back_in_time_finds_its_partitions(new_group: NewGroup, client: str) -> None:
+    """Nobody else is asked to rebalance (KIP-345)."""
+    with new_group() as group:
+        others = [group.start(client, instance) for instance in ("one", "two")]
+        third = group.start(client, "three")
+        group.await_owners()
+        before = [len(member.events()) for member in others]
+        owned = third.owns_now()
+        third.kill()
+        again = group.start(client, "three")
+        group.await_owners()
+        assert again.owns_now() == owned
+        for member, count in zip(others, before, strict=True):
+            later = member.events()[count:]
+            assert not [event for event in later if event["event"] in ("assigned", "revoked")]
+        wait_until(lambda: any(event["event"] == "committed" for event in again.events()), "it goes on")
+        group.settle()
+        group.judge()
+
+
+@pytest.mark.full
+def test_the_coordinator_is_killed_again_and_again(cluster: Cluster, new_group: NewGroup) -> None:
+    with new_group() as group:
+        for client in ("confluent-range", "confluent-range", "aiokafka"):
+            group.start(client)
+        group.await_owners()
+        for _ in range(4):
+            victim = group.coordinator()
+            cluster.kill(victim)
+            newcomer = group.start("confluent-range")
+            group.await_owners(60)
+            newcomer.kill()
+            cluster.start_broker(victim)
+            group.await_owners(60)
+        group.settle()
+        group.judge()
