@@ -40,7 +40,7 @@ from barnabas.records.batch import Record, encode_batch
 
 TOPIC: Final = "orders"
 PARTITIONS: Final = 2
-FAULTS_MS: Final = 6_000
+FAULTS_MS: Final = 10_000
 SETTLE_MS: Final = 60_000
 _TRIES: Final = 40
 
@@ -337,23 +337,31 @@ class Explorer:
         self._check()
 
     def _faults(self) -> None:
-        """One at a time: a broker dies, or does not hear another one."""
+        """One at a time: a broker dies, does not hear another one, or hears nobody and dies of it."""
         world, random = self.world, self._random
         until_us = world.world.now_us + FAULTS_MS * 1_000
         while world.world.now_us < until_us:
-            world.run_for(random.randint(100, 1_500))
+            world.run_for(random.randint(50, 700))
             victim = random.randint(1, 3)
-            if random.random() < 0.5:
+            others = [number for number in (1, 2, 3) if number != victim]
+            kind = random.randrange(3)
+            if kind:
+                cut = [(victim, random.choice(others))] if kind == 1 else [(victim, one) for one in others]
+                pairs = [(f"broker{one}", f"broker{two}") for one, two in cut]
+                if kind == 2:
+                    pairs += [(two, one) for one, two in pairs]
+                for pair in pairs:
+                    world.cluster.network.cut(*pair)
+                world.run_for(random.randint(100, 2_000))
+            if kind != 1:
                 world.cluster.hold_down(f"broker{victim}")
                 world.node(victim).kill()
-                world.run_for(random.randint(100, 2_500))
+            for pair in pairs if kind else ():
+                world.cluster.network.heal(*pair)
+            if kind != 1:
+                world.run_for(random.randint(100, 2_000))
                 world.cluster.let_up(f"broker{victim}")
                 world.run_until(lambda: world.settled(TOPIC), "the broker is back", SETTLE_MS)
-            else:
-                other = random.choice([number for number in (1, 2, 3) if number != victim])
-                world.cluster.network.cut(f"broker{victim}", f"broker{other}")
-                world.run_for(random.randint(100, 2_500))
-                world.cluster.network.heal(f"broker{victim}", f"broker{other}")
 
     def _nothing_hangs(self) -> bool:
         for topic, count in ((TOPIC, PARTITIONS), (GROUP_METADATA_TOPIC, 1)):

@@ -88,6 +88,7 @@ def test_markers_of_many_transactions_go_in_one_request() -> None:
 
 
 def test_the_next_transaction_waits_until_the_last_is_complete(world: TransactionWorld) -> None:
+    """G24."""
     producer = world.begin()
     world.add(producer, A)
     world.leaders.holding = True
