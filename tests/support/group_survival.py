@@ -43,8 +43,10 @@ class Owned(NamedTuple):
 class Diary:
     """What one member noted. Times are those of `time.monotonic`; `ended_at` is when it was killed or had left."""
 
-    def __init__(self, name: str, journal: Path) -> None:
+    def __init__(self, name: str, journal: Path, instance: str | None = None) -> None:
         self.name = name
+        #: A static member that is started again is the same member.
+        self.identity = instance or name
         self.journal = journal
         self.ended_at = FOREVER
 
@@ -74,8 +76,8 @@ class Diary:
 class Process(Diary):
     """One member that runs."""
 
-    def __init__(self, name: str, command: list[str], journal: Path) -> None:
-        super().__init__(name, journal)
+    def __init__(self, name: str, command: list[str], journal: Path, instance: str | None) -> None:
+        super().__init__(name, journal, instance)
         with journal.with_suffix(".err").open("ab") as errors:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
 
@@ -127,7 +129,7 @@ class Group:
         name = f"{len(self.members)}-{client}"
         journal = self._directory / f"{name}.jsonl"
         command = [sys.executable, str(_PROGRAM), client, self.cluster.bootstrap, self.group, self.topic, str(journal)]
-        member = Process(name, [*command, *([instance] if instance else [])], journal)
+        member = Process(name, [*command, *([instance] if instance else [])], journal, instance)
         self.members.append(member)
         return member
 
@@ -221,11 +223,13 @@ def judge_owners(members: Sequence[Diary], partitions: Collection[int]) -> None:
         for other in times[index + 1 :]:
             if one.partition == other.partition and one.member != other.member:
                 assert other.begin >= one.end, f"owned twice at once: {one} {other}"
+    identities = {member.name: member.identity for member in members}
     by_generation: dict[tuple[int, int], str] = {}
     for each in times:
         if each.generation is not None and each.generation >= 0:
-            owner = by_generation.setdefault((each.generation, each.partition), each.member)
-            assert owner == each.member, f"two owners in a generation: {owner} {each}"
+            identity = identities[each.member]
+            owner = by_generation.setdefault((each.generation, each.partition), identity)
+            assert owner == identity, f"two owners in a generation: {owner} {each}"
     now = sorted(each.partition for each in times if each.end == FOREVER)
     assert now == sorted(partitions), f"in the end these have an owner: {now}"
 

@@ -434,6 +434,7 @@ def test_groups_without_members(pair: Pair) -> None:
         fetch("simple", [{"name": "grouped", "partition_indexes": [0]}], require_stable=True),
         fetch("", [{"name": "grouped", "partition_indexes": [0]}]),
         ("DescribeGroups", versions(0, 6), {"groups": ["simple", "nobodys", ""]}),
+        ("DescribeGroups", versions(3, 6), {"groups": ["simple", "nobodys"], "include_authorized_operations": True}),
         ("ListGroups", versions(0, 5), {}),
         ("ListGroups", versions(4, 5), {"states_filter": ["Empty"]}),
         ("ListGroups", versions(4, 5), {"states_filter": ["Stable", "nonsense"]}),

@@ -14,7 +14,14 @@ from tests.support.survival import create_topic, wait_until
 from barnabas.testing import Cluster
 
 PARTITIONS = 6
-PROPERTIES = {"group.min.session.timeout.ms": "1000", "group.initial.rebalance.delay.ms": "100"}
+PROPERTIES = {
+    "group.min.session.timeout.ms": "1000",
+    "group.initial.rebalance.delay.ms": "100",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
 
 _names = (f"group-{number}" for number in itertools.count())
 NewGroup = Callable[[], Group]
@@ -63,7 +70,9 @@ def test_members_of_three_makes_survive_their_own_crashes_and_their_coordinators
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("client", ["confluent-cooperative", "confluent-range", "aiokafka", "kafka-python"])
+@pytest.mark.parametrize(
+    "client", ["confluent-cooperative", "confluent-range", "confluent-consumer", "aiokafka", "kafka-python"]
+)
 def test_members_of_one_make_survive(cluster: Cluster, new_group: NewGroup, client: str) -> None:
     survive(cluster, new_group(), [client] * 4)
 

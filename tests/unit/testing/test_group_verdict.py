@@ -56,6 +56,8 @@ def test_two_owners_in_a_generation_are_found_though_one_was_gone(tmp_path: Path
     b = Made(tmp_path, "b", assigned(3, 0, generation=4))
     with pytest.raises(AssertionError, match="two owners in a generation"):
         judge_owners([a, b], [0])
+    a.identity = b.identity = "the same static member"
+    judge_owners([a, b], [0])
 
 
 def test_a_partition_without_owner_is_found(tmp_path: Path) -> None:
