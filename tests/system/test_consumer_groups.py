@@ -165,3 +165,45 @@ def test_members_of_the_consumer_protocol_share_a_topic(server: Server, new_topi
         assert sorted(len(each.assignment.topic_partitions) for each in group.members) == [3, 3]
     assert log.faults == []
     assert committed(server, topic, topic) == [10] * PARTITIONS
+
+
+def test_a_running_classic_group_moves_to_the_consumer_protocol_and_back(server: Server, new_topic_name: Names) -> None:
+    """Members of both protocols share the topic; one of the new kind comes, the old one goes, and the way back."""
+    topic = new_topic_name("kip848-mixed")
+    ConfluentKafka(server.bootstrap).create_topic(topic, PARTITIONS)
+    log = Log()
+    admin = AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 2})
+
+    def kind() -> str:
+        return str(admin.describe_consumer_groups([topic])[topic].result().type.name)
+
+    wanted = fill(server, topic, 0, 5)
+    with members(server, topic, [topic], log, [CLASSIC]) as made:
+        wait_for(lambda: log.shares() == [6], lambda: log.owned)
+        assert kind() == "CLASSIC"
+        made.append(Member(server.bootstrap, topic, [topic], "new", log, **CONSUMER))
+        wait_for(lambda: log.shares() == [3, 3], lambda: log.owned)
+        assert kind() == "CONSUMER"
+        wanted |= fill(server, topic, 5, 8)
+        wait_for(lambda: {(p, o) for _, p, o in log.seen} >= wanted, lambda: log.seen[-20:])
+        made.pop(1).leave()
+        wait_for(lambda: log.shares() == [0, 6] and kind() == "CLASSIC", lambda: log.owned)
+        wanted |= fill(server, topic, 8, 10)
+        wait_for(lambda: {(p, o) for _, p, o in log.seen} >= wanted, lambda: log.seen[-20:])
+    assert log.faults == []
+    assert committed(server, topic, topic) == [10] * PARTITIONS
+
+
+def test_a_subscription_by_expression_follows_the_topics(server: Server, new_topic_name: Names) -> None:
+    first, second = new_topic_name("kip848-regex-a"), new_topic_name("kip848-regex-b")
+    prefix = first[: first.index("kip848-regex-") + len("kip848-regex-")]
+    ConfluentKafka(server.bootstrap).create_topic(first, PARTITIONS)
+    log = Log()
+    with members(server, first, [f"^{prefix}.*"], log, [CONSUMER]):
+        wait_for(lambda: log.shares() == [6], lambda: log.owned)
+        wanted = fill(server, first, 0, 2)
+        wait_for(lambda: {(p, o) for _, p, o in log.seen} >= wanted, lambda: log.seen)
+        before = len(log.seen)
+        ConfluentKafka(server.bootstrap).create_topic(second, PARTITIONS)
+        fill(server, second, 0, 2)
+        wait_for(lambda: len(log.seen) >= before + 2 * PARTITIONS, lambda: log.seen)
