@@ -57,7 +57,7 @@ GROUP_STEPS: tuple[Step, ...] = (
         {
             "s": Metric(
                 "groups_load",
-                "coordinator of 10,000 groups (quick: 1,000) killed with -9: until all are served again",
+                "coordinator of 10,000 groups with 10 offsets (quick: 1,000) killed with -9: until all are served",
                 "s",
                 Goal(at_most=1.0, absolute=True),
             ),

@@ -17,15 +17,25 @@ HERE = Path(__file__).resolve().parent
 
 
 def java(bootstrap: str) -> ProcessClient:
+    jvm = (*kafka_jars.LIGHT_JVM, "-Xmx512m")
+    command = kafka_jars.java_command("Driver", jvm=jvm, extra_classpath=str(_java_classes()))
+    return ProcessClient("java", command, bootstrap, Traits())
+
+
+def java_member() -> list[str]:
+    """The command of java/Member.java, without its arguments."""
+    jvm = (*kafka_jars.LIGHT_JVM, "-Xmx256m")
+    return list(kafka_jars.java_command("Member", jvm=jvm, extra_classpath=str(_java_classes())))
+
+
+def _java_classes() -> Path:
     _require("javac", "java")
 
     def build(source: Path, target: Path) -> None:
-        _run(["javac", "-cp", kafka_jars.classpath(), "-d", str(target), str(source / "Driver.java")])
+        sources = [str(path) for path in sorted(source.glob("*.java"))]
+        _run(["javac", "-cp", kafka_jars.classpath(), "-d", str(target), *sources])
 
-    folder = _built("java", build, extra=kafka_jars.jars().name)
-    jvm = (*kafka_jars.LIGHT_JVM, "-Xmx512m")
-    command = kafka_jars.java_command("Driver", jvm=jvm, extra_classpath=str(folder))
-    return ProcessClient("java", command, bootstrap, Traits())
+    return _built("java", build, extra=kafka_jars.jars().name)
 
 
 def franz_go(bootstrap: str) -> ProcessClient:

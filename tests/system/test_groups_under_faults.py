@@ -12,8 +12,11 @@ from tests.support.group_survival import Group
 from tests.support.survival import create_topic, wait_until
 
 from barnabas.testing import Cluster
+from clients import programs
 
 PARTITIONS = 6
+#: Three Java machines at once take their time to come up.
+START_S = 100
 PROPERTIES = {
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "100",
@@ -38,7 +41,9 @@ def new_group(cluster: Cluster, tmp_path: Path) -> NewGroup:
     def make() -> Group:
         name = next(_names)
         create_topic(cluster, name, PARTITIONS)
-        return Group(cluster, tmp_path, name, name, PARTITIONS)
+        group = Group(cluster, tmp_path, name, name, PARTITIONS)
+        group.programs["java"] = programs.java_member
+        return group
 
     return make
 
@@ -47,15 +52,15 @@ def survive(cluster: Cluster, made: Group, clients: list[str]) -> None:
     """Three members; one more; one is killed; the coordinator is killed; one comes back; one leaves."""
     with made as group:
         members = [group.start(client) for client in clients[:3]]
-        group.await_owners()
+        group.await_owners(START_S)
         group.start(clients[3])
-        group.await_owners()
+        group.await_owners(START_S)
         members[0].kill()
         group.await_owners()
         victim = group.coordinator()
         cluster.kill(victim)
         group.start(clients[0])
-        group.await_owners(60)
+        group.await_owners(START_S)
         cluster.start_broker(victim)
         members[1].leave()
         group.await_owners()
@@ -70,8 +75,19 @@ def test_members_of_three_makes_survive_their_own_crashes_and_their_coordinators
 
 
 @pytest.mark.full
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize(
-    "client", ["confluent-cooperative", "confluent-range", "confluent-consumer", "aiokafka", "kafka-python"]
+    "client",
+    [
+        "confluent-cooperative",
+        "confluent-range",
+        "confluent-consumer",
+        "aiokafka",
+        "kafka-python",
+        "java-range",
+        "java-cooperative",
+        "java-consumer",
+    ],
 )
 def test_members_of_one_make_survive(cluster: Cluster, new_group: NewGroup, client: str) -> None:
     survive(cluster, new_group(), [client] * 4)
