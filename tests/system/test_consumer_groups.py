@@ -14,7 +14,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka.admin import AdminClient
 
-from clients.drivers import Record
+from clients.drivers import ProcessClient, Record
 from clients.python_clients import ConfluentKafka
 from clients.servers import Server
 
@@ -22,6 +22,7 @@ Names = Callable[[str], str]
 
 PARTITIONS = 6
 WAIT_S = 60.0
+TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSUMER = {"group.protocol": "consumer"}
 CLASSIC = {
     "partition.assignment.strategy": "cooperative-sticky",
@@ -207,3 +208,32 @@ def test_a_subscription_by_expression_follows_the_topics(server: Server, new_top
         ConfluentKafka(server.bootstrap).create_topic(second, PARTITIONS)
         fill(server, second, 0, 2)
         wait_for(lambda: len(log.seen) >= before + 2 * PARTITIONS, lambda: log.seen)
+
+
+def test_kafkas_tool_shows_a_consumer_group(server: Server, new_topic_name: Names, java: ProcessClient) -> None:
+    topic = new_topic_name("kip848-tool")
+    ConfluentKafka(server.bootstrap).create_topic(topic, PARTITIONS)
+    log = Log()
+    wanted = fill(server, topic, 0, 3)
+
+    def tool(*args: str) -> str:
+        found = java.tool(TOOL, "--bootstrap-server", server.bootstrap, *args)
+        assert found.code == 0, found
+        return found.out
+
+    with members(server, topic, [topic], log, [CONSUMER, CONSUMER]):
+        wait_for(lambda: log.shares() == [3, 3], lambda: log.owned)
+        wait_for(lambda: {(p, o) for _, p, o in log.seen} >= wanted, lambda: log.seen)
+        wait_for(lambda: committed(server, topic, topic) == [3] * PARTITIONS, lambda: log.seen)
+        state = tool("--describe", "--group", topic, "--state", "--verbose")
+        assert " Stable " in state
+        assert " uniform " in state
+        shown = tool("--describe", "--group", topic, "--members", "--verbose")
+        assert shown.count("0,1,2") + shown.count("3,4,5") >= 2, shown
+        offsets = tool("--describe", "--group", topic, "--offsets")
+        rows = sorted(line.split()[:6] for line in offsets.splitlines() if line.split()[1:2] == [topic])
+        assert rows == [[topic, topic, str(index), "3", "3", "0"] for index in range(PARTITIONS)], offsets
+        listed = tool("--list", "--type", "consumer")
+        assert topic in listed.split()
+    assert "was successful" in tool("--delete", "--group", topic)
+    assert topic not in tool("--list").split()
