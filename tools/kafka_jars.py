@@ -148,13 +148,16 @@ def wait_until_serving(
     log: Path | None = None,
     timeout_s: float = 60.0,
 ) -> None:
-    """Returns once the process answers on the port; raises with the end of its log if it dies or takes too long."""
+    """Returns once the process answers on the port; raises with the end of its log if it dies or takes too long, which
+    ends it: nobody else would."""
     deadline = time.monotonic() + timeout_s
     while not answers(host, port):
         code = process.poll()
         if code is not None or time.monotonic() > deadline:
             tail = log.read_text(errors="replace")[-4000:] if log is not None and log.exists() else ""
             what = f"ended with code {code}" if code is not None else f"did not serve within {timeout_s} s"
+            process.kill()
+            process.wait()
             raise RuntimeError(f"server on port {port} {what}; its log ends:\n{tail}")
         time.sleep(0.02)
 

@@ -28,6 +28,14 @@ def numbered(start: int, stop: int) -> list[Record]:
     return [Record(f"k{n}".encode(), f"v{n}".encode()) for n in range(start, stop)]
 
 
+def test_a_server_that_does_not_serve_in_time_is_not_left_behind(own_server: NewServer) -> None:
+    server = own_server()
+    with pytest.raises(RuntimeError, match="did not serve within"):
+        server.start(timeout_s=0.0)
+    assert server.process is not None
+    assert server.process.poll() is not None
+
+
 def active_segment(server: Server, topic: str, suffix: str = ".log") -> Path:
     return max((server.data_dir / f"{topic}-0").glob(f"*{suffix}"))
 
