@@ -165,8 +165,9 @@ def check_resets(run: Run, topic: str, tmp_path: Path) -> None:
     assert reset("--from-file", str(file)) == [2, 2, 2]
 
 
-def test_a_classic_group_from_its_first_member_to_its_end(server: Server, run: Run, topic: str) -> None:
-    check_a_group_from_its_first_member_to_its_end(server, run, topic, "classic")
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_group_from_its_first_member_to_its_end(server: Server, run: Run, topic: str, protocol: str) -> None:
+    check_a_group_from_its_first_member_to_its_end(server, run, topic, protocol)
 
 
 def test_offsets_are_reset_in_every_way(run: Run, topic: str, tmp_path: Path) -> None:
