@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 from barnabas.common.config import BrokerConfig
@@ -77,6 +77,7 @@ class Core:
         self._flushing = False
         #: Whether a leader was met since the start.
         self.has_joined = False
+        self._doubled: set[int] = set()
         self._refusals: set[tuple[str, ErrorCode]] = set()
 
     def open(self, log: MetadataLog, quorum: QuorumState) -> None:
@@ -194,6 +195,16 @@ class Core:
             self.host.faults.report(message)
         else:
             self.host.faults.fatal(message)
+
+    def warn_of_doubles(self, node_ids: Sequence[int]) -> None:
+        """Once for each. Whatever one of them confirms counts for both."""
+        for node_id in node_ids:
+            if node_id not in self._doubled:
+                self._doubled.add(node_id)
+                self.host.faults.report(
+                    f"two processes of the metadata quorum have node.id {node_id}, in different directories: stop one "
+                    "of them, and give it an id of its own"
+                )
 
     def is_other_cluster(self, cluster_id: str | None) -> bool:
         """An older peer does not say which it is of."""

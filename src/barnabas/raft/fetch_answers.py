@@ -107,6 +107,7 @@ class FetchAnswers:
             return other
         if is_news and waiting.replica.node_id >= 0 and waiting.replica.node_id != core.own.node_id:
             moved = leader.progress.on_fetch(waiting.replica, offset, core.log.end_offset, core.now_ms)
+            core.warn_of_doubles(leader.progress.doubled())
             self.on_replica(waiting.replica, moved)
             if core.quorum.role is not leader:
                 return self._partition(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -32,6 +32,22 @@ class ReplicaState:
     leader_end_offset: int = UNKNOWN
     #: As it said itself; a static quorum's voters are not known by their directories.
     directory_id: bytes = ZERO_UUID
+    former_directory_id: bytes = ZERO_UUID
+    #: How often it came back to the directory that it had before.
+    returns: int = 0
+
+    def told_directory(self, directory_id: bytes) -> None:
+        if directory_id == self.directory_id:
+            return
+        if directory_id == self.former_directory_id != ZERO_UUID:
+            self.returns += 1
+        self.former_directory_id, self.directory_id = self.directory_id, directory_id
+
+    @property
+    def are_two(self) -> bool:
+        """Whether two processes fetch under one node id. A node that lost its disk changes its directory once; a
+        request of its last life that comes late makes it look as if it returned."""
+        return self.returns > 1
 
 
 class Progress:
@@ -74,6 +90,10 @@ class Progress:
         voter = self._voters.get(key.node_id)
         return voter if voter is not None and _is(voter.key, key) else self._observers.get(key)
 
+    def doubled(self) -> list[int]:
+        """Voters whose node id two processes have."""
+        return [node_id for node_id, state in sorted(self._voters.items()) if state.are_two]
+
     def observers(self, now_ms: int) -> list[ReplicaState]:
         for key in [k for k, s in self._observers.items() if now_ms - s.last_fetch_ms > _OBSERVER_SESSION_MS]:
             del self._observers[key]
@@ -104,7 +124,7 @@ class Progress:
         elif state.leader_end_offset > 0 and fetch_offset >= state.leader_end_offset:
             state.last_caught_up_ms = state.last_fetch_ms
         state.end_offset = fetch_offset
-        state.directory_id = key.directory_id
+        state.told_directory(key.directory_id)
         state.last_fetch_ms = now_ms
         state.leader_end_offset = leader_end_offset
         return self.advance()

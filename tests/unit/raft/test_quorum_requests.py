@@ -614,6 +614,24 @@ def test_what_static_voters_tell_of_themselves_is_kept_for_the_upgrade() -> None
     assert leader.voters.address_of(one.node_id, "OTHER") == ("elsewhere", 1)
 
 
+def test_a_leader_warns_of_two_voters_with_one_node_id() -> None:
+    calm = Calm(dynamic=False)
+    place = calm.followers()[0]
+    for directory in [DIRECTORY, bytes([9] * 16)] * 4:
+        request = fetch_request(
+            CLUSTER_ID,
+            VoterKey(place.node_id, directory),
+            epoch=calm.epoch,
+            offset=calm.end_offset,
+            last_epoch=calm.epoch,
+            high_watermark=-1,
+        )
+        calm.asked(calm.leader, request)
+    warnings = [line for line in calm.world.timeline if "two processes" in line]
+    assert len(warnings) == 1
+    assert f"have node.id {place.node_id}, in different directories" in warnings[0]
+
+
 def test_what_no_static_voter_can_say() -> None:
     calm = Calm(dynamic=False)
     place = calm.followers()[0]

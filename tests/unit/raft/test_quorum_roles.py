@@ -197,6 +197,17 @@ def test_another_directory_is_another_replica() -> None:
     assert progress.on_fetch(OTHER, 5, 5, 0)
 
 
+def test_two_processes_with_one_node_id_are_seen_by_their_directories() -> None:
+    """Voters of a static quorum are known by their ids only, so both count for one."""
+    voters = VoterSet(tuple(Voter(VoterKey(number), ()) for number in (1, 2, 3)))
+    progress = Progress(OWN, voters, 0)
+    one, other = VoterKey(2, b"e" * 16), VoterKey(2, b"f" * 16)
+    for key in (one, one, other, one, other):
+        assert progress.doubled() == [], "a disk was replaced, and a late request came"
+        progress.on_fetch(key, 5, 5, 0)
+    assert progress.doubled() == [2]
+
+
 def test_a_leader_that_is_no_voter_does_not_count_itself() -> None:
     progress = Progress(OWN, voter_set(1, 2, 3), 0)
     progress.set_voters(voter_set(2, 3))
