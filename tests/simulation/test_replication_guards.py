@@ -17,6 +17,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
 )
 from barnabas.replication.partition import Role
+from barnabas.simulation.faulty_disk import Loss
 
 PRODUCER = {"producer_id": 4711}
 _READ_COMMITTED = 1
@@ -136,6 +137,45 @@ def test_g9_a_paused_leader_alters_nothing_when_it_comes_back() -> None:
     assert (world.leader(), world.image().leader_epoch) == (2, epoch)
     world.await_equal()
     assert world.values(1) == [b"first", b"second"]
+
+
+def test_g9_a_wish_for_an_earlier_life_of_a_broker_is_refused() -> None:
+    """G9, KIP-903: it died while the wish to have it back was on its way, and lives again, without the records."""
+    world = rig()
+    for count in range(5):
+        world.produce(b"%d" % count)
+    network = world.cluster.network
+    world.cluster.hold_down("broker3")
+    world.node(3).kill()
+    world.await_isr([1, 2])
+    for source, target in (("broker1", "controller1"), ("controller1", "broker1")):
+        network.way(source, target).extra_us = 300_000
+    world.cluster.let_up("broker3")
+    leadership = world.partition(1).leadership
+    assert leadership is not None
+    world.run_until(lambda: leadership.proposed == (1, 2, 3), "its leader wants it back")
+    meant = leadership.followers[3].broker_epoch
+    between_two = (("broker1", "broker3"), ("broker3", "broker1"))
+    for source, target in between_two:
+        network.cut(source, target)
+    world.cluster.hold_down("broker3")
+    world.node(3).kill()
+    world.run_for(10)
+    world.node(3).power_off(Loss.ALL)
+    world.run_for(20)
+    world.cluster.let_up("broker3")
+    world.run_for(250)
+    reborn = world.controller.metadata.image.brokers[3]
+    assert reborn.epoch > meant
+    assert not reborn.fenced, "its new life is one that may join"
+    assert world.partition(3).log.log_end_offset == 0
+    assert leadership.proposed == (1, 2, 3), "the answer is on its way"
+    world.run_until(lambda: leadership.proposed is None, "the wish is answered")
+    assert world.image().isr == (1, 2)
+    for source, target in between_two:
+        network.heal(source, target)
+    world.await_isr([1, 2, 3])
+    assert world.values(3) == [b"%d" % count for count in range(5)]
 
 
 @pytest.mark.parametrize("asked", [0, 1, 2])

@@ -56,15 +56,19 @@ _DURATIONS_MS = (30, 200, 800, 2_500)
 _PACES_MS = ((0, 10, 80), (5, 40, 150), (20, 80, 300), (40, 150, 400))
 
 
-def draw_faults(random: Random, begin_ms: int, end_ms: int, kinds: Sequence[FaultKind] = ()) -> list[Fault]:
+def draw_faults(
+    random: Random, begin_ms: int, end_ms: int, kinds: Sequence[FaultKind], rebirths: Random
+) -> list[Fault]:
     """A swarm: each seed has its own kinds, its own pace, and one broker at most that loses power. Some cut a broker
     off from all others at once, which is what a leader of the past needs to believe in itself. `kinds` in place of
-    the swarm's."""
+    the swarm's. `rebirths` draws what happens in some of those
+    that lose power."""
     harms = list(random.choice(((FaultKind.POWER,), _WITHOUT_POWER)))
     kinds = kinds or [kind for kind in (*harms, FaultKind.PAUSE, *_LINKS) if random.random() < 0.6] or harms
     victim = random.choice(BROKERS)
     gap_ms = random.choice((150, 400, 1_000))
     isolates, comes_together = random.random() < 0.4, random.random() < 0.4
+    reborn_ms = begin_ms if FaultKind.POWER in kinds and rebirths.random() < 0.4 else end_ms
     faults: list[Fault] = []
     at_ms = begin_ms
     while (at_ms := at_ms + 1 + int(random.expovariate(1 / gap_ms))) < end_ms:
@@ -79,6 +83,9 @@ def draw_faults(random: Random, begin_ms: int, end_ms: int, kinds: Sequence[Faul
         faults.append(Fault(at_ms, kind, node, peer, duration_ms, amount if not peer or kind in _LINKS else 0))
         if comes_together and kind is FaultKind.POWER:
             faults.append(_silence(random, node, at_ms))
+        if reborn_ms <= at_ms:
+            reborn_ms = at_ms + rebirths.randint(1_500, 3_000)
+            faults += _rebirth(rebirths, victim, at_ms)
     return faults
 
 
@@ -95,6 +102,23 @@ def _silence(random: Random, victim: str, at_ms: int) -> Fault:
     node = random.choice([name for name in BROKERS if name != victim])
     kind = random.choice((FaultKind.PARTITION, FaultKind.ONE_WAY))
     return Fault(at_ms + random.randint(-300, 100), kind, node, CONTROLLER, random.randint(500, 1_300))
+
+
+def _rebirth(random: Random, victim: str, at_ms: int) -> list[Fault]:
+    """It comes back to a leader that is far from the controller. While that one's wish to have it in the ISR is on its
+    way it dies again, which is noticed at once, loses what it had, and is back before the wish is read, cut off from
+    the leader: another life than the one that is meant (KIP-903)."""
+    leader = random.choice([name for name in BROKERS if name != victim])
+    away_ms, far_ms = random.randint(30, 300), random.randint(150, 350)
+    # The leader hears that it is back, asks for more, and hears that it may join: three ways. The fourth is its wish's.
+    again_ms = at_ms + away_ms + 3 * far_ms + random.randint(30, far_ms - 70)
+    return [
+        Fault(at_ms, FaultKind.KILL, victim, duration_ms=away_ms),
+        Fault(at_ms + 20, FaultKind.SLOW_LINK, leader, CONTROLLER, again_ms + far_ms - at_ms, far_ms),
+        Fault(again_ms, FaultKind.KILL, victim, duration_ms=30),
+        Fault(again_ms, FaultKind.PARTITION, leader, victim, random.randint(500, 1_200)),
+        Fault(again_ms + 10, FaultKind.POWER, victim, duration_ms=15, amount=2),
+    ]
 
 
 @dataclass
@@ -181,7 +205,8 @@ class ReplicationRun:
         begin_ms = self.world.now_us // MILLISECOND_US + 300
         end_ms = begin_ms + self.duration_s * 1000
         random = self.world.stream("replication faults")
-        self.faults = draw_faults(random, begin_ms, end_ms, self._kinds)
+        rebirths = self.world.stream("replication rebirths")
+        self.faults = draw_faults(random, begin_ms, end_ms, self._kinds, rebirths)
         self._lay_long_links(random)
         rig.create_topic(TOPIC, [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2")
         self.topic_id = rig.topic_id(TOPIC)

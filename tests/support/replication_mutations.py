@@ -252,6 +252,13 @@ def fenced_brokers_may_join(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: True)
 
 
+def broker_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """Before KIP-903 (G9): a wish for a broker counts for whichever life of it is there when the wish arrives."""
+    joins, is_eligible = ReplicaSurroundings.may_join, partitions._is_eligible
+    patch.setattr(ReplicaSurroundings, "may_join", lambda self, broker_id, broker_epoch: joins(self, broker_id, -1))
+    patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: is_eligible(view, broker_id, -1))
+
+
 def wishes_are_commands(patch: pytest.MonkeyPatch) -> None:
     """AlterPartition is not compare-and-set: neither epochs nor the leader are looked at (G10)."""
 
@@ -324,6 +331,7 @@ FOUND_BY: dict[Mutation, Find] = {
     incarnations_are_ignored: Find(3, _CANDIDATE, (FaultKind.POWER,)),
     the_elr_forgets_who_crashed: Find(3, _CANDIDATE, (FaultKind.POWER,)),
     fenced_brokers_may_join: Find(1, "a fenced broker is in the ISR"),
+    broker_epochs_are_not_compared: Find(49, _CANDIDATE, (FaultKind.POWER,)),
     wishes_are_commands: Find(18, "ISR and ELR are not parts of the replicas", (FaultKind.PAUSE,)),
     topics_are_known_by_name: Find(4, "a new topic has old records"),
 }
