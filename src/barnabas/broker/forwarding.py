@@ -36,9 +36,9 @@ def forward(request: InFlight, frame: memoryview, access: ControllerAccess) -> N
         if request.connection.is_closed:
             return
         if isinstance(response, EnvelopeResponse) and response.error_code == ErrorCode.NONE and response.response_data:
-            data = response.response_data
-            head = len(data).to_bytes(4, "big")
-            request.reply_with(lambda: [head + data])
+            answer = response.response_data
+            head = len(answer).to_bytes(4, "big")
+            request.reply_with(lambda: [head + answer])
             return
         if response is None:
             request.reply(timed_out(data))
