@@ -36,6 +36,11 @@ class Deadline:
         self._callback = callback
         self._owner._place(self, max(delay_ms, 0))
 
+    def extend(self, delay_ms: int) -> None:
+        """Move it, with what is to be done then as it is."""
+        assert self.is_scheduled, "there is nothing to be done then"
+        self._owner._place(self, max(delay_ms, 0))
+
     def cancel(self) -> None:
         self.due_ms = _NONE
         self._callback = None

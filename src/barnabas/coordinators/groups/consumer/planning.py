@@ -174,7 +174,8 @@ class Planner:
             timeout_ms = member.classic.session_timeout_ms
         else:
             timeout_ms = self._context.session_timeout_ms(group_id)
-        self.expect(group_id, member_id, Due.SESSION, timeout_ms, _anybody)
+        if not self._context.sessions.extend(group_id, member_id, Due.SESSION, timeout_ms):
+            self.expect(group_id, member_id, Due.SESSION, timeout_ms, _anybody)
 
     def revive(self, group: ConsumerGroup) -> None:
         """After loading: everybody has a session's time to be heard of, and to give back what it had to."""

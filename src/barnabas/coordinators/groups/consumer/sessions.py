@@ -42,6 +42,15 @@ class Sessions:
             deadline = own[due] = self._deadlines.new()
         deadline.schedule(delay_ms, callback)
 
+    def extend(self, group_id: str, member_id: str, due: Due, delay_ms: int) -> bool:
+        """Begin again what has begun, with the same callback; False if nothing has. It is what most heartbeats do."""
+        own = self._members.get((group_id, member_id))
+        deadline = None if own is None else own.get(due)
+        if deadline is None or not deadline.is_scheduled:
+            return False
+        deadline.extend(delay_ms)
+        return True
+
     def is_scheduled(self, group_id: str, member_id: str, due: Due) -> bool:
         own = self._members.get((group_id, member_id))
         return own is not None and due in own and own[due].is_scheduled
