@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hypothesis import settings
+from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.support.consumer_members import Consumer, consumer_group
@@ -167,7 +167,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             assert group.assignment_epoch <= group.epoch
             assert all(member.epoch <= group.assignment_epoch for member in group.members.values())
 
-    @invariant()
+    @rule()
     def the_log_says_what_is_served(self) -> None:
         group = self._shard().consumers.find("g")
         if group is None or self.world.log.holding:
@@ -182,6 +182,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         """All is calm: members that are there go on, those that are not are thrown out."""
         self.let_the_log_go()
+        self.the_log_says_what_is_served()
         for _ in range(2 * (SESSION_MS + REBALANCE_MS) // 5_000):
             self.beat_all()
             self.world.pass_ms(5_000)
@@ -248,4 +249,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
 
 TestConsumerGroup = ConsumerGroupMachine.TestCase
-TestConsumerGroup.settings = settings(max_examples=15, stateful_step_count=25, deadline=None)
+TestConsumerGroup.settings = settings(
+    max_examples=60,
+    stateful_step_count=30,
+    deadline=None,
+    derandomize=True,
+    phases=(Phase.explicit, Phase.generate),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
+)
