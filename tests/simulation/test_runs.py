@@ -129,6 +129,24 @@ def test_clients_of_a_run_that_broke_off_leave_no_coroutine_behind() -> None:
     assert [str(each.message) for each in caught if "never awaited" in str(each.message)] == []
 
 
+def test_clients_die_and_are_paused_and_every_promise_holds() -> None:
+    """One is away for longer than its group waits for it."""
+    faults = (
+        Fault(6_000, FaultKind.KILL_CLIENT, "producer1", duration_ms=700),
+        Fault(7_000, FaultKind.KILL_CLIENT, "consumer1", duration_ms=500),
+        Fault(9_000, FaultKind.PAUSE_CLIENT, "producer2", duration_ms=4_000),
+        Fault(9_500, FaultKind.PAUSE_CLIENT, "consumer2", duration_ms=15_000),
+    )
+    one = Run(replace(QUICK, seed=3, layout=Layout(brokers=3), schedule=faults))
+    outcome = one.execute()
+    assert not outcome.failed, explain(outcome)
+    assert outcome.acked > 100
+    sessions = {sent.session for sent in one.history.sent.values()}
+    assert {"producer1.1", "producer1.2"} <= sessions, "it began anew"
+    assert any(name.startswith("consumer1.2/") for name in one.history.polled)
+    assert run(one.settings).trace_hash == outcome.trace_hash
+
+
 def test_a_follower_with_a_full_disk_does_not_ask_without_end() -> None:
     full = Fault(5_000, FaultKind.FULL_DISK, "broker2", duration_ms=6_000)
     outcome = run(replace(QUICK, seed=2, layout=Layout(brokers=3), faults_s=10, schedule=(full,)))

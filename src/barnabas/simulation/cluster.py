@@ -6,8 +6,10 @@ it down. Faults overlap, so each one holds and lets go for itself.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from barnabas.simulation.loop import SimulatedLoop
 from barnabas.simulation.machine import Machine
@@ -77,7 +79,31 @@ class Client:
     def __init__(self, world: World, network: Network, name: str) -> None:
         self.name = name
         self.machine = Machine(world, network, name)
-        self.loop = SimulatedLoop(world, network, self.machine.spawn(), name)
+        self._world = world
+        self._network = network
+        self._program: Callable[[], Coroutine[Any, Any, None]] | None = None
+        #: What its dead processes left behind: kept, for a task that is thrown away would run its `finally`.
+        self._remains: list[object] = []
+        self.loop = self._new_loop()
+
+    def _new_loop(self) -> SimulatedLoop:
+        return SimulatedLoop(self._world, self._network, self.machine.spawn(), self.name)
+
+    def run(self, program: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Begin, and begin anew after each `restart`."""
+        self._program = program
+        self.loop.create_task(program())
+
+    def kill(self) -> None:
+        self._remains += [self.loop, asyncio.all_tasks(self.loop)]
+        self.machine.kill()
+
+    def restart(self) -> None:
+        """After its end."""
+        if not self.machine.is_running:
+            self.loop = self._new_loop()
+            if self._program is not None:
+                self.loop.create_task(self._program())
 
 
 class Cluster:

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from barnabas.simulation.cluster import Cluster, Layout
 from barnabas.simulation.faulty_disk import BROKEN, Loss
+from barnabas.simulation.machine import Machine
 from barnabas.simulation.network import Way
 from barnabas.simulation.world import MILLISECOND_US, format_time
 
@@ -41,6 +42,8 @@ class FaultKind(Enum):
     RESET = "reset"  # every connection between node and peer breaks
     REFUSE = "refuse"  # new connections to the node are refused
     CLOCK = "clock"  # the wall clock jumps; amount: milliseconds
+    KILL_CLIENT = "kill-client"  # of a client: kill -9, started again after the duration
+    PAUSE_CLIENT = "pause-client"  # of a client: SIGSTOP, SIGCONT after the duration
 
 
 DESTRUCTIVE = frozenset({FaultKind.POWER, FaultKind.LOSE_DISK})
@@ -50,6 +53,8 @@ _GAP_MS_MEAN = 12_000
 _WITH_PEER = frozenset(
     {FaultKind.PARTITION, FaultKind.ONE_WAY, FaultKind.SLOW_LINK, FaultKind.LOSSY_LINK, FaultKind.RESET}
 )
+_OF_CLIENTS = (FaultKind.KILL_CLIENT, FaultKind.PAUSE_CLIENT)
+_CLIENT_GAP_MS_MEAN = 20_000
 _LOSSES = (Loss.NONE, Loss.SOME, Loss.ALL)
 
 
@@ -77,7 +82,18 @@ class Atlas:
         self._clients = list(clients)
         has_voters_apart = layout.controllers > 0 and layout.replication_factor > 2
         self._replaceable = [name for name in self._nodes if name.startswith("broker")] if has_voters_apart else []
-        self._kinds = [kind for kind in FaultKind if kind in kinds and self._victims(kind)]
+        self._kinds = [kind for kind in FaultKind if kind in kinds and kind not in _OF_CLIENTS and self._victims(kind)]
+        self._kinds_of_clients = [kind for kind in _OF_CLIENTS if kind in kinds and self._clients]
+
+    def draw_of_clients(self, random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
+        """What happens to clients between the two times, apart from what happens to nodes."""
+        swarm = [kind for kind in self._kinds_of_clients if random.random() < 0.4]
+        faults: list[Fault] = []
+        at_ms = begin_ms
+        while swarm and (at_ms := at_ms + 1 + int(random.expovariate(1 / _CLIENT_GAP_MS_MEAN))) < end_ms:
+            kind = random.choice(swarm)
+            faults.append(Fault(at_ms, kind, random.choice(self._clients), duration_ms=_duration_ms(random)))
+        return faults
 
     def draw(self, random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
         """Faults that begin between the two times, in their order."""
@@ -191,8 +207,19 @@ class Injector:
         self._cluster.nodes[fault.node].disk.wipe()
         return lambda: self._cluster.let_up(fault.node)
 
+    def _kill_client(self, fault: Fault) -> Callable[[], None]:
+        client = self._cluster.clients[fault.node]
+        if client.machine.is_running:
+            client.kill()
+        return client.restart
+
+    def _pause_client(self, fault: Fault) -> Callable[[], None]:
+        return self._pause_machine(self._cluster.clients[fault.node].machine)
+
     def _pause(self, fault: Fault) -> Callable[[], None]:
-        machine = self._cluster.nodes[fault.node].machine
+        return self._pause_machine(self._cluster.nodes[fault.node].machine)
+
+    def _pause_machine(self, machine: Machine) -> Callable[[], None]:
         process = machine.process
         machine.pause()
 

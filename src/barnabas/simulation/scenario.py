@@ -95,9 +95,11 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
         return settings.schedule
     clients = [f"producer{number}" for number in range(1, settings.producers + 1)]
     clients += [f"consumer{number}" for number in range(1, settings.consumers + 1)]
-    random = World(settings.seed).stream("atlas")
+    world = World(settings.seed)
     atlas = Atlas(settings.layout, clients, settings.kinds)
-    return tuple(atlas.draw(random, _BEGIN_FAULTS_S * 1000, (_BEGIN_FAULTS_S + settings.faults_s) * 1000))
+    times_ms = (_BEGIN_FAULTS_S * 1000, (_BEGIN_FAULTS_S + settings.faults_s) * 1000)
+    faults = atlas.draw(world.stream("atlas"), *times_ms) + atlas.draw_of_clients(world.stream("clients"), *times_ms)
+    return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
 
 class Run:
@@ -174,7 +176,7 @@ class Run:
         creating = create_topics(self.cluster, self.auditor, self.topics, replicas)
         self._finish("the topics are not created", self.auditor, creating, _WARM_UP_S_MAX)
         for worker, client in self._workers():
-            client.loop.create_task(worker.run())
+            client.run(worker.run)
         self.operator.start()
         self.world.run_until((_BEGIN_FAULTS_S + self.settings.faults_s) * SECOND_US)
         self.operator.stopping = True

@@ -81,6 +81,8 @@ class ProducerAtWork:
         self.acked = 0
 
     async def run(self) -> None:
+        """Again after the end of its process: what was under way then is not known."""
+        self._pending = set()
         while not self.stopping:
             self._sessions += 1
             self._failed = False
