@@ -24,7 +24,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from barnabas.cli.failures import Failure
 
@@ -33,6 +33,9 @@ START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 _READY = "started: "
+
+#: In the directory of an embedded cluster.
+STATE_FILE: Final = "cluster.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +83,7 @@ class EmbeddedCluster:
 
     @property
     def state_path(self) -> Path:
-        return self.directory / "cluster.json"
+        return self.directory / STATE_FILE
 
     @property
     def nodes(self) -> list[Node]:

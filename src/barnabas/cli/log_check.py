@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from barnabas.cli import output
+from barnabas.cli.embedded import STATE_FILE
 from barnabas.cli.failures import Failure
 from barnabas.cli.options import Json
 from barnabas.common.host import Lock
@@ -53,7 +54,7 @@ class _Target:
 def _targets(paths: Sequence[str]) -> list[_Target]:
     found: dict[str, _Target] = {}
     disk = OsDisk()
-    for path in (os.path.abspath(path) for path in paths):
+    for path in (part for named in paths for part in _parts(os.path.abspath(named))):
         if not os.path.isdir(path):
             raise Failure(f"{path} is no directory")
         if _is_data_dir(path):
@@ -67,6 +68,13 @@ def _targets(paths: Sequence[str]) -> list[_Target]:
         else:
             raise Failure(f"{path} holds no logs", hint="Name a directory of log.dirs, or one of a partition in it.")
     return list(found.values())
+
+
+def _parts(path: str) -> list[str]:
+    """The data directories of an embedded cluster, whose `broker-1` looks like a partition's; else the path itself."""
+    if not os.path.isfile(os.path.join(path, STATE_FILE)):
+        return [path]
+    return [os.path.join(path, name, "data") for name in sorted(os.listdir(path)) if name.startswith("broker-")]
 
 
 def _is_data_dir(path: str) -> bool:

@@ -29,6 +29,17 @@ def contents(directory: Path) -> dict[str, bytes]:
     return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
 
 
+def test_verify_of_an_embedded_cluster_looks_into_all_of_its_brokers(tmp_path: Path, capsys: Output) -> None:
+    (tmp_path / "cluster.json").write_text("{}")
+    for number in (1, 2):
+        golden.unpack("stage1-clean-shutdown", tmp_path / f"broker-{number}" / "data")
+    run(["log", "verify", str(tmp_path / "broker-1" / "data"), "--json"])
+    alone = json.loads(capsys.readouterr().out)
+    run(["log", "verify", str(tmp_path), "--json"])
+    both = json.loads(capsys.readouterr().out)
+    assert both["segments"] == 2 * alone["segments"] > 0
+
+
 def test_dump_prints_what_kafkas_tool_prints(clean: Path, capsys: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(clean)
     name = "headers-0/00000000000000000000.log"
