@@ -132,6 +132,10 @@ class Cluster:
     def machines(self) -> list[str]:
         return [*self.nodes, *self.clients]
 
+    def machine(self, name: str) -> Machine:
+        """Of a node or of a client."""
+        return (self.nodes.get(name) or self.clients[name]).machine
+
     def add_client(self, name: str) -> Client:
         client = self.clients[name] = Client(self.world, self.network, name)
         return client

@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 from barnabas.simulation.cluster import Cluster, Layout
 from barnabas.simulation.faulty_disk import BROKEN, Loss
-from barnabas.simulation.machine import Machine
 from barnabas.simulation.network import Way
 from barnabas.simulation.world import MILLISECOND_US, format_time
 
@@ -214,12 +213,10 @@ class Injector:
         return client.restart
 
     def _pause_client(self, fault: Fault) -> Callable[[], None]:
-        return self._pause_machine(self._cluster.clients[fault.node].machine)
+        return self._pause(fault)
 
     def _pause(self, fault: Fault) -> Callable[[], None]:
-        return self._pause_machine(self._cluster.nodes[fault.node].machine)
-
-    def _pause_machine(self, machine: Machine) -> Callable[[], None]:
+        machine = self._cluster.machine(fault.node)
         process = machine.process
         machine.pause()
 
