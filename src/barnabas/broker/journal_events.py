@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from barnabas.broker.journal_causes import Why, is_unclean, why, why_of_partition
+from barnabas.broker.journal_record import VERSION
 from barnabas.common.config_keys import BROKER_KEYS
 from barnabas.common.types import uuid_to_text
 from barnabas.controller.kraft.result import Cause
@@ -22,8 +23,6 @@ from barnabas.metadata.topics import PartitionImage, TopicDelta
 
 Event = dict[str, Any]
 
-#: Of the events; raised when a field changes its meaning, not when one is added.
-VERSION: Final = 1
 #: New partitions that one event tells of.
 _PARTITIONS_PER_EVENT: Final = 200
 _RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}

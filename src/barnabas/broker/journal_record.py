@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from barnabas.records.batch import Record
 
+#: Of the events; raised when a field changes its meaning, not when one is added.
+VERSION: Final = 1
 #: One for all of them: making one takes longer than using it.
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 

@@ -12,7 +12,7 @@ from typing import Final
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected, RequestFailed
 from barnabas.common.host import Buffer, Host
-from barnabas.common.types import EVENTS_TOPIC, TopicPartition
+from barnabas.common.types import ADMIN_CLIENT_ID, EVENTS_TOPIC, TopicPartition
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.connection import ReceiveArea
@@ -23,7 +23,6 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.records.batch import decode_batch, iter_headers
 from barnabas.replication.internal import InternalPartitions
 
-_CLIENT_ID: Final = "__admin_client"
 _TIMES: Final = ChannelTimes(request_timeout_ms=15_000, backoff_ms=50, backoff_ms_max=1_000)
 _WRITE_TIMEOUT_MS: Final = 10_000
 _PARTITION: Final = TopicPartition(EVENTS_TOPIC, 0)
@@ -101,7 +100,7 @@ class EventsTopic:
         if channel is None or channel.address != address:
             if channel is not None:
                 self._host.timers.call_soon(channel.close)
-            channel = self._channel = Channel(self._host, self._area, address, _CLIENT_ID, _TIMES)
+            channel = self._channel = Channel(self._host, self._area, address, ADMIN_CLIENT_ID, _TIMES)
         channel.send(request, reply)
 
     # -- reading
@@ -159,7 +158,6 @@ class _Look:
         self._is_wanted = is_wanted
         self._done = done
         self._left = _BATCHES_MAX
-        self._before = 0
 
     def begin(self) -> None:
         self._topic.find_end(self._from)
@@ -171,7 +169,6 @@ class _Look:
             self._done(None, True)
         else:
             self._left -= 1
-            self._before = end
             self._topic.read(end - 1, self._on_data)
 
     def _on_data(self, data: Buffer | None) -> None:
@@ -179,15 +176,14 @@ class _Look:
             self._done(None, False)
             return
         try:
-            batches = list(iter_headers(memoryview(data)))[:1]
-            for position, header in batches:
-                for record in reversed(list(decode_batch(data, position))):
-                    if record.key is not None and self._is_wanted(bytes(record.key)):
-                        self._done(bytes(record.key), True)
-                        return
-                self._from(header.base_offset)
+            first = next(iter_headers(memoryview(data)), None)
+            records = [] if first is None else list(decode_batch(data, first[0]))
         except (DecodeError, RecordsRejected):
             self._done(None, False)
             return
-        if not batches:
-            self._done(None, True)
+        keys = (bytes(record.key) for record in reversed(records) if record.key is not None)
+        found = next(filter(self._is_wanted, keys), None)
+        if found is not None or first is None:
+            self._done(found, True)
+        else:
+            self._from(first[1].base_offset)

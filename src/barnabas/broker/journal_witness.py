@@ -11,13 +11,12 @@ from collections.abc import Mapping
 from itertools import islice
 from typing import Any, Final
 
-from barnabas.broker.journal_record import record_of
+from barnabas.broker.journal_record import VERSION, record_of
 from barnabas.common.host import Clock
 from barnabas.common.types import uuid_to_text
 from barnabas.records.batch import Record
 
 _KEPT_MAX: Final = 5_000
-_VERSION: Final = 1
 
 
 class Witnessed:
@@ -60,7 +59,7 @@ class Witnessed:
         # Unique over the lives of a node, as far as its clock is.
         name = f"n{self._node_id}.{wall_ms}.{self._count}:{subject}"
         event: dict[str, Any] = {
-            "v": _VERSION,
+            "v": VERSION,
             "id": name,
             "time_ms": wall_ms,
             "kind": kind,

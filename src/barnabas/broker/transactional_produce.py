@@ -88,7 +88,7 @@ def _opens(services: Services, topic: _TOPIC, index: int, data: memoryview) -> _
     header = BatchHeader._make(HEADER.unpack_from(data))
     if header.magic != MAGIC_V2 or not header.attributes & TRANSACTIONAL_FLAG:
         return None
-    name = _name_of(services.replicas, topic)
+    name = name_of(services.replicas, topic)
     try:
         producers = services.replicas.leader(name, index).log.producers
     except RequestFailed:
@@ -99,7 +99,8 @@ def _opens(services: Services, topic: _TOPIC, index: int, data: memoryview) -> _
     return _Batch(topic, TopicPartition(name, index), producer, Guard(producers, header.producer_id))
 
 
-def _name_of(replicas: ReplicaManager, topic: _TOPIC) -> str:
+def name_of(replicas: ReplicaManager, topic: _TOPIC) -> str:
+    """Of a topic as a request names it; empty for an id that is not known."""
     if isinstance(topic, str):
         return topic
     image = replicas.topic_of(topic)

@@ -53,14 +53,14 @@ def _elections(request: ElectLeadersRequest, version: int) -> ElectLeadersRespon
     )
 
 
-def _topics(request: Any) -> CreateTopicsResponse:
+def _topics(request: CreateTopicsRequest) -> CreateTopicsResponse:
     result = CreateTopicsResponse.CreatableTopicResult
     return CreateTopicsResponse(
         topics=[result(name=topic.name, error_code=_CODE, error_message=_TEXT) for topic in request.topics]
     )
 
 
-def _deletions(request: Any) -> DeleteTopicsResponse:
+def _deletions(request: DeleteTopicsRequest) -> DeleteTopicsResponse:
     result = DeleteTopicsResponse.DeletableTopicResult
     named = [(topic.name, topic.topic_id) for topic in request.topics]
     named += [(name, bytes(16)) for name in request.topic_names]
@@ -71,7 +71,7 @@ def _deletions(request: Any) -> DeleteTopicsResponse:
     )
 
 
-def _partitions(request: Any) -> CreatePartitionsResponse:
+def _partitions(request: CreatePartitionsRequest) -> CreatePartitionsResponse:
     result = CreatePartitionsResponse.CreatePartitionsTopicResult
     return CreatePartitionsResponse(
         results=[result(name=topic.name, error_code=_CODE, error_message=_TEXT) for topic in request.topics]

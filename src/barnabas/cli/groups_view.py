@@ -8,6 +8,7 @@ coordinator over a plain connection, and the latter left out where that cannot b
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType, KafkaError
@@ -27,7 +28,7 @@ from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, Offset
 
 UNKNOWN: Final = "Unknown"
 #: Kafka's words for what the library numbers.
-_STATES: Final = {
+_STATES: Final[dict[Enum, str]] = {
     ConsumerGroupState.UNKNOWN: UNKNOWN,
     ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
     ConsumerGroupState.COMPLETING_REBALANCING: "CompletingRebalance",
@@ -35,7 +36,7 @@ _STATES: Final = {
     ConsumerGroupState.DEAD: "Dead",
     ConsumerGroupState.EMPTY: "Empty",
 }
-_TYPES: Final = {ConsumerGroupType.CONSUMER: "consumer", ConsumerGroupType.CLASSIC: "classic"}
+_TYPES: Final[dict[Enum, str]] = {ConsumerGroupType.CONSUMER: "consumer", ConsumerGroupType.CLASSIC: "classic"}
 
 
 class Listed(NamedTuple):

@@ -16,6 +16,8 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 #: The journal: every change of the cluster with its cause.
 EVENTS_TOPIC = "__cluster_events"
+#: A client of this name may write to internal topics, as in Kafka: another broker's journal does.
+ADMIN_CLIENT_ID = "__admin_client"
 #: Topics that only the cluster itself may write (Kafka's `Topic.INTERNAL_TOPICS`, and the journal).
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, "__share_group_state", EVENTS_TOPIC})
 

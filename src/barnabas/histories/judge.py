@@ -24,7 +24,7 @@ from barnabas.histories.known import (
     Transaction,
     Write,
 )
-from barnabas.histories.operations import Malformed, Operation, Process, Value, parse, plain
+from barnabas.histories.operations import Operation, Process, Value, parse, plain
 
 _ENDS: Final = {"ok": Outcome.ACKED, "fail": Outcome.FAILED, "info": Outcome.UNKNOWN}
 
@@ -297,6 +297,3 @@ def _note_read(transaction: Transaction, read: Read) -> None:
     transaction.read = True
     if transaction.stage is not Stage.COMMITTED:
         transaction.reads.append(read)
-
-
-__all__ = ["Judge", "Malformed", "judge"]

@@ -201,7 +201,8 @@ def _read_into(
     if plan.rack:
         result.preferred = replicas.surroundings.preferred(partition, item.offset, plan.rack, plan.listener)
     if result.preferred == NO_REPLICA:
-        result.diverging = _divergence(partition, item)
+        if item.last_fetched_epoch >= 0:
+            result.diverging = _divergence(partition, item)
         if plan.replica_id >= 0:
             if loaded is None and result.diverging is None:
                 _note_follower(partition, item, plan)
@@ -250,9 +251,7 @@ def _check(partition: Partition, item: FetchItem, plan: FetchPlan) -> None:
 
 
 def _divergence(partition: Partition, item: FetchItem) -> tuple[int, int] | None:
-    """(epoch, end offset) where the reader's history parted from ours."""
-    if item.last_fetched_epoch < 0:
-        return None
+    """(epoch, end offset) where the reader's history, of which it named the last epoch, parted from ours."""
     epoch, end_offset = partition.log.end_offset_for_epoch(item.last_fetched_epoch)
     if end_offset < 0:
         raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)

@@ -18,6 +18,7 @@ from barnabas.common.types import INTERNAL_TOPICS, TopicPartition
 from barnabas.metadata.image import BROKER_RESOURCE, EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import Subscriber
 from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
+from barnabas.records.header import TRANSACTIONAL_FLAG
 from barnabas.replication.cold_reads import ColdReads
 from barnabas.replication.following import Following
 from barnabas.replication.laggards import LaggardWatch
@@ -33,9 +34,8 @@ from barnabas.storage.directories import root_of
 from barnabas.storage.log import AppendInfo, Origin
 from barnabas.storage.manager import LogManager
 
-#: The low byte of a batch's attributes, and its bit for transactions.
+#: The low byte of a batch's attributes.
 _ATTRIBUTES_AT = 22
-_TRANSACTIONAL = 0x10
 
 
 class Appended(NamedTuple):
@@ -195,10 +195,10 @@ class ReplicaManager:
         """Append to a partition led here, with what went wrong as a value."""
         if acks == -1 and not partition.enough_in_sync:
             return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
-        if origin is Origin.CLIENT and len(batches) > _ATTRIBUTES_AT and batches[_ATTRIBUTES_AT] & _TRANSACTIONAL:
-            if not transactional:
-                # Kafka's word for a batch of a transaction in a request that names no transactional id.
-                return Appended(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        may_be_in_transaction = transactional or origin is not Origin.CLIENT or len(batches) <= _ATTRIBUTES_AT
+        if not may_be_in_transaction and batches[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
+            # Kafka's word for a batch of a transaction in a request that names no transactional id.
+            return Appended(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         full = self._full
         if full and self._roots.refuses(partition.log.directory):
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=f"no room for {partition.topic_partition}")

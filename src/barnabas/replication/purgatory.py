@@ -2,8 +2,8 @@
 
 All deadlines of a broker hang on one host timer: a heap of (deadline, sequence, operation), armed for its first entry.
 Operations that complete early leave the heap lazily, so completing costs nothing there: the heap is swept when it has
-grown to twice what was left of it by the last sweep. What wakes an operation before
-its deadline is its own affair: it registers itself with the partitions that it watches (`Partition.watch`).
+grown to twice what was left of it by the last sweep. What wakes an operation before its deadline is its own affair: it
+registers itself with the partitions that it watches (`Partition.watch`).
 """
 
 from __future__ import annotations

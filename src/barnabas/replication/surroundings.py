@@ -8,6 +8,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
 from barnabas.protocol.message import Message
+from barnabas.replication.fetch_items import NO_REPLICA
 from barnabas.replication.follower_waits import FollowerWaits
 from barnabas.replication.isr_changes import Ask, IsrChanges
 from barnabas.replication.partition import Partition
@@ -65,8 +66,10 @@ class ReplicaSurroundings:
         return self.selector is not None
 
     def preferred(self, partition: Partition, offset: int, rack: str, listener: str) -> int:
-        """Which other replica a consumer in this rack had better ask (KIP-392); -1 for none."""
-        return -1 if self.selector is None else self.selector.preferred(partition, offset, rack, listener, self.image)
+        """Which other replica a consumer in this rack had better ask (KIP-392); NO_REPLICA for none."""
+        if self.selector is None:
+            return NO_REPLICA
+        return self.selector.preferred(partition, offset, rack, listener, self.image)
 
     def propose(self, partition: Partition) -> None:
         self.isr_changes.submit(partition)

@@ -66,7 +66,7 @@ TOPIC_IDS = Pace(delay_ms=2_000, quiet_ms=1_500, pause_ms=50)
 
 
 class _Writing(NamedTuple):
-    cache: BesideFile
+    file: BesideFile
     version: int
     path: str
     data: bytes
@@ -122,14 +122,14 @@ class BesideWriter:
         if not self._waiting:
             self._waiting, self._idle = self._idle, {}
         batch: list[_Writing] = []
-        for cache in tuple(islice(self._waiting, _LOOKS_AT_ONCE)):
+        for file in tuple(islice(self._waiting, _LOOKS_AT_ONCE)):
             if len(batch) == _FILES_AT_ONCE:
                 break
-            del self._waiting[cache]
-            if cache.is_owed:
-                batch.append(_Writing(cache, cache.version, cache.path + BESIDE_SUFFIX, cache.encode()))
-            elif not cache.is_saved:
-                self._idle[cache] = None
+            del self._waiting[file]
+            if file.is_owed:
+                batch.append(_Writing(file, file.version, file.path + BESIDE_SUFFIX, file.encode()))
+            elif not file.is_saved:
+                self._idle[file] = None
         if not batch:
             self._arm_next()
             return
@@ -147,13 +147,13 @@ class BesideWriter:
             failure = None if failed is None else failed.get(writing.path)
             try:
                 if failure is None and error is None:
-                    writing.cache.written_beside(writing.version, writing.path)
+                    writing.file.written_beside(writing.version, writing.path)
             except FileNotFoundError:
                 continue  # its log was deleted or moved: it is written when it must be
             except OSError as unnamed:
                 failure = unnamed
             if failure is not None and not is_exhausted(failure):
-                self._on_failed(writing.cache.directory, failure)
+                self._on_failed(writing.file.directory, failure)
         self._arm_next()
 
 

@@ -16,7 +16,13 @@ from types import TracebackType
 from typing import IO, Any
 
 from barnabas.histories import Verdict, judge
-from barnabas.testing.recorders import AioRecordedConsumer, AioRecordedProducer, RecordedConsumer, RecordedProducer
+from barnabas.testing.recorders import (
+    AioRecordedConsumer,
+    AioRecordedProducer,
+    RecordedConsumer,
+    RecordedProducer,
+    drain,
+)
 
 #: (topic, partition, offset, value)
 Polled = tuple[str, int, int, Any]
@@ -88,8 +94,6 @@ class History:
     ) -> int:
         """Read all partitions from beginning to end, as another process of the history; how many records there are.
         Raises TimeoutError if the end is not reached in time."""
-        from barnabas.testing.recorders import drain
-
         self._drains += 1
         return drain(self, f"drain-{self._drains}", bootstrap, list(topics), timeout_s, dict(properties or {}))
 

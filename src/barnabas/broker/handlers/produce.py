@@ -15,8 +15,9 @@ from barnabas.broker.context import Services
 from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.produce_shortcut import ProduceShortcut
 from barnabas.broker.topic_views import endpoint_of
-from barnabas.broker.transactional_produce import Refused, produce
+from barnabas.broker.transactional_produce import Refused, name_of, produce
 from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.common.types import ADMIN_CLIENT_ID
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, Asked, parse_produce
 from barnabas.protocol.wire import write_unsigned_varint
@@ -31,8 +32,6 @@ _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V3 = struct.Struct(">ihqq")
 _LEADER_SINCE = 10
 
-#: A client of this name may write to internal topics, as in Kafka: another broker's journal does.
-ADMIN_CLIENT_ID = "__admin_client"
 Answered = list[tuple[str | bytes, list[tuple[int, Appended]]]]
 
 
@@ -81,7 +80,7 @@ def _shortcut(
 ) -> ProduceShortcut | None:
     """For a request of one partition that went well: the next one will likely be the same."""
     topic, ((index, appended),) = answered[0]
-    partition = services.replicas.find(_name_of(services.replicas, topic), index)
+    partition = services.replicas.find(name_of(services.replicas, topic), index)
     if partition is None or appended.info is None:
         return None
     records_bytes = len(asked[0][1][0][1])
@@ -137,7 +136,7 @@ def _append_some(services: Services, asked: Asked, acks: int, refused: Refused) 
     wall_ms = services.host.clock.wall_ms()
     answered: Answered = []
     for topic, batches in asked:
-        name = _name_of(replicas, topic)
+        name = name_of(replicas, topic)
         rows = []
         for index, data in batches:
             appended = refused.get((topic, index))
@@ -162,13 +161,6 @@ def _without_answer(answered: Answered) -> Chunks:
     return []
 
 
-def _name_of(replicas: ReplicaManager, topic: str | bytes) -> str:
-    if isinstance(topic, str):
-        return topic
-    image = replicas.topic_of(topic)
-    return "" if image is None else image.name
-
-
 def _uncommitted(replicas: ReplicaManager, answered: Answered) -> list[tuple[Partition, int, int, int]]:
     """What acks=all still waits for: (partition, offset that the HW must reach, place in `answered`)."""
     waiting = []
@@ -176,7 +168,7 @@ def _uncommitted(replicas: ReplicaManager, answered: Answered) -> list[tuple[Par
         for slot, (index, appended) in enumerate(partitions):
             info = appended.info
             if info is not None:
-                partition = replicas.find(_name_of(replicas, topic), index)
+                partition = replicas.find(name_of(replicas, topic), index)
                 if partition is not None and partition.high_watermark <= info.last_offset:
                     waiting.append((partition, info.last_offset + 1, place, slot))
     return waiting
@@ -293,7 +285,7 @@ def _with_errors(answered: Answered, request: InFlight, services: Services) -> P
         rows = [_partition_response(index, appended) for index, appended in partitions]
         for row in rows:
             if tells_leader and row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                hint = services.replicas.leader_hint(_name_of(services.replicas, topic), row.index)
+                hint = services.replicas.leader_hint(name_of(services.replicas, topic), row.index)
                 leader, epoch = hint or (-1, -1)
                 row.current_leader = ProduceResponse.LeaderIdAndEpoch(leader_id=leader, leader_epoch=epoch)
                 leaders.add(leader)
