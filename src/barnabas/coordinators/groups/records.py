@@ -26,6 +26,10 @@ NO_LEADER_EPOCH: Final = -1
 NO_EXPIRY: Final = -1
 
 _INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_INT64 = struct.Struct(">q")
+#: A value of version 4 up to its metadata: version, offset, leader epoch, one byte for the length.
+_OFFSET_HEAD = struct.Struct(">hqiB")
 _LEGACY_OFFSET_KEY: Final = 0
 _OFFSET_KEY: Final = 1
 _GROUP_KEY: Final = 2
@@ -102,12 +106,42 @@ def parse_key(key: bytes) -> OffsetKey | GroupKey | None:
         raise DecodeError(f"a coordinator key of {len(key)} bytes")
     record_type: int = _INT16.unpack_from(key)[0]
     if record_type in (_LEGACY_OFFSET_KEY, _OFFSET_KEY):
+        found = _plain_offset_key(key)
+        if found is not None:
+            return found
         offset_key, _ = decode(OffsetCommitKey, 0, key, 2)
         return OffsetKey(offset_key.group, offset_key.topic, offset_key.partition)
     if record_type == _GROUP_KEY:
         group_key, _ = decode(GroupMetadataKey, 0, key, 2)
         return GroupKey(group_key.group)
     return None
+
+
+def _plain_offset_key(key: bytes) -> OffsetKey | None:
+    """By hand, for a coordinator that takes over reads very many of them; None if it is not as it should be."""
+    try:
+        topic_at = 6 + _INT16.unpack_from(key, 2)[0]
+        end = topic_at + _INT16.unpack_from(key, topic_at - 2)[0]
+        if topic_at < 6 or end < topic_at or len(key) != end + 4:
+            return None
+        return OffsetKey(key[4 : topic_at - 2].decode(), key[topic_at:end].decode(), _INT32.unpack_from(key, end)[0])
+    except (struct.error, UnicodeDecodeError):
+        return None
+
+
+def _plain_offset(value: bytes) -> CommittedOffset | None:
+    """As `_plain_offset_key`, for what is written today: version 4 without tagged fields."""
+    if len(value) < _OFFSET_HEAD.size:
+        return None
+    version, offset, leader_epoch, length = _OFFSET_HEAD.unpack_from(value)
+    end = _OFFSET_HEAD.size + length - 1
+    if version != _OFFSET_VALUE or not 0 < length < 0x80 or len(value) != end + 9 or value[-1]:
+        return None
+    try:
+        metadata = value[_OFFSET_HEAD.size : end].decode()
+    except UnicodeDecodeError:
+        return None
+    return CommittedOffset(offset, leader_epoch, metadata, _INT64.unpack_from(value, end)[0])
 
 
 def _version(value: bytes, known: range) -> int:
@@ -120,6 +154,9 @@ def _version(value: bytes, known: range) -> int:
 
 
 def parse_offset(value: bytes) -> CommittedOffset:
+    plain = _plain_offset(value)
+    if plain is not None:
+        return plain
     body, _ = decode(OffsetCommitValue, _version(value, _OFFSET_VALUES), value, 2)
     return CommittedOffset(body.offset, body.leader_epoch, body.metadata, body.commit_timestamp, body.expire_timestamp)
 
