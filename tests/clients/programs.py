@@ -22,18 +22,11 @@ def java(bootstrap: str) -> ProcessClient:
     return ProcessClient("java", command, bootstrap, Traits())
 
 
-def java_member() -> list[str]:
-    """The command of java/Member.java, without its arguments."""
-    jvm = (*kafka_jars.LIGHT_JVM, "-Xmx256m")
-    return list(kafka_jars.java_command("Member", jvm=jvm, extra_classpath=str(_java_classes())))
-
-
 def _java_classes() -> Path:
     _require("javac", "java")
 
     def build(source: Path, target: Path) -> None:
-        sources = [str(path) for path in sorted(source.glob("*.java"))]
-        _run(["javac", "-cp", kafka_jars.classpath(), "-d", str(target), *sources])
+        _run(["javac", "-cp", kafka_jars.classpath(), "-d", str(target), str(source / "Driver.java")])
 
     return _built("java", build, extra=kafka_jars.jars().name)
 

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -101,8 +101,6 @@ class Group:
         self.cluster, self.group, self.topic = cluster, group, topic
         self.partitions = range(partitions)
         self.members: list[Process] = []
-        #: The makes of clients that have programs of their own.
-        self.programs: dict[str, Callable[[], list[str]]] = {}
         #: Partition -> offset that the next record will have; of acknowledged ones.
         self.written: dict[int, int] = dict.fromkeys(self.partitions, 0)
         #: (time of asking, partition -> offset), in order.
@@ -128,12 +126,10 @@ class Group:
             thread.join(30)
 
     def start(self, client: str, instance: str | None = None) -> Process:
-        """A member of this make; `programs` says how one is started, group_member.py does those of Python."""
+        """A member of this make, as group_member.py names it."""
         name = f"{len(self.members)}-{client}"
         journal = self._directory / f"{name}.jsonl"
-        make, _, kind = client.partition("-")
-        program = [*self.programs[make](), kind] if make in self.programs else [sys.executable, str(_PROGRAM), client]
-        command = [*program, self.cluster.bootstrap, self.group, self.topic, str(journal)]
+        command = [sys.executable, str(_PROGRAM), client, self.cluster.bootstrap, self.group, self.topic, str(journal)]
         member = Process(name, [*command, *([instance] if instance else [])], journal, instance)
         self.members.append(member)
         return member
