@@ -286,7 +286,9 @@ class LogModel:
 
 
 def stored(wired: WiredBroker, log: Log) -> bytes:
-    return bytes(wired.host.disk.read(f"{log.directory}/{0:020d}.log"))
+    """A log has its files with its first record."""
+    path = f"{log.directory}/{0:020d}.log"
+    return bytes(wired.host.disk.read(path)) if wired.host.disk.exists(path) else b""
 
 
 def same(ours: bytes, model: bytes) -> bool:

@@ -15,6 +15,7 @@ import report  # noqa: E402
 import run  # noqa: E402
 import storage  # noqa: E402
 from cluster_rows import CLUSTER_STEPS  # noqa: E402
+from group_rows import GROUP_STEPS  # noqa: E402
 from workloads import EXPERIMENTS, STEPS, Goal  # noqa: E402
 
 REQUESTS = [metric for step in STEPS for metric in step.metrics.values()]
@@ -110,7 +111,9 @@ def test_steps_are_chosen_by_name_or_by_table_and_bring_those_they_read_from() -
     all_clusters = [step.name for step in CLUSTER_STEPS]
     assert run.select("storage") == ([], all_experiments, [])
     assert run.select("speed") == (list(STEPS), [], [])
-    assert run.select("cluster") == ([], [], all_clusters)
+    of_groups = [step.name for step in GROUP_STEPS]
+    assert run.select("groups") == ([], [], of_groups)
+    assert run.select("cluster") == ([], [], [name for name in all_clusters if name not in of_groups])
     assert run.select("cluster_leaderships") == ([], [], ["cluster_create", "cluster_leaderships"])
     assert run.select("scale") == ([], ["scale"], [])
     assert run.select(None) == (list(STEPS), [*all_experiments, "scale"], all_clusters)
