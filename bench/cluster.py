@@ -57,24 +57,13 @@ def crash(cluster: Cluster, options: Options) -> Measured:
         survivor = next(node_id for node_id in cluster.nodes if node_id not in (victim, cluster.controller()))
         writer = lagging.writer(cluster, topic, options["interval_s"])
         try:
-            writer.await_ready()
-            time.sleep(_SETTLE_S)
-            killed_at = time.monotonic()
-            cluster.nodes[victim].kill()
-            writer.tell(f"crashed {killed_at!r}")
-            elected_at = cluster.await_metadata(
-                survivor,
-                [topic],
-                lambda found, victim=victim: has_leaders(found, 1, {victim}),  # type: ignore[misc]
-                "a new leader",
-            )
-            acked_at = writer.finish()["acked_at"]
+            replaced = lagging.replace_leader(cluster, writer, topic, victim, survivor, cluster.nodes[victim].kill)
         finally:
             writer.kill()
-        measured["first_ack_s"].append(acked_at - killed_at)
-        measured["elect_s"].append(elected_at - killed_at)
+        measured["first_ack_s"].append(replaced.first_ack_s)
+        measured["elect_s"].append(replaced.elect_s)
         # The client may ask another broker, which knew it before.
-        measured["refresh_s"].append(max(0.0, acked_at - elected_at))
+        measured["refresh_s"].append(max(0.0, replaced.first_ack_s - replaced.elect_s))
         cluster.restart(victim, [topic])
     return measured
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from client_process import Client
 from clusters import Cluster, has_leaders, is_in_sync
@@ -30,6 +31,30 @@ def writer(cluster: Cluster, topic: str, interval_s: float, settings: Mapping[st
     return Client("writer", cluster.bootstrap, options, script="failover.py")
 
 
+class Replaced(NamedTuple):
+    """Seconds since the leader was stopped."""
+
+    elect_s: float
+    first_ack_s: float
+
+
+def replace_leader(
+    cluster: Cluster, client: Client, topic: str, leader: int, survivor: int, stop: Callable[[], None]
+) -> Replaced:
+    """The leader is stopped somehow; until a survivor tells of another one, and until the next record is acknowledged.
+
+    `client` writes to the topic, which has one partition."""
+    client.await_ready()
+    time.sleep(_SETTLE_S)
+    stopped_at = time.monotonic()
+    stop()
+    client.tell(f"crashed {stopped_at!r}")
+    elected_at = cluster.await_metadata(
+        survivor, [topic], lambda found: has_leaders(found, 1, {leader}), "a new leader"
+    )
+    return Replaced(elected_at - stopped_at, client.finish()["acked_at"] - stopped_at)
+
+
 def paused(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float]]:
     """The leader of a partition that is written to is stopped by SIGSTOP; it is not the active controller."""
     measured: dict[str, list[float]] = {"first_ack_s": [], "elect_s": []}
@@ -38,24 +63,16 @@ def paused(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float
         victim, survivor = (node_id for node_id in cluster.nodes if node_id != active)
         cluster.create_topic(topic, 1, [victim, survivor, active])
         client = writer(cluster, topic, options["interval_s"], _IMPATIENT)
+        process = cluster.nodes[victim].process
         try:
-            client.await_ready()
-            time.sleep(_SETTLE_S)
-            paused_at = time.monotonic()
-            cluster.nodes[victim].process.send_signal(signal.SIGSTOP)
-            client.tell(f"crashed {paused_at!r}")
-            elected_at = cluster.await_metadata(
-                survivor,
-                [topic],
-                lambda found, victim=victim: has_leaders(found, 1, {victim}),  # type: ignore[misc]
-                "a new leader",
+            replaced = replace_leader(
+                cluster, client, topic, victim, survivor, partial(process.send_signal, signal.SIGSTOP)
             )
-            acked_at = client.finish()["acked_at"]
         finally:
-            cluster.nodes[victim].process.send_signal(signal.SIGCONT)
+            process.send_signal(signal.SIGCONT)
             client.kill()
-        measured["first_ack_s"].append(acked_at - paused_at)
-        measured["elect_s"].append(elected_at - paused_at)
+        measured["first_ack_s"].append(replaced.first_ack_s)
+        measured["elect_s"].append(replaced.elect_s)
         cluster.await_metadata(survivor, [topic], is_in_sync, "the paused one is back")
     return measured
 

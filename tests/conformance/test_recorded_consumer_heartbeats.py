@@ -5,36 +5,22 @@ Two members joined one after the other; then the group was described. Member ids
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.consumer_members import describe, places_of, send
 from tests.support.group_world import GroupWorld
+from tests.support.recorded_frames import SWEEP, recorded
 
 from barnabas.protocol import codec
-from barnabas.protocol.header import decode_request_header, response_header_version
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
-from barnabas.protocol.messages.index import request_class, response_class
 
-FRAMES = Path(__file__).parent.parent / "data" / "wire" / "frames-4.1.0.json.gz"
 HEARTBEAT, DESCRIBE = 68, 69
-SWEEP = "golden-sweep"
 
 
-def recorded(key: int, version: int) -> list[tuple[Any, Any]]:
-    found = []
-    for frame in json.loads(gzip.decompress(FRAMES.read_bytes())):
-        if (frame["api_key"], frame["version"], frame["client_id"]) != (key, version, SWEEP):
-            continue
-        request_frame, response_frame = bytes.fromhex(frame["request_hex"]), bytes.fromhex(frame["response_hex"])
-        start = decode_request_header(memoryview(request_frame)[4:])[4]
-        request, _ = codec.decode(request_class(key), version, memoryview(request_frame)[4:], start)
-        head = 8 + response_header_version(key, version)
-        response, _ = codec.decode(response_class(key), version, memoryview(response_frame), head)
-        found.append((request, response))
+def exchanged(key: int, version: int) -> list[tuple[Any, Any]]:
+    """(request, response) in the order of the members' epochs."""
+    found = [(request, response) for _, its, request, response in recorded(key) if its == version]
     return sorted(found, key=lambda one: getattr(one[1], "member_epoch", 0))
 
 
@@ -69,7 +55,7 @@ def shown(group: ConsumerGroupDescribeResponse.DescribedGroup) -> Any:
 @pytest.mark.parametrize("version", [0, 1])
 def test_members_are_answered_and_shown_as_by_kafka(version: int) -> None:
     world = GroupWorld()
-    [join, *others] = recorded(HEARTBEAT, version)
+    [join, *others] = exchanged(HEARTBEAT, version)
     request, expected = join
     partitions = {index for topic in expected.assignment.topic_partitions for index in topic.partitions}
     world.topics["orders"] = len(partitions)
@@ -88,7 +74,7 @@ def test_members_are_answered_and_shown_as_by_kafka(version: int) -> None:
         send(world, request, version, SWEEP)
     group_id = request.group_id
     compared = 0
-    for _, response in recorded(DESCRIBE, version):
+    for _, response in exchanged(DESCRIBE, version):
         for group in response.groups:
             if group.group_id == group_id and len(group.members) == 2:
                 ours = ConsumerGroupDescribeResponse(groups=describe(world, group_id, version=version))

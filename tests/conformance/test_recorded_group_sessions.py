@@ -6,24 +6,20 @@ first), sync, heartbeat by a stranger and by itself, leave. Member ids are chanc
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.group_world import Context, GroupWorld
+from tests.support.recorded_frames import SWEEP, recorded
 
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.coordinators.groups.group import GroupState
 from barnabas.protocol import codec
-from barnabas.protocol.header import decode_request_header, response_header_version
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class, response_class
 
-FRAMES = Path(__file__).parent.parent / "data" / "wire" / "frames-4.1.0.json.gz"
 JOIN, HEARTBEAT, LEAVE, SYNC, DESCRIBE = 11, 12, 13, 14, 15
 METHODS: dict[int, Callable[..., None]] = {
     8: GroupCoordinator.commit_offsets,
@@ -36,22 +32,6 @@ METHODS: dict[int, Callable[..., None]] = {
     42: GroupCoordinator.delete_groups,
     47: GroupCoordinator.delete_offsets,
 }
-
-
-def recorded(*api_keys: int) -> list[tuple[int, int, Message, Message]]:
-    """(api key, version, request, response) of the sweep client."""
-    found = []
-    for frame in json.loads(gzip.decompress(FRAMES.read_bytes())):
-        key, version = frame["api_key"], frame["version"]
-        if key not in api_keys or frame["client_id"] != "golden-sweep":
-            continue
-        request_frame, response_frame = bytes.fromhex(frame["request_hex"]), bytes.fromhex(frame["response_hex"])
-        start = decode_request_header(memoryview(request_frame)[4:])[4]
-        request, _ = codec.decode(request_class(key), version, memoryview(request_frame)[4:], start)
-        head = 8 + response_header_version(key, version)
-        response, _ = codec.decode(response_class(key), version, memoryview(response_frame), head)
-        found.append((key, version, request, response))
-    return found
 
 
 SESSION = recorded(JOIN, SYNC, HEARTBEAT, LEAVE, DESCRIBE)
@@ -101,7 +81,7 @@ def test_a_members_life_is_answered_as_kafka_answered_it(group_id: str) -> None:
         if key == DESCRIBE and world.group(group_id).state is GroupState.COMPLETING_REBALANCE:
             sync_as_recorded(world, group_id, response)
         answers: list[Any] = []
-        METHODS[key](world.coordinator, Context(version, "golden-sweep"), request, answers.append)
+        METHODS[key](world.coordinator, Context(version, SWEEP), request, answers.append)
         world.pass_ms(500)
         assert len(answers) == 1
         if key == JOIN:

@@ -6,42 +6,21 @@ group, end), and asked once for a transactional id that there is not. Producer i
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.support.recorded_frames import recorded
 from tests.support.wired import WiredBroker, WiredClient
 
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol import codec
-from barnabas.protocol.header import decode_request_header, response_header_version
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.index import request_class, response_class
 
-FRAMES = Path(__file__).parent.parent / "data" / "wire" / "frames-4.1.0.json.gz"
 INIT, ADD, ADD_OFFSETS, END, COMMIT_OFFSETS = 22, 24, 25, 26, 28
 ORDER = [INIT, ADD, ADD_OFFSETS, COMMIT_OFFSETS, END]
-Frame = tuple[int, int, Any, Any]
-
-
-def recorded() -> list[Frame]:
-    """(api key, version, request, response) of the sweep client."""
-    found = []
-    for frame in json.loads(gzip.decompress(FRAMES.read_bytes())):
-        key, version = frame["api_key"], frame["version"]
-        if key not in ORDER or frame["client_id"] != "golden-sweep":
-            continue
-        request_frame, response_frame = bytes.fromhex(frame["request_hex"]), bytes.fromhex(frame["response_hex"])
-        start = decode_request_header(memoryview(request_frame)[4:])[4]
-        request, _ = codec.decode(request_class(key), version, memoryview(request_frame)[4:], start)
-        head = 8 + response_header_version(key, version)
-        response, _ = codec.decode(response_class(key), version, memoryview(response_frame), head)
-        found.append((key, version, request, response))
-    return found
 
 
 def id_of(request: Any) -> str | None:
@@ -52,7 +31,7 @@ def id_of(request: Any) -> str | None:
     return getattr(request, "transactional_id", None)
 
 
-ALL = recorded()
+ALL = recorded(*ORDER)
 #: Of the other ones the recording kept only a part.
 WHOLE = sorted(request.transactional_id for key, _, request, r in ALL if key == INIT and r.error_code == 0)
 UNKNOWN = [frame for frame in ALL if id_of(frame[2]) == "sweep-none"]

@@ -15,15 +15,13 @@ from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.gather import Gather
 from barnabas.coordinators.transactions.coordinator import PATIENCE_MS
-from barnabas.coordinators.transactions.transitions import EPOCH_BUMP_SINCE, ProducerIdentity
+from barnabas.coordinators.transactions.transitions import EPOCH_BUMP_SINCE, NO_EPOCH_BUMP, ProducerIdentity
 from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
 _FENCED_SINCE: Final = 2
 _BATCHED_SINCE: Final = 4
 _ABORTABLE_SINCE: Final = 5
 _OLDER: Final = {ErrorCode.TRANSACTION_ABORTABLE: ErrorCode.INVALID_TXN_STATE}
-#: A version of the protocol without a bump: what a producer's own request speaks for.
-_OLD: Final = 0
 
 Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
@@ -92,7 +90,7 @@ def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, ser
         request.v3_and_below_transactional_id,
         ProducerIdentity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
         partitions,
-        _OLD,
+        NO_EPOCH_BUMP,  # what a producer's own request speaks for
         done,
         patience_ms=PATIENCE_MS,
     )

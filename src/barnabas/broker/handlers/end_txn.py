@@ -12,12 +12,11 @@ from typing import Final
 from barnabas.broker.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.transactions.coordinator import Ending
-from barnabas.coordinators.transactions.transitions import EPOCH_BUMP_SINCE, ProducerIdentity
+from barnabas.coordinators.transactions.transitions import EPOCH_BUMP_SINCE, NO_EPOCH_BUMP, ProducerIdentity
 from barnabas.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 
 _FENCED_SINCE: Final = 2
 _BUMPS_SINCE: Final = 5
-_OLD: Final = 0
 
 
 def handle(context: RequestContext, request: EndTxnRequest, services: Services) -> None:
@@ -31,7 +30,7 @@ def handle(context: RequestContext, request: EndTxnRequest, services: Services) 
             request.transactional_id,
             ProducerIdentity(request.producer_id, request.producer_epoch),
             request.committed,
-            EPOCH_BUMP_SINCE if context.api_version >= _BUMPS_SINCE else _OLD,
+            EPOCH_BUMP_SINCE if context.api_version >= _BUMPS_SINCE else NO_EPOCH_BUMP,
             answer,
         )
     )

@@ -32,6 +32,8 @@ from barnabas.records.header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
 #: From this version of the protocol on an end of a transaction bumps the epoch.
 EPOCH_BUMP_SINCE: Final = 2
+#: A version without it.
+NO_EPOCH_BUMP: Final = 0
 
 _NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
@@ -265,7 +267,7 @@ def fenced(image: TxnImage, server_version: int, wall_ms: int) -> TxnImage:
     assert image.state is TxnState.ONGOING, "only what is open is fenced"
     epoch = min(image.producer_epoch + 1, EPOCH_MAX)
     raised = image._replace(producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH)
-    version = server_version if server_version >= EPOCH_BUMP_SINCE else 0
+    version = server_version if server_version >= EPOCH_BUMP_SINCE else NO_EPOCH_BUMP
     return _decided(raised, False, version, wall_ms, NO_PRODUCER_ID)
 
 
