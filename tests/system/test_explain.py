@@ -131,6 +131,17 @@ def read(cluster: Cluster) -> list[str]:
     raise AssertionError(f"no end after {found}")
 
 
+def await_checkpoint(checkpoint: Path, line: str) -> None:
+    """The file is there only after the first interval."""
+    deadline = time.monotonic() + _WITHIN_S
+    while True:
+        written = checkpoint.read_text() if checkpoint.exists() else ""
+        if line in written.splitlines():
+            return
+        assert time.monotonic() < deadline, written
+        time.sleep(0.1)
+
+
 def test_an_unclean_election_and_what_it_lost(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Five records were acknowledged by a leader alone in its ISR, which died. Then the topic may go on without them:
     the controller tells the election, the new leader where its log ended, the former one what it cut off."""
@@ -145,11 +156,7 @@ def test_an_unclean_election_and_what_it_lost(tmp_path: Path, capsys: pytest.Cap
         explained.until(lambda found: found["out_of_sync"] == [2], "orders-0")
         produced(cluster, [f"lost {number}" for number in range(5)])
         # What it had committed it knows from its checkpoint when it is back.
-        checkpoint = cluster.data_directory_of(1) / "replication-offset-checkpoint"
-        deadline = time.monotonic() + _WITHIN_S
-        while "orders 0 15" not in checkpoint.read_text().splitlines():
-            assert time.monotonic() < deadline, checkpoint.read_text()
-            time.sleep(0.1)
+        await_checkpoint(cluster.data_directory_of(1) / "replication-offset-checkpoint", "orders 0 15")
         cluster.kill(1)
         cluster.start_broker(2)
         explained.until(lambda found: found["leader"] == -1, "orders-0")
