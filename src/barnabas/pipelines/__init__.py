@@ -1,0 +1,1 @@
+"""Spark pipelines over topics: orders into tables, the cluster's journal into figures of its health."""
