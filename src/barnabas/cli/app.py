@@ -22,11 +22,13 @@ from barnabas.cli.failures import Failure
 from barnabas.cli.format import format_directories, info, random_uuid
 from barnabas.cli.groups import app as groups
 from barnabas.cli.log import app as log
+from barnabas.cli.monitor import monitor
 from barnabas.cli.produce import produce
 from barnabas.cli.reassign import app as reassign
 from barnabas.cli.simulate import simulate
 from barnabas.cli.topics import app as topics
 from barnabas.cli.transactions import app as transactions
+from barnabas.orders.errors import OrdersError
 
 app = typer.Typer(
     help="A replicated, partitioned log that Kafka clients use as if it were Apache Kafka.",
@@ -42,6 +44,9 @@ def run(argv: list[str]) -> int:
         app(args=argv, prog_name="barnabas")
     except Failure as refused:
         output.show_failure(refused)
+        return 1
+    except OrdersError as refused:
+        output.show_failure(Failure(refused.message, refused.hint))
         return 1
     except KafkaException as error:
         output.show_failure(failure(error, "the cluster did not answer"))
@@ -100,6 +105,7 @@ app.add_typer(groups, name="groups")
 app.add_typer(transactions, name="transactions")
 app.command()(elect)
 app.command()(explain)
+app.command()(monitor)
 app.add_typer(reassign, name="reassign")
 app.command()(produce)
 app.command()(consume)

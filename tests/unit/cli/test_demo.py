@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from barnabas.cli.audit import Audit
-from barnabas.cli.books import Books
 from barnabas.cli.demo import is_balanced
+from barnabas.orders.books import Books
 
 BOOKS = Books(orders=10, lines=50, sales_cents=12_345)
 

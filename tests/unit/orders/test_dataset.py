@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from barnabas.cli.books import Books, enter_value
-from barnabas.cli.orders import OrderData
+from barnabas.orders.books import Books, enter_value
+from barnabas.orders.dataset import OrderData
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,14 @@
-"""Orders as events, and the books that must balance: what both sides of the demo share, without the data set.
+"""The books of orders that must balance: what one side has seen, in numbers that can be compared for equality.
 
-One event is one basket: key = household, timestamp = time of the transaction,
-
-    {"order_id": 31198570044, "customer_id": 900, "store_id": 330, "event_time": "2017-01-01T11:53:26Z",
-     "lines": [{"product_id": 1095275, "quantity": 1, "amount": 0.5, "retail_discount": 0.0,
-                "coupon_discount": 0.0, "coupon_match_discount": 0.0}], "total": 0.5}
-
-Money is summed in cents, so that sums can be compared for equality.
+Money is summed in cents. A side that is told of an order twice counts it once and notes the duplicate.
 """
 
 from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+
+from barnabas.orders.event import cents
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +45,13 @@ class Books:
 
     @property
     def sales(self) -> str:
-        return f"{self.sales_cents // 100:,}.{self.sales_cents % 100:02d}"
+        return dollars(self.sales_cents)
+
+
+def dollars(sum_cents: int) -> str:
+    """459603958 -> "4,596,039.58"."""
+    whole, rest = divmod(abs(sum_cents), 100)
+    return f"{'-' if sum_cents < 0 else ''}{whole:,}.{rest:02d}"
 
 
 def enter_value(books: Books, value: bytes) -> None:
@@ -57,8 +59,3 @@ def enter_value(books: Books, value: bytes) -> None:
     document = json.loads(value)
     lines = document["lines"]
     books.enter(document["order_id"], len(lines), sum(cents(line["amount"]) for line in lines))
-
-
-def cents(amount: float) -> int:
-    """Exact: every amount in the data set has two decimal places."""
-    return round(amount * 100)

@@ -1,0 +1,208 @@
+"""The ledger: what the brokers acknowledged, one line of JSON each, in a file that outlives the producer.
+
+    {"begin": {"topic", "topic_id", "start_offsets", "replay"}}      what this is the ledger of
+    {"order_id", "kind", "partition", "offset", "total_cents", "lines"}                one acknowledged record
+        "reason": the rule that a malformed one breaks
+        "found": true     the acknowledgement was lost in a crash; the record was found in the log afterwards
+        "again": true     sent again after a crash, though it may have been under way: a second copy may turn up
+    {"order_id", "kind", "refused": "MSG_SIZE_TOO_LARGE"}            never acknowledged, and never will be
+    {"resumed": {"acknowledged"}}                                    a later run goes on from here
+    {"end": {...}}                                                   all was sent; the sums
+
+A line is written when the acknowledgement has come, never before: what stands here is in the log, or was lost by the
+brokers. Within one partition the lines stand in order of their offsets. A kill may cut the last line; it is dropped at
+the next start, and its record is among those looked for in the log. One process writes at a time (a lock on the file).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from barnabas.orders.books import Books
+from barnabas.orders.errors import OrdersError
+from barnabas.orders.faults import MALFORMED
+
+
+class Entry(NamedTuple):
+    """One record's end: acknowledged at an offset, or refused (then partition and offset are -1)."""
+
+    order_id: int
+    kind: str
+    partition: int = -1
+    offset: int = -1
+    total_cents: int = 0
+    lines: int = 0
+    reason: str | None = None
+    found: bool = False
+    again: bool = False
+    refused: str | None = None
+
+    def line(self) -> str:
+        if self.refused is not None:
+            return f'{{"order_id":{self.order_id},"kind":"{self.kind}","refused":{json.dumps(self.refused)}}}\n'
+        more = f',"reason":"{self.reason}"' if self.reason else ""
+        more += ',"found":true' if self.found else ""
+        more += ',"again":true' if self.again else ""
+        return (
+            f'{{"order_id":{self.order_id},"kind":"{self.kind}","partition":{self.partition},"offset":{self.offset},'
+            f'"total_cents":{self.total_cents},"lines":{self.lines}{more}}}\n'
+        )
+
+
+@dataclass(slots=True)
+class Contents:
+    """A ledger as it was read."""
+
+    begin: dict[str, Any] | None = None
+    entries: list[Entry] = field(default_factory=list)
+    #: Runs after the first.
+    resumed: int = 0
+    end: dict[str, Any] | None = None
+    #: Up to the last whole line.
+    size_bytes: int = 0
+
+    @property
+    def topic(self) -> str:
+        assert self.begin is not None
+        return str(self.begin["topic"])
+
+    @property
+    def start_offsets(self) -> dict[int, int]:
+        """Where each partition ended before the first record of the replay."""
+        assert self.begin is not None
+        return {int(number): offset for number, offset in self.begin["start_offsets"].items()}
+
+    @property
+    def end_offsets(self) -> dict[int, int]:
+        """One after the last acknowledged offset of each partition."""
+        ends = self.start_offsets
+        for entry in self.acknowledged():
+            ends[entry.partition] = max(ends.get(entry.partition, 0), entry.offset + 1)
+        return ends
+
+    def acknowledged(self) -> Iterator[Entry]:
+        return (entry for entry in self.entries if entry.refused is None)
+
+    def refused(self) -> Iterator[Entry]:
+        return (entry for entry in self.entries if entry.refused is not None)
+
+    def books(self) -> Books:
+        """Good orders that were acknowledged; copies count as duplicates."""
+        books = Books()
+        for entry in self.acknowledged():
+            if entry.kind != MALFORMED:
+                books.enter(entry.order_id, entry.lines, entry.total_cents)
+        return books
+
+
+def read_ledger(path: Path) -> Contents:
+    """What a ledger says; a cut last line is left out.
+
+    Raises:
+        OrdersError: there is no such file, or it is not a ledger.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise OrdersError(f"cannot read the ledger {path}: {error.strerror}") from error
+    contents = _parse(data, path)
+    if contents.begin is None:
+        raise OrdersError(f"the ledger {path} is empty", "`barnabas orders replay --ledger FILE` writes one")
+    return contents
+
+
+def _parse(data: bytes, path: Path) -> Contents:
+    contents = Contents()
+    for number, line in enumerate(data.splitlines(keepends=True), 1):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            document = json.loads(line)
+            if number == 1:
+                contents.begin = document["begin"]
+            elif "order_id" in document:
+                contents.entries.append(Entry(**document))
+            elif "resumed" in document:
+                contents.resumed += 1
+            else:
+                contents.end = document["end"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise OrdersError(
+                f"{path} is not a ledger of `barnabas orders replay`: line {number}", "name another file with --ledger"
+            ) from error
+        contents.size_bytes += len(line)
+    return contents
+
+
+class Ledger:
+    """A ledger open for writing. `contents`: what it said when it was opened."""
+
+    def __init__(self, path: Path) -> None:
+        """Opens or creates the file and locks it.
+
+        Raises:
+            OrdersError: the file cannot be written, is not a ledger, or another process writes it.
+        """
+        self.path = path
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise OrdersError(f"cannot write the ledger {path}: {error.strerror}") from error
+        try:
+            self._lock()
+            self.contents = _parse(path.read_bytes(), path)
+            os.ftruncate(self._fd, self.contents.size_bytes)
+            os.lseek(self._fd, 0, os.SEEK_END)
+        except BaseException:
+            os.close(self._fd)
+            raise
+        self._pending: list[str] = []
+
+    def _lock(self) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise OrdersError(
+                f"another replay writes the ledger {self.path}", "wait for it, or name another file with --ledger"
+            ) from error
+
+    def enter(self, entry: Entry) -> None:
+        self._pending.append(entry.line())
+
+    def note(self, document: dict[str, Any]) -> None:
+        """A line that is not a record: begin, resumed, end."""
+        self._pending.append(json.dumps(document, separators=(",", ":")) + "\n")
+
+    def flush(self) -> None:
+        """Hand all lines to the operating system: they survive the death of this process.
+
+        Raises:
+            OrdersError: the disk took only a part. What is written stands; the rest is found again at the next start.
+        """
+        if not self._pending:
+            return
+        data = "".join(self._pending).encode()
+        self._pending.clear()
+        try:
+            while data:
+                data = data[os.write(self._fd, data) :]
+        except OSError as error:
+            raise OrdersError(
+                f"cannot write the ledger {self.path}: {error.strerror}",
+                "make room and start the same command again: it goes on where the ledger ends",
+            ) from error
+
+    def close(self) -> None:
+        """Write what is left, also to the disk itself, and give the lock back."""
+        try:
+            self.flush()
+            os.fsync(self._fd)
+        finally:
+            os.close(self._fd)
