@@ -57,8 +57,8 @@ def reason(error: KafkaError) -> str:
 def check_reachable(bootstrap: str) -> None:
     """Failure at once where librdkafka would try until its timeout: nothing listens on any of the addresses."""
     refused = []
-    for address in bootstrap.split(","):
-        host, port = _address(address.strip())
+    for each in bootstrap.split(","):
+        host, port = address(each.strip())
         try:
             with socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S):
                 return
@@ -70,7 +70,8 @@ def check_reachable(bootstrap: str) -> None:
     )
 
 
-def _address(text: str) -> tuple[str, int]:
+def address(text: str) -> tuple[str, int]:
+    """HOST:PORT, as --bootstrap has it."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or not 0 < int(port) < 65536:
         raise Failure(f"--bootstrap {text}: expected HOST:PORT")

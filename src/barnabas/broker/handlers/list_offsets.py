@@ -4,7 +4,8 @@
 -4 earliest local (KIP-405; here the log start), -5 latest in remote storage (there is none). A record at or above what
 the reader may see is not found. A client is not told where a log ends, nor that a record is not there, before the HW of
 a new leader has come to where its epoch began (KIP-207): an earlier leader may have told it of more. Fencing by leader
-epoch from version 4 (KIP-320). What is not known without a look at the files is searched beside the loop.
+epoch from version 4 (KIP-320). Replica id -2 asks for this replica's own offsets, whatever its role. What is not
+known without a look at the files is searched beside the loop.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ EARLIEST = -2
 MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
+
+#: The replica id of who looks at a replica whatever its role.
+_DEBUGGER = -2
 
 _VERSION_OF = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
 
@@ -49,7 +53,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest, services: Servi
     else:
         isolation = Isolation.READ_COMMITTED if request.isolation_level == 1 else Isolation.READ_UNCOMMITTED
     response = ListOffsetsResponse()
-    lookups = _Lookups(context, services, isolation, response)
+    lookups = _Lookups(context, services, isolation, response, any_replica=request.replica_id == _DEBUGGER)
     for topic in request.topics:
         rows = []
         for partition in topic.partitions:
@@ -80,8 +84,15 @@ class _Lookups:
     if it was new when its search has come to an end, since leadership and log may have changed."""
 
     def __init__(
-        self, context: RequestContext, services: Services, isolation: Isolation, response: ListOffsetsResponse
+        self,
+        context: RequestContext,
+        services: Services,
+        isolation: Isolation,
+        response: ListOffsetsResponse,
+        *,
+        any_replica: bool,
     ) -> None:
+        self._any_replica = any_replica
         self._context = context
         self._services = services
         self._isolation = isolation
@@ -98,7 +109,7 @@ class _Lookups:
         """Fill in the row, or search for what it needs, maybe `after` it was searched for."""
         version = self._context.api_version
         try:
-            partition = _led(self._services, topic, asked, version)
+            partition = _asked(self._services, topic, asked, version, any_replica=self._any_replica)
             found = _find(partition, asked.timestamp, self._isolation, after)
         except RequestFailed as failure:
             row.error_code = failure.code
@@ -133,10 +144,17 @@ class _Lookups:
             self._context.reply(response)
 
 
-def _led(services: Services, topic: str, asked: ListOffsetsRequest.ListOffsetsPartition, version: int) -> Partition:
+def _asked(
+    services: Services,
+    topic: str,
+    asked: ListOffsetsRequest.ListOffsetsPartition,
+    version: int,
+    *,
+    any_replica: bool,
+) -> Partition:
     if asked.timestamp < 0 and version < _VERSION_OF.get(asked.timestamp, 1 << 15):
         raise RequestFailed(ErrorCode.UNSUPPORTED_VERSION)
-    partition = services.replicas.leader(topic, asked.partition_index)
+    partition = services.replicas.leader(topic, asked.partition_index, or_follower=any_replica)
     code = partition.check_epoch(asked.current_leader_epoch)
     if code is not ErrorCode.NONE:
         raise RequestFailed(code)

@@ -1,0 +1,127 @@
+"""`barnabas monitor`: the replicas of a cluster, live, in lines, or once with a verdict as exit code."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Annotated
+
+import typer
+
+from barnabas.cli import output
+from barnabas.cli.clients import address
+from barnabas.cli.cluster import interruptible
+from barnabas.cli.failures import Failure
+from barnabas.cli.monitor_view import LiveView
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, key_values
+from barnabas.monitor import lines
+from barnabas.monitor.cluster import ClusterReader, Unreachable
+from barnabas.monitor.connection import Security
+from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.watch import Step, watch
+
+_HINT = "start a cluster with `barnabas up --detach`, or name yours with --bootstrap HOST:PORT"
+
+
+def monitor(
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only this topic; all when left out.")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show the cluster as it is now, and end.")] = False,
+    check: Annotated[
+        bool,
+        typer.Option(
+            "--check",
+            help="As --once, and exit with 6 when a partition is offline, 5 under min ISR, 4 at min ISR, "
+            "3 under-replicated, 1 when no broker answers.",
+        ),
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON line for the first look, then one for each change.")
+    ] = False,
+    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1, max=3600)] = 1.0,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+) -> None:
+    """Show leader, replicas, ISR and lag of every partition, and each change with its time and cause.
+
+    Works with any Kafka cluster; causes are told where the cluster has a journal (`barnabas explain`). When all brokers
+    are gone it says so and waits for them.
+    """
+    try:
+        security = Security.from_properties(key_values(properties or [], "--property"))
+    except (ValueError, OSError) as error:
+        raise Failure(str(error)) from error
+    addresses = [address(each.strip()) for each in bootstrap.split(",")]
+    with interruptible():
+        if once or check:
+            snapshot = asyncio.run(_look(ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms), topic))
+            _show(snapshot, as_json)
+            if check:
+                raise typer.Exit(lines.EXIT_CODES[snapshot.severity])
+        else:
+            asyncio.run(_watch(ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms), interval, as_json))
+
+
+def _clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+async def _look(reader: ClusterReader, topic: str | None) -> Snapshot:
+    try:
+        snapshot = await reader.look()
+    except Unreachable as error:
+        raise Failure(f"no broker answers: {error}", _HINT) from error
+    finally:
+        reader.close()
+    if topic is not None and not snapshot.partitions:
+        raise Failure(f"there is no topic {topic}", "`barnabas topics list` shows those there are")
+    return snapshot
+
+
+def _show(snapshot: Snapshot, as_json: bool) -> None:
+    if as_json:
+        _print_json(snapshot.to_json())
+        return
+    print(lines.headline(snapshot))
+    output.show_table(lines.COLUMNS, [lines.row(state) for state in snapshot.by_severity()])
+
+
+async def _watch(reader: ClusterReader, interval_s: float, as_json: bool) -> None:
+    async with aclosing(watch(reader, interval_s=interval_s, clock_ms=_clock_ms)) as steps:
+        if as_json:
+            await _in_json(steps)
+        elif output.stdout.is_terminal:
+            with LiveView(output.stdout) as view:
+                async for step in steps:
+                    view.show(step)
+        else:
+            await _in_lines(steps)
+
+
+async def _in_json(steps: AsyncIterator[Step]) -> None:
+    is_first = True
+    async for step in steps:
+        if is_first and step.snapshot is not None:
+            _print_json(step.snapshot.to_json())
+            is_first = False
+        for change in step.changes:
+            _print_json(change.to_json())
+
+
+async def _in_lines(steps: AsyncIterator[Step]) -> None:
+    is_first = True
+    async for step in steps:
+        if is_first and step.snapshot is not None:
+            _show(step.snapshot, as_json=False)
+            is_first = False
+        for change in step.changes:
+            print(lines.change_line(change), flush=True)
+
+
+def _print_json(value: object) -> None:
+    """Always one line, for programs read it as it comes."""
+    sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
+    sys.stdout.flush()

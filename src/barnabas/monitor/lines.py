@@ -1,0 +1,84 @@
+"""A look and its changes as text: for a pipe, a log file, and the lower half of the live view."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.monitor.changes import Change
+from barnabas.monitor.snapshot import NOBODY, STATES, PartitionState, Severity, Snapshot, at, ids, leader_name
+
+COLUMNS: Final = ("partition", "state", "leader", "replicas", "ISR", "OSR", "followers", "size", "lag")
+
+#: Exit codes of --check; 1 is a cluster that does not answer, 2 a wrong command line.
+EXIT_CODES: Final = {
+    Severity.OK: 0,
+    Severity.NOTICE: 3,
+    Severity.WARNING: 4,
+    Severity.ERROR: 5,
+    Severity.CRITICAL: 6,
+}
+
+
+def row(state: PartitionState) -> tuple[str, ...]:
+    """One partition under `COLUMNS`; what nobody tells is "?"."""
+    return (
+        str(state.key),
+        state.state,
+        leader_name(state.leader),
+        ids(state.replicas),
+        ids(state.isr),
+        ids(state.out_of_sync) if state.out_of_sync else "-",
+        ids(state.followers) if state.followers else "-",
+        size(state.size_bytes),
+        lags(state),
+    )
+
+
+def lags(state: PartitionState) -> str:
+    """ "2:0 3:1200" of each follower; without a leader, each one's log end offset: "2@500 3@480"."""
+    if state.leader == NOBODY:
+        ends = ((replica, state.details.get(replica)) for replica in state.replicas)
+        known = (f"{replica}@{_count(None if detail is None else detail.log_end_offset)}" for replica, detail in ends)
+        return " ".join(known)
+    return " ".join(f"{replica}:{_count(state.lag_of(replica))}" for replica in state.followers) or "-"
+
+
+def _count(value: int | None) -> str:
+    return "?" if value is None else str(value)
+
+
+def size(size_bytes: int | None) -> str:
+    """Decimal units: 1536 -> "1.5 kB"."""
+    if size_bytes is None:
+        return "?"
+    value = float(size_bytes)
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"
+
+
+def headline(snapshot: Snapshot) -> str:
+    """The cluster in one line."""
+    counts = snapshot.counts()
+    wrong = [
+        f"{counts[severity]} {STATES[severity]}" for severity in reversed(Severity) if severity and counts[severity]
+    ]
+    silent = [broker.broker_id for broker in snapshot.brokers.values() if broker.problem is not None]
+    controller = "no active controller" if snapshot.controller == NOBODY else f"controller {snapshot.controller}"
+    total = len(snapshot.partitions)
+    parts = [
+        f"cluster {snapshot.cluster_id or '?'}",
+        f"brokers {ids(sorted(snapshot.brokers))}" + (f" ({ids(sorted(silent))} silent)" if silent else ""),
+        controller,
+        f"{total} partition{'' if total == 1 else 's'}: {', '.join(wrong) or 'all in sync'}",
+    ]
+    return " | ".join(parts)
+
+
+def change_line(change: Change) -> str:
+    """One line: time, severity, subject, what happened, why."""
+    level = "ok" if change.severity is Severity.OK else change.severity.name
+    line = f"{at(change.time_ms)}  {level:<8}  {change.subject}  {change.kind}: {change.text}"
+    return line if change.cause is None else f"{line}, because {change.cause}"

@@ -1,0 +1,235 @@
+"""What a cluster looks like at one moment: plain values, with what is wrong with each partition.
+
+    CRITICAL  offline            nobody leads it: nothing can be written or read
+              leader silent      its leader does not answer, whatever the metadata says of it
+    ERROR     under min ISR      writes with acks=all are refused
+    WARNING   at min ISR         one replica more, and they are; only where a replica is missing already
+    NOTICE    under-replicated   a replica is out of sync
+
+min ISR is `min.insync.replicas`, at most the number of replicas. A partition that is complete is well even if it is
+at its min ISR (one replica, or min ISR = replicas): nothing has happened to it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import IntEnum
+from typing import Any, Final, NamedTuple
+
+NOBODY: Final = -1
+
+
+class Severity(IntEnum):
+    """Higher is worse."""
+
+    OK = 0
+    NOTICE = 1
+    WARNING = 2
+    ERROR = 3
+    CRITICAL = 4
+
+
+#: What a partition of that severity is called.
+STATES: Final = {
+    Severity.OK: "in sync",
+    Severity.NOTICE: "under-replicated",
+    Severity.WARNING: "at min ISR",
+    Severity.ERROR: "under min ISR",
+    Severity.CRITICAL: "offline",
+}
+
+
+class ReplicaDetail(NamedTuple):
+    """What a replica's own broker says of it; None is not known, for that broker did not answer."""
+
+    log_end_offset: int | None = None
+    size_bytes: int | None = None
+    #: Records that its broker says it lacks of the high watermark that it knows.
+    told_lag: int | None = None
+
+
+class Key(NamedTuple):
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """One partition. `min_isr` is the topic's configuration, None where nobody told."""
+
+    topic: str
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    topic_id: bytes = b""
+    min_isr: int | None = None
+    #: Replicas whose broker or log directory is not there.
+    offline_replicas: tuple[int, ...] = ()
+    #: Replicas whose broker takes part but did not answer.
+    silent: tuple[int, ...] = ()
+    details: Mapping[int, ReplicaDetail] = field(default_factory=dict)
+
+    @property
+    def key(self) -> Key:
+        return Key(self.topic, self.partition)
+
+    @property
+    def followers(self) -> tuple[int, ...]:
+        return tuple(replica for replica in self.replicas if replica != self.leader)
+
+    @property
+    def out_of_sync(self) -> tuple[int, ...]:
+        return tuple(replica for replica in self.replicas if replica not in self.isr)
+
+    @property
+    def min_isr_in_force(self) -> int:
+        return min(self.min_isr or 1, max(1, len(self.replicas)))
+
+    @property
+    def severity(self) -> Severity:
+        if self.leader == NOBODY or self.leader in self.silent:
+            return Severity.CRITICAL
+        in_sync = sum(replica not in self.silent for replica in self.isr)
+        if in_sync < self.min_isr_in_force:
+            return Severity.ERROR
+        if in_sync >= len(self.replicas):
+            return Severity.OK
+        if in_sync == self.min_isr_in_force:
+            return Severity.WARNING
+        return Severity.NOTICE
+
+    @property
+    def state(self) -> str:
+        """The severity in words."""
+        return "leader silent" if self.leader in self.silent else STATES[self.severity]
+
+    @property
+    def size_bytes(self) -> int | None:
+        """Of the leader's log; without a leader, of the largest that anybody tells of."""
+        own = self.details.get(self.leader, _NOTHING).size_bytes
+        if own is not None:
+            return own
+        return max((d.size_bytes for d in self.details.values() if d.size_bytes is not None), default=None)
+
+    def lag_of(self, replica: int) -> int | None:
+        """Records that it lacks of the leader's log. The ends of two logs are not read at the same instant: under load
+        what is under way between them counts too."""
+        detail = self.details.get(replica, _NOTHING)
+        end = self.details.get(self.leader, _NOTHING).log_end_offset
+        if end is not None and detail.log_end_offset is not None:
+            return max(0, end - detail.log_end_offset)
+        return detail.told_lag
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "topic": self.topic,
+            "partition": self.partition,
+            "state": self.state,
+            "severity": self.severity.name.lower(),
+            "leader": self.leader,
+            "leader_epoch": self.leader_epoch,
+            "replicas": list(self.replicas),
+            "isr": list(self.isr),
+            "osr": list(self.out_of_sync),
+            "followers": list(self.followers),
+            "offline_replicas": list(self.offline_replicas),
+            "silent": list(self.silent),
+            "min_isr": self.min_isr,
+            "size_bytes": self.size_bytes,
+            "replica_details": [
+                {
+                    "broker": replica,
+                    "in_sync": replica in self.isr,
+                    "log_end_offset": self.details.get(replica, _NOTHING).log_end_offset,
+                    "size_bytes": self.details.get(replica, _NOTHING).size_bytes,
+                    "lag": self.lag_of(replica),
+                }
+                for replica in self.replicas
+            ],
+        }
+
+
+_NOTHING: Final = ReplicaDetail()
+
+
+class BrokerState(NamedTuple):
+    """A broker that takes part. `problem` says why it did not answer when it was asked for its logs."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None = None
+    problem: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """`controller` is the active one, as far as anybody tells; -1 else."""
+
+    time_ms: int
+    cluster_id: str | None = None
+    controller: int = NOBODY
+    brokers: Mapping[int, BrokerState] = field(default_factory=dict)
+    partitions: Mapping[Key, PartitionState] = field(default_factory=dict)
+    #: Whether the cluster keeps a journal of causes.
+    has_journal: bool = False
+
+    @property
+    def topic_ids(self) -> dict[str, bytes]:
+        return {state.topic: state.topic_id for state in self.partitions.values()}
+
+    @property
+    def severity(self) -> Severity:
+        return max((state.severity for state in self.partitions.values()), default=Severity.OK)
+
+    def counts(self) -> dict[Severity, int]:
+        """How many partitions are in each state."""
+        found = dict.fromkeys(Severity, 0)
+        for state in self.partitions.values():
+            found[state.severity] += 1
+        return found
+
+    def by_severity(self) -> list[PartitionState]:
+        """The worst first."""
+        return sorted(self.partitions.values(), key=lambda state: (-state.severity, state.key))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "type": "snapshot",
+            "time": at(self.time_ms),
+            "cluster_id": self.cluster_id,
+            "controller": self.controller,
+            "severity": self.severity.name.lower(),
+            "counts": {STATES[severity]: count for severity, count in self.counts().items()},
+            "brokers": [
+                {
+                    "broker": broker.broker_id,
+                    "host": broker.host,
+                    "port": broker.port,
+                    "rack": broker.rack,
+                    "problem": broker.problem,
+                }
+                for _, broker in sorted(self.brokers.items())
+            ],
+            "partitions": [state.to_json() for _, state in sorted(self.partitions.items())],
+        }
+
+
+def at(time_ms: int) -> str:
+    """As ISO 8601 in UTC, with milliseconds."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def ids(brokers: Iterable[int]) -> str:
+    return ",".join(map(str, brokers)) or "none"
+
+
+def leader_name(leader: int) -> str:
+    return "none" if leader == NOBODY else str(leader)

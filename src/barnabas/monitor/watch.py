@@ -1,0 +1,55 @@
+"""Goes on looking at a cluster: what `barnabas monitor` shows, and whoever else wants to know.
+
+    async for step in watch(reader, interval_s=1.0, clock_ms=...):
+        step.snapshot, step.changes, step.problem
+
+It never ends by itself and mends itself; whoever stops iterating closes it with `aclose`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Final, NamedTuple
+
+from barnabas.monitor.changes import Change
+from barnabas.monitor.cluster import ClusterReader, Unreachable
+from barnabas.monitor.course import Course
+from barnabas.monitor.snapshot import Snapshot
+
+#: While changes wait for their causes the journal is read so often.
+_JOURNAL_INTERVAL_S: Final = 0.25
+
+
+class Step(NamedTuple):
+    """`snapshot`: the last look that was answered, None before the first. `problem`: why nobody answers now."""
+
+    snapshot: Snapshot | None
+    changes: list[Change]
+    problem: str | None
+    #: Whether this is a new look, and not only news of the journal.
+    is_look: bool
+
+
+async def watch(reader: ClusterReader, *, interval_s: float, clock_ms: Callable[[], int]) -> AsyncGenerator[Step, None]:
+    """A step for each look, and one whenever a change has got its cause in between."""
+    course = Course()
+    loop = asyncio.get_running_loop()
+    try:
+        while True:
+            next_look = loop.time() + interval_s
+            try:
+                snapshot = await reader.look()
+            except Unreachable as error:
+                yield Step(course.snapshot, course.unreachable(str(error), clock_ms()), course.problem, True)
+            else:
+                changes = course.seen(snapshot, await reader.new_events())
+                yield Step(course.snapshot, changes, None, True)
+            while course.waits and loop.time() + _JOURNAL_INTERVAL_S < next_look:
+                await asyncio.sleep(_JOURNAL_INTERVAL_S)
+                changes = course.told(await reader.new_events(), clock_ms())
+                if changes:
+                    yield Step(course.snapshot, changes, course.problem, False)
+            await asyncio.sleep(max(0.0, next_look - loop.time()))
+    finally:
+        reader.close()
