@@ -23,6 +23,8 @@ from barnabas.cli.format import format_directories, info, random_uuid
 from barnabas.cli.groups import app as groups
 from barnabas.cli.log import app as log
 from barnabas.cli.monitor import monitor
+from barnabas.cli.orders import app as orders
+from barnabas.cli.pipeline import app as pipeline
 from barnabas.cli.produce import produce
 from barnabas.cli.reassign import app as reassign
 from barnabas.cli.simulate import simulate
@@ -107,9 +109,11 @@ app.command()(elect)
 app.command()(explain)
 app.command()(monitor)
 app.add_typer(reassign, name="reassign")
+app.add_typer(pipeline, name="pipeline")
 app.command()(produce)
 app.command()(consume)
 app.command()(demo)
+app.add_typer(orders, name="orders")
 app.add_typer(log, name="log")
 app.command()(simulate)
 app.command()(check)

@@ -1,0 +1,253 @@
+"""What a task does with its days: rows that Spark has judged become files of every table, staged for the commit.
+
+A task has all rows of its days. For each day it looks up which order ids are known (of the days around it too, as far
+as the watermark reaches), writes the new orders and their lines, and adds them to the day's aggregates by reading the
+present file and writing the next one. It changes nothing that a reader sees: its files lie in the staging directory
+under names of their own, so that a task that is tried again, or a second time at once, does no harm. What it has
+written it tells the driver, as one row of JSON.
+
+Everything is done on columns, by Arrow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from datetime import date, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from barnabas.orders.event import problem
+from barnabas.pipelines import tables as t
+from barnabas.pipelines.commits import Books, TableFile
+from barnabas.pipelines.rules import BROKEN, TOO_LATE, UNREADABLE
+
+SUMMARY_SCHEMA = "summary string"
+
+
+@dataclass(frozen=True, slots=True)
+class DayFiles:
+    """Given to Spark's mapInArrow: plain values only, so that it travels to any worker."""
+
+    tables: str
+    staging: str
+    sink: str
+    number: int
+    #: Two events of an order are one if their times differ by no more than this.
+    lookback_days: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        from pyspark import TaskContext
+
+        rows = [batch for batch in batches if batch.num_rows]
+        if not rows:
+            return
+        context = TaskContext.get()
+        work = _Work(self, context.partitionId() if context else 0)
+        work.take(pa.Table.from_batches(rows))
+        yield pa.RecordBatch.from_pydict({"summary": [work.summary()]})
+
+
+class _Work:
+    """One task's files and figures."""
+
+    def __init__(self, job: DayFiles, part: int) -> None:
+        self._job = job
+        self._part = part
+        self._tables = Path(job.tables)
+        self._staging = self._tables / job.staging
+        self._staging.mkdir(parents=True, exist_ok=True)
+        self._files: list[TableFile] = []
+        self._known: dict[str, pa.Array] = {}
+        self._books = Books()
+        self._seen: dict[int, tuple[int, int]] = {}
+        self._event_time_ms: dict[int, int] = {}
+
+    def summary(self) -> str:
+        return json.dumps(
+            {
+                "files": [asdict(file) for file in self._files],
+                "books": asdict(self._books),
+                "ranges": self._seen,
+                "event_time_ms": self._event_time_ms,
+            }
+        )
+
+    def take(self, rows: pa.Table) -> None:
+        self._books += Books(read=rows.num_rows)
+        self._note_progress(rows)
+        faulty = pc.and_(pc.is_valid(rows["fault"]), pc.not_equal(rows["fault"], TOO_LATE))
+        quarantined = [_with_reasons(rows.filter(faulty))]
+        dated = rows.filter(pc.invert(pc.fill_null(faulty, False))).sort_by(
+            [("day", "ascending"), ("offset", "ascending")]
+        )
+        for day, those in _by_day(dated):
+            quarantined.append(self._take_day(day, those))
+        self._quarantine(pa.concat_tables(quarantined))
+
+    def _note_progress(self, rows: pa.Table) -> None:
+        seen = rows.group_by("partition").aggregate([("offset", "min"), ("offset", "max")])
+        for row in seen.to_pylist():
+            self._seen[row["partition"]] = (row["offset_min"], row["offset_max"] + 1)
+        good = rows.filter(pc.is_null(rows["fault"])).group_by("partition").aggregate([("event_us", "max")])
+        for row in good.to_pylist():
+            self._event_time_ms[row["partition"]] = row["event_us_max"] // 1000
+
+    def _take_day(self, day: str, rows: pa.Table) -> pa.Table:
+        """Returns the rows that are too late, with their reason."""
+        known = pc.is_in(rows["order_id"], value_set=self._known_around(day))
+        late = pc.is_valid(rows["fault"])
+        fresh = pc.and_(pc.invert(pc.or_(known, late)), pc.equal(rows["copy"], 1))
+        too_late = rows.filter(pc.and_(late, pc.invert(known)))
+        orders = rows.filter(fresh)
+        duplicates = rows.num_rows - orders.num_rows - too_late.num_rows
+        self._books += Books(duplicates=duplicates)
+        if orders.num_rows:
+            self._write_orders(day, orders)
+        return _with_reason(too_late, TOO_LATE)
+
+    def _write_orders(self, day: str, rows: pa.Table) -> None:
+        rows = rows.append_column("event_time", _times(rows["event_us"]))
+        rows = rows.append_column("line_count", pc.list_value_length(rows["lines"]))
+        lines = _lines(rows)
+        cents = pc.sum(rows["total"]).as_py()
+        self._books += Books(orders=rows.num_rows, lines=lines.num_rows, sales_cents=int(cents * 100))
+        self._write(t.ORDERS, day, rows)
+        self._write(t.ORDER_LINES, day, lines)
+        hour = pc.floor_temporal(lines["event_time"], unit="hour")
+        self._add(t.REVENUE_BY_STORE_HOUR, day, _sums(t.REVENUE_BY_STORE_HOUR, lines.append_column("hour", hour)))
+        self._add(t.HOUSEHOLD_DAILY, day, _sums(t.HOUSEHOLD_DAILY, lines))
+        self._add(t.ORDER_IDS, day, rows)
+
+    def _known_around(self, day: str) -> pa.Array:
+        middle, reach = date.fromisoformat(day), self._job.lookback_days
+        days = [(middle + timedelta(days=n)).isoformat() for n in range(-reach, reach + 1) if _has_day(middle, n)]
+        return pa.concat_arrays([self._known_of(each) for each in days])
+
+    def _known_of(self, day: str) -> pa.Array:
+        if day not in self._known:
+            present = self._present(t.ORDER_IDS, day)
+            ids = pa.array([], pa.int64()) if present is None else present[0]["order_id"].combine_chunks()
+            self._known[day] = ids
+        return self._known[day]
+
+    def _present(self, table: t.Table, day: str) -> tuple[pa.Table, str] | None:
+        file = t.current_file(self._tables, table, day)
+        if file is None:
+            return None
+        return pq.ParquetFile(file).read(), str(file.relative_to(self._tables))
+
+    def _add(self, table: t.Table, day: str, rows: pa.Table) -> None:
+        """The day's aggregate with these rows in it."""
+        rows = rows.select(table.schema.names).cast(table.schema)
+        present = self._present(table, day)
+        if present is None:
+            self._write(table, day, rows.sort_by([(key, "ascending") for key in table.keys]))
+            return
+        before, path = present
+        sums = [name for name in table.schema.names if name not in table.keys]
+        merged = pa.concat_tables([before.cast(table.schema), rows]).group_by(list(table.keys))
+        after = merged.aggregate([(name, "sum") for name in sums])
+        after = after.rename_columns([name.removesuffix("_sum") for name in after.column_names])
+        self._write(table, day, after.sort_by([(key, "ascending") for key in table.keys]), replaces=path)
+
+    def _quarantine(self, rows: pa.Table) -> None:
+        if not rows.num_rows:
+            return
+        counts = {row["values"]: row["counts"] for row in pc.value_counts(rows["reason"]).to_pylist()}
+        self._books += Books(quarantined=counts)
+        self._write(t.QUARANTINE, None, rows.append_column("timestamp", _times(rows["timestamp_us"])))
+
+    def _write(self, table: t.Table, day: str | None, rows: pa.Table, replaces: str | None = None) -> None:
+        rows = rows.select(table.schema.names).cast(table.schema)
+        staged = self._staging / f"{uuid.uuid4().hex}.parquet"
+        pq.write_table(rows, staged, compression="zstd")
+        size_bytes = _synced_size(staged)
+        name = t.file_name(table, self._job.sink, self._job.number, self._part)
+        self._files.append(
+            TableFile(
+                table=table.name,
+                staged=f"{self._job.staging}/{staged.name}",
+                path=f"{table.directory(day)}/{name}",
+                rows=rows.num_rows,
+                size_bytes=size_bytes,
+                day=day,
+                stats=json.dumps({"numRecords": rows.num_rows}),
+                replaces=replaces,
+            )
+        )
+
+
+def _by_day(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
+    """Slices of rows that are sorted by day."""
+    if not rows.num_rows:
+        return
+    runs = pc.run_end_encode(rows["day"].combine_chunks())
+    start = 0
+    for end, day in zip(runs.run_ends.to_pylist(), runs.values.to_pylist(), strict=True):
+        yield day, rows.slice(start, end - start)
+        start = end
+
+
+def _lines(orders: pa.Table) -> pa.Table:
+    """One row for each line of the orders, numbered from 1 within each."""
+    lists = orders["lines"].combine_chunks()
+    parents = pc.list_parent_indices(lists)
+    flat = pc.list_flatten(lists)
+    lengths = orders["line_count"].to_numpy()
+    numbers = np.arange(len(flat)) - np.repeat(np.cumsum(lengths) - lengths, lengths) + 1
+    of_order = orders.select(["order_id", "customer_id", "store_id", "event_time"]).take(parents)
+    columns: dict[str, Any] = dict(zip(of_order.column_names, of_order.columns, strict=True))
+    columns["line"] = pa.array(numbers, pa.int32())
+    for index, field in enumerate(flat.type):
+        columns[field.name] = flat.field(index)
+    return pa.table(columns).select(t.ORDER_LINES.schema.names).cast(t.ORDER_LINES.schema)
+
+
+def _sums(table: t.Table, lines: pa.Table) -> pa.Table:
+    """The lines' sums by the aggregate's keys."""
+    wanted = [("order_id", "count_distinct"), ("line", "count"), ("amount", "sum")]
+    grouped = lines.group_by(list(table.keys)).aggregate([*wanted, *((name, "sum") for name in t.DISCOUNTS)])
+    names = {"order_id_count_distinct": "orders", "line_count": "lines", "amount_sum": "revenue"}
+    names |= {f"{name}_sum": name for name in t.DISCOUNTS}
+    return grouped.rename_columns([names.get(name, name) for name in grouped.column_names])
+
+
+def _with_reasons(rows: pa.Table) -> pa.Table:
+    """Why each of these is refused: for the broken ones by the one function that knows."""
+    faults, values = rows["fault"].to_pylist(), rows["value"].to_pylist()
+    reasons = [
+        (problem(value) or UNREADABLE) if fault == BROKEN else fault
+        for fault, value in zip(faults, values, strict=True)
+    ]
+    return rows.append_column("reason", pa.array(reasons, pa.string()))
+
+
+def _with_reason(rows: pa.Table, reason: str) -> pa.Table:
+    return rows.append_column("reason", pa.array([reason] * rows.num_rows, pa.string()))
+
+
+def _times(micros: pa.ChunkedArray) -> pa.ChunkedArray:
+    return pc.cast(micros, t.TIME)
+
+
+def _has_day(middle: date, days: int) -> bool:
+    return date.min.toordinal() <= middle.toordinal() + days <= date.max.toordinal()
+
+
+def _synced_size(file: Path) -> int:
+    """The file is on disk, not only in the page cache; its size."""
+    descriptor = os.open(file, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+        return os.fstat(descriptor).st_size
+    finally:
+        os.close(descriptor)

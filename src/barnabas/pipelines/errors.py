@@ -1,0 +1,15 @@
+"""The one exception of the room."""
+
+from __future__ import annotations
+
+
+class PipelineError(Exception):
+    """What could not be done, as one line for a person, and what to do about it."""
+
+    def __init__(self, message: str, hint: str | None = None) -> None:
+        super().__init__(message, hint)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message} ({self.hint})" if self.hint else self.message

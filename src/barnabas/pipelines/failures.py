@@ -1,0 +1,42 @@
+"""What ended a stream, as one line that says what to do.
+
+Spark hands on an exception of a task, of the source's process or of the batch function as text only, within its own.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from barnabas.pipelines.errors import PipelineError
+
+#: The last line of a Python traceback whose exception is meant for a person.
+_TOLD = re.compile(r"^(?:barnabas\.)?[\w.]*\b(\w+): (.+)$", re.MULTILINE)
+_OURS = {
+    "PipelineError": None,
+    "ClusterUnreachable": "start the pipeline again when the cluster is there: it goes on where it stopped",
+    "RequestRefused": "the pipeline can be started again: it goes on where it stopped",
+    "DataLost": "the tables hold all that was read before; failOnDataLoss=false goes on behind the gap",
+    "ConfigError": None,
+}
+_FULL = ("No space left on device", "Errno 28", "Disk quota exceeded")
+
+
+def told(error: BaseException, tables: Path) -> PipelineError:
+    """The cause that a person can do something about; else the first line of Spark's own words."""
+    if isinstance(error, PipelineError):
+        return error
+    text = str(error)
+    if any(sign in text for sign in _FULL):
+        return PipelineError(
+            f"the disk is full under {tables} (or under Spark's own temporary directory)",
+            "free some space and start the pipeline again: nothing is lost, it goes on where it stopped",
+        )
+    for name, words in _TOLD.findall(text):
+        if name in _OURS:
+            return PipelineError(words.strip(), _OURS[name])
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    said = [line for line in lines if _TOLD.match(line)] or lines or [type(error).__name__]
+    return PipelineError(
+        f"the pipeline has stopped: {said[0][:400]}", "it can be started again, and goes on from there"
+    )

@@ -1,0 +1,245 @@
+"""The orders pipeline: a topic of order events into tables, each event once whatever is killed when.
+
+    with spark_session(...) as spark:
+        pipeline = OrdersPipeline(topic="orders", tables=Path("tables"))
+        query = pipeline.start(spark, {"kafka.bootstrap.servers": "127.0.0.1:9092"})
+        query.awaitTermination()
+
+One stream, one Spark job for each micro-batch. Native functions parse, judge and number the copies of an order
+(`rules`); tasks write the files of their days (`day_files`); the driver gets their names and figures, puts one commit
+into the log (`commits`), and moves the files into their places (`publishing`).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnabas.pipelines import steps
+from barnabas.pipelines.commits import (
+    Books,
+    Commit,
+    CommitLog,
+    Identity,
+    Lock,
+    Progress,
+    TableFile,
+    identity_beside,
+    identity_of_tables,
+)
+from barnabas.pipelines.day_files import SUMMARY_SCHEMA, DayFiles
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.publishing import check_visible, create_tables, finish
+from barnabas.pipelines.rules import judged
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+DAY_MS = 86_400_000
+DEFAULT_WATERMARK_MS = 2 * DAY_MS
+AVAILABLE_NOW = "available-now"
+
+
+@dataclass(frozen=True, slots=True)
+class OrdersPipeline:
+    """Where the orders are, and where their tables go. `watermark_ms`: how late an order may be and still count."""
+
+    topic: str
+    tables: Path
+    checkpoint: Path
+    sink: str = "parquet"
+    watermark_ms: int = DEFAULT_WATERMARK_MS
+    source: str = "barnabas"
+
+    def start(
+        self,
+        spark: SparkSession,
+        options: Mapping[str, str],
+        trigger: str = AVAILABLE_NOW,
+        topic_id: str | None = None,
+    ) -> StreamingQuery:
+        """The running stream. `options` are the source's; where it starts is known from the tables.
+
+        Raises:
+            PipelineError: the tables or the checkpoint are of something else, or another pipeline writes to them.
+        """
+        log = CommitLog(self.tables)
+        log.create()
+        lock = Lock(self.tables)
+        try:
+            self._identify(topic_id)
+            last = log.last()
+            finish(self.tables, last, self.sink)
+            log.clear_staging()
+            create_tables(self.tables, self.sink)
+            reader = spark.readStream.format(self.source).options(**self._start_at(last, options))
+            writer = reader.load().writeStream.foreachBatch(Batches(self)).queryName(f"orders of {self.topic}")
+            writer = writer.option("checkpointLocation", str(self.checkpoint))
+            query = writer.trigger(**trigger_options(trigger)).start()
+        except BaseException:
+            lock.release()
+            raise
+        _HELD[query.runId] = lock
+        return query
+
+    def _identify(self, topic_id: str | None) -> None:
+        """The tables, the checkpoint and the topic belong together."""
+        there = Identity.read(identity_of_tables(self.tables))
+        if there is None:
+            there = Identity(uuid.uuid4().hex, self.topic, topic_id, self.sink)
+            there.write(identity_of_tables(self.tables))
+        _check_same(f"the tables in {self.tables}", there, self, topic_id, "name another directory by --tables")
+        before = Identity.read(identity_beside(self.checkpoint))
+        if before is None:
+            if (self.checkpoint / "metadata").exists():
+                raise PipelineError(
+                    f"the checkpoint {self.checkpoint} is not of this pipeline", "name another by --checkpoint"
+                )
+            there.write(identity_beside(self.checkpoint))
+            return
+        _check_same(f"the checkpoint {self.checkpoint}", before, self, topic_id, "name another by --checkpoint")
+        if before.id != there.id:
+            raise PipelineError(
+                f"the checkpoint {self.checkpoint} belongs to other tables than those in {self.tables}",
+                "a checkpoint without its tables is of no use: remove it, and the stream goes on where the tables end",
+            )
+
+    def _start_at(self, last: Commit | None, options: Mapping[str, str]) -> dict[str, str]:
+        """A new checkpoint goes on where the tables end; one that is there knows better, and Spark heeds it."""
+        chosen = {"startingOffsets": "earliest", **options, "subscribe": self.topic}
+        if last is not None:
+            offsets = {str(partition): progress.next_offset for partition, progress in last.progress.items()}
+            chosen["startingOffsets"] = json.dumps({self.topic: offsets})
+        return chosen
+
+
+#: A lock lives as long as its query's process, which is what it is about.
+_HELD: dict[Any, Lock] = {}
+
+
+def release(query: StreamingQuery) -> None:
+    """After the query has ended: another may write to its tables."""
+    lock = _HELD.pop(query.runId, None)
+    if lock is not None:
+        lock.release()
+
+
+@dataclass(frozen=True, slots=True)
+class Batches:
+    """What Spark calls for each micro-batch. Plain values only: over Spark Connect it runs in the server."""
+
+    pipeline: OrdersPipeline
+
+    def __call__(self, batch: DataFrame, batch_id: int) -> None:
+        pipeline, started_ms = self.pipeline, time.time_ns() // 1_000_000
+        log = CommitLog(pipeline.tables)
+        last = log.last()
+        finish(pipeline.tables, last, pipeline.sink)
+        query_id = _query_id(pipeline.checkpoint)
+        if is_applied(last, query_id, batch_id, pipeline):
+            return
+        number = 1 if last is None else last.number + 1
+        staging = log.staging(number)
+        (pipeline.tables / staging).mkdir(parents=True)
+        lookback_days = -(-pipeline.watermark_ms // DAY_MS)
+        job = DayFiles(str(pipeline.tables), staging, pipeline.sink, number, lookback_days)
+        progress = {} if last is None else last.progress
+        shuffle_partitions = int(batch.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
+        rows = judged(batch, progress, watermark_of(progress, pipeline.watermark_ms), shuffle_partitions)
+        summaries = [json.loads(row.summary) for row in rows.mapInArrow(job, SUMMARY_SCHEMA).collect()]
+        steps.reached("computed")
+        commit = _commit(last, summaries, number, query_id, batch_id, started_ms, staging)
+        check_visible(pipeline.tables, commit)
+        commit = log.append(commit)
+        steps.reached("recorded")
+        finish(pipeline.tables, commit, pipeline.sink)
+        steps.reached("finished")
+
+
+def is_applied(last: Commit | None, query_id: str, batch_id: int, pipeline: OrdersPipeline) -> bool:
+    """Whether the batch is in the tables already: the driver died before Spark knew.
+
+    Raises:
+        PipelineError: the checkpoint is ahead of the tables.
+    """
+    if last is None or last.query_id != query_id:
+        return False
+    if batch_id > last.batch_id + 1:
+        raise PipelineError(
+            f"the checkpoint {pipeline.checkpoint} is at batch {batch_id}, the tables in {pipeline.tables} "
+            f"at {last.batch_id}: they are an older copy",
+            "remove the checkpoint, and the stream goes on where the tables end",
+        )
+    return batch_id <= last.batch_id
+
+
+def watermark_of(progress: Mapping[int, Progress], delay_ms: int) -> int | None:
+    """The slowest partition counts, so that one that was without a leader for a while is not late as a whole."""
+    times = [each.event_time_ms for each in progress.values() if each.event_time_ms is not None]
+    return min(times) - delay_ms if times else None
+
+
+def trigger_options(trigger: str) -> dict[str, Any]:
+    """available-now, or an interval as Spark writes it ("1 second")."""
+    return {"availableNow": True} if trigger == AVAILABLE_NOW else {"processingTime": trigger}
+
+
+def _commit(
+    last: Commit | None,
+    summaries: Iterable[Mapping[str, Any]],
+    number: int,
+    query_id: str,
+    batch_id: int,
+    started_ms: int,
+    staging: str,
+) -> Commit:
+    """The tasks' reports as one. No two of them may have replaced the same day."""
+    files: list[TableFile] = []
+    books = Books()
+    ranges: dict[int, tuple[int, int]] = {}
+    progress = {} if last is None else dict(last.progress)
+    for summary in summaries:
+        files += [TableFile(**file) for file in summary["files"]]
+        books += Books(**summary["books"])
+        for key, (first, end) in summary["ranges"].items():
+            present = ranges.get(int(key), (first, end))
+            ranges[int(key)] = (min(first, present[0]), max(end, present[1]))
+        for key, time_ms in summary["event_time_ms"].items():
+            _advance(progress, int(key), 0, time_ms)
+    for partition, (_, end) in ranges.items():
+        _advance(progress, partition, end, None)
+    assert len({file.path for file in files}) == len(files), "two tasks had rows of one day"
+    assert books.balanced, books
+    total = books if last is None else last.total + books
+    batch = (number, query_id, batch_id, started_ms, 0)
+    return Commit(*batch, ranges, progress, books, total, tuple(files), staging)
+
+
+def _advance(progress: dict[int, Progress], partition: int, offset: int, time_ms: int | None) -> None:
+    before = progress.get(partition, Progress(0))
+    times = [each for each in (before.event_time_ms, time_ms) if each is not None]
+    progress[partition] = Progress(max(before.next_offset, offset), max(times, default=None))
+
+
+def _query_id(checkpoint: Path) -> str:
+    """The id that Spark gave the query and keeps in its checkpoint."""
+    query_id: str = json.loads((checkpoint / "metadata").read_text())["id"]
+    return query_id
+
+
+def _check_same(what: str, there: Identity, pipeline: OrdersPipeline, topic_id: str | None, hint: str) -> None:
+    if there.topic != pipeline.topic:
+        raise PipelineError(f"{what} belongs to topic {there.topic}, not {pipeline.topic}", hint)
+    if there.sink != pipeline.sink:
+        raise PipelineError(f"{what} was begun with --sink {there.sink}", f"go on with that, or {hint}")
+    if None not in (there.topic_id, topic_id) and there.topic_id != topic_id:
+        raise PipelineError(
+            f"{what} belongs to another topic {there.topic}, which has been deleted since",
+            f"to read the new one, {hint}",
+        )

@@ -1,0 +1,115 @@
+"""A Spark session that is ready for the pipelines: on this machine, on a cluster, or on a Spark Connect server."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.java import find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: All cores; a task whose Python worker dies is tried again, as on a cluster.
+LOCAL_MASTER = "local[*,4]"
+_LOG_SETTINGS = Path(__file__).parent / "log4j2.properties"
+_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.streaming.metricsEnabled": "false",
+}
+
+
+@contextlib.contextmanager
+def spark_session(
+    master: str | None = None, settings: Mapping[str, str] | None = None, log_file: Path | None = None
+) -> Iterator[SparkSession]:
+    """A session, stopped at the end. `log_file` takes what Java and its workers write to stderr.
+
+    Raises:
+        PipelineError: PySpark or Java is missing, or the master does not answer.
+    """
+    # Said of pandas 3, which the pipelines do not use.
+    warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    try:
+        from pyspark.sql import SparkSession
+    except ModuleNotFoundError as error:
+        raise PipelineError("the pipelines need PySpark", "pip install 'barnabas[pipeline]'") from error
+    if (master or "").startswith("sc://"):
+        session = _connect(master or "")
+    else:
+        os.environ["JAVA_HOME"] = str(find_java().home)
+        chosen = _SETTINGS | _local_settings(master) | dict(settings or {})
+        builder = SparkSession.builder.appName("barnabas").master(master or LOCAL_MASTER)
+        for key, value in chosen.items():
+            builder = builder.config(key, value)
+        with _stderr_to(log_file):
+            try:
+                session = builder.getOrCreate()
+            except Exception as error:
+                raise _not_started(master, error, log_file) from error
+    try:
+        yield session
+    finally:
+        with contextlib.suppress(Exception):
+            session.stop()
+
+
+def _local_settings(master: str | None) -> dict[str, str]:
+    found = {"spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOG_SETTINGS}"}
+    if master is None or master.startswith("local"):
+        found["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 2))
+    return found
+
+
+def _connect(address: str) -> SparkSession:
+    try:
+        from pyspark.sql.connect.session import SparkSession as RemoteSession
+    except ImportError as error:
+        raise PipelineError(f"Spark Connect lacks a package: {error}", "pip install 'pyspark[connect]'") from error
+    try:
+        session: Any = RemoteSession.builder.remote(address).getOrCreate()
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+    except Exception as error:
+        raise PipelineError(f"no Spark Connect server answers at {address}: {_first_line(error)}") from error
+    connected: SparkSession = session
+    return connected
+
+
+def _not_started(master: str | None, error: Exception, log_file: Path | None) -> PipelineError:
+    where = f"; see {log_file}" if log_file else ""
+    return PipelineError(f"Spark did not start with master {master or LOCAL_MASTER}: {_first_line(error)}{where}")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+@contextlib.contextmanager
+def _stderr_to(log_file: Path | None) -> Iterator[None]:
+    """Processes that are started meanwhile write there for all of their life."""
+    if log_file is None:
+        yield
+        return
+    log_file.parent.mkdir(parents=True, exist_ok=True)
+    sys.stderr.flush()
+    before = os.dup(2)
+    target = os.open(log_file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    try:
+        os.dup2(target, 2)
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(target)
