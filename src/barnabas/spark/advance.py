@@ -1,0 +1,173 @@
+"""One step of a stream: where the last micro-batch ended, against what the cluster says now.
+
+What is compared, partition by partition:
+
+    topic id differs                     the topic was deleted and made again: what followed is lost, begin anew
+    leader's epoch is above the kept one ask where the leader's log leaves the kept epoch; below our offset means that
+                                         an election cut it there: [there, ours) was read and is no more (KIP-320)
+    the log begins above our offset      retention was faster than the query
+    the partition is gone                deleted
+    the partition is new                 begin at its first record
+
+The result is the same for the same answers of the cluster, and says nothing new (the very same `Progress`) when there
+is nothing to read and nothing lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from barnabas.common.errors import ConfigError
+from barnabas.common.types import TopicPartition
+from barnabas.spark import cluster as clusters
+from barnabas.spark import lookup
+from barnabas.spark.checkpoint import Position, Progress
+from barnabas.spark.cluster import Cluster, LogEnd, TopicView
+from barnabas.spark.losses import Cause, LostRange
+from barnabas.spark.source_options import Subscription
+
+
+class Sighting(NamedTuple):
+    """The cluster at one moment."""
+
+    views: dict[str, TopicView]
+    ends: dict[TopicPartition, LogEnd]
+
+    @property
+    def topic_ids(self) -> dict[str, str]:
+        return {name: lookup.id_text(view) for name, view in self.views.items()}
+
+    def progress(self) -> Progress:
+        """As if everything had been read."""
+        return Progress({each: Position(*end) for each, end in self.ends.items()}, self.topic_ids)
+
+
+@dataclass
+class Step:
+    """Where the next micro-batch begins in each partition that is there, and what was found lost on the way."""
+
+    begins: dict[TopicPartition, int] = field(default_factory=dict)
+    #: Those whose begin is not where the last micro-batch ended.
+    moved: set[TopicPartition] = field(default_factory=set)
+    lost: list[LostRange] = field(default_factory=list)
+
+
+def step(cluster: Cluster, start: Progress, seen: Sighting, subscription: Subscription) -> Step:
+    """ConfigError where the checkpoint is of other topics altogether."""
+    check_topics(start, seen, subscription)
+    found = Step()
+    unsure: dict[TopicPartition, int] = {}
+    anew: list[TopicPartition] = []
+    for partition, end in seen.ends.items():
+        kept = start.positions.get(partition)
+        if kept is None:
+            anew.append(partition)
+        elif _is_another_topic(start, seen, partition.topic):
+            found.lost.append(_lost(start, partition, kept.offset, None, Cause.RECREATED))
+            anew.append(partition)
+        else:
+            found.begins[partition] = kept.offset
+            if 0 <= kept.epoch < end.epoch:
+                unsure[partition] = kept.epoch
+            elif end.offset < kept.offset and kept.epoch < 0:
+                _cut(found, start, partition, end.offset, kept.offset)
+    _find_cuts(cluster, found, start, seen, unsure)
+    for partition, kept in start.positions.items():
+        if partition not in seen.ends and _is_subscribed(partition, subscription):
+            found.lost.append(_lost(start, partition, kept.offset, None, Cause.DELETED))
+    _find_aged(cluster, found, start, seen, anew)
+    return found
+
+
+def end_of(start: Progress, seen: Sighting, taken: Step, ends: dict[TopicPartition, int]) -> Progress:
+    """The progress after a micro-batch that reads up to `ends`; `start` itself when nothing changes."""
+    positions: dict[TopicPartition, Position] = {}
+    for partition, begin in taken.begins.items():
+        end = max(begin, ends.get(partition, begin))
+        if partition in taken.moved:
+            positions[partition] = Position(end, seen.ends[partition].epoch, begin)
+        elif end > begin:
+            positions[partition] = Position(end, seen.ends[partition].epoch)
+        else:
+            kept = start.positions[partition]
+            positions[partition] = Position(kept.offset, kept.epoch)
+    changed = taken.lost or any(
+        (position.offset, position.epoch) != start.positions.get(partition, Position(-1, -1))[:2]
+        for partition, position in positions.items()
+    )
+    if not changed and set(positions) == set(start.positions):
+        return start
+    return Progress(positions, seen.topic_ids, tuple(taken.lost))
+
+
+def check_topics(start: Progress, seen: Sighting, subscription: Subscription) -> None:
+    before = {each.topic for each in start.positions}
+    now = set(seen.views) | set(subscription.topics) | {each.topic for each in subscription.partitions}
+    if before and now and not before & now:
+        raise ConfigError(
+            f"the checkpoint is of {', '.join(sorted(before))}, the query reads {', '.join(sorted(now))}: "
+            "a query over other topics needs a checkpointLocation of its own"
+        )
+
+
+def _is_subscribed(partition: TopicPartition, subscription: Subscription) -> bool:
+    if subscription.pattern is not None:
+        return subscription.pattern.fullmatch(partition.topic) is not None
+    return partition.topic in subscription.topics or partition in subscription.partitions
+
+
+def _is_another_topic(start: Progress, seen: Sighting, topic: str) -> bool:
+    before, now = start.topic_ids.get(topic, ""), lookup.id_text(seen.views[topic])
+    return bool(before) and bool(now) and before != now
+
+
+def _lost(
+    start: Progress, partition: TopicPartition, first: int, end: int | None, cause: Cause, was_read: bool = False
+) -> LostRange:
+    topic_id = start.topic_ids.get(partition.topic, "")
+    return LostRange(partition.topic, partition.partition, first, end, cause, was_read, topic_id)
+
+
+def _cut(found: Step, start: Progress, partition: TopicPartition, at: int, offset: int) -> None:
+    found.lost.append(_lost(start, partition, at, offset, Cause.TRUNCATED, was_read=True))
+    found.begins[partition] = at
+    found.moved.add(partition)
+
+
+def _find_cuts(
+    cluster: Cluster, found: Step, start: Progress, seen: Sighting, epochs: dict[TopicPartition, int]
+) -> None:
+    """Where the leader's log leaves the epoch in which we knew it."""
+    if not epochs:
+        return
+    ends = cluster.epoch_ends(epochs)
+    nothing_left = [partition for partition, end in ends.items() if end.offset < 0]
+    firsts = cluster.log_ends(dict.fromkeys(nothing_left, clusters.EARLIEST)) if nothing_left else {}
+    for partition, end in ends.items():
+        offset = start.positions[partition].offset
+        # A leader that knows no epoch as old as ours has written its whole log since.
+        at = end.offset if end.offset >= 0 else firsts[partition].offset
+        if at < offset:
+            _cut(found, start, partition, at, offset)
+
+
+def _find_aged(cluster: Cluster, found: Step, start: Progress, seen: Sighting, anew: list[TopicPartition]) -> None:
+    """Begins must not lie before the log's first record; new partitions begin there."""
+    unread = [partition for partition, begin in found.begins.items() if begin < seen.ends[partition].offset]
+    if not unread and not anew:
+        return
+    firsts = cluster.log_ends(dict.fromkeys((*unread, *anew), clusters.EARLIEST))
+    for partition in unread:
+        begin, first = found.begins[partition], firsts[partition].offset
+        if first > begin:
+            found.lost.append(_lost(start, partition, begin, first, Cause.AGED))
+            found.begins[partition] = first
+            found.moved.add(partition)
+    for partition in anew:
+        first = firsts[partition].offset
+        if first > 0:
+            topic_id = lookup.id_text(seen.views[partition.topic])
+            found.lost.append(LostRange(*partition, 0, first, Cause.AGED, topic_id=topic_id))
+        found.begins[partition] = first
+        found.moved.add(partition)

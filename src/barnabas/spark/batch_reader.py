@@ -1,0 +1,60 @@
+"""The reader of `spark.read`: everything between two bounds, as they are when the query is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from barnabas.spark import cluster as clusters
+from barnabas.spark import lookup
+from barnabas.spark.ranges import OffsetRange, RangePartition, cut
+from barnabas.spark.reading import read_range
+from barnabas.spark.source_options import SourceOptions
+
+
+class BatchReader(DataSourceReader):
+    """Plans in the driver, reads in the tasks; nothing is opened before."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[InputPartition]:
+        options = self._options
+        ranges = planned_ranges(options)
+        return [RangePartition(each) for each in cut(ranges, options.min_partitions, options.max_records_per_partition)]
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        # Spark makes one partition of nothing when there is none.
+        if partition.value is None:
+            return iter(())
+        return read_range(self._options, partition.value)
+
+
+def planned_ranges(options: SourceOptions) -> list[OffsetRange]:
+    """One range for each partition, empty ones too. ConfigError, ClusterUnreachable, RequestRefused."""
+    cluster = clusters.of(options.client)
+    views = lookup.subscribed(cluster, options.subscription)
+    lookup.must_exist(views, options.subscription, options.client.shown)
+    partitions = lookup.partitions_of(views)
+    if not partitions:
+        return []
+    latest = lookup.ends(cluster, partitions, options.fetch.read_committed)
+    first = lookup.resolve(cluster, options.starting, latest)
+    end = lookup.resolve(cluster, options.ending, latest)
+    ranges = []
+    for each in partitions:
+        leader = cluster.leader(each)
+        ranges.append(
+            OffsetRange(
+                each.topic,
+                each.partition,
+                first[each],
+                max(first[each], end[each]),
+                latest[each].epoch,
+                views[each.topic].topic_id,
+                None if leader is None else (leader.host, leader.port),
+            )
+        )
+    return ranges

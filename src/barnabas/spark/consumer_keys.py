@@ -1,0 +1,80 @@
+"""Consumer configurations that a job may carry over (`kafka.*`): refused, heeded elsewhere, or without a meaning here.
+
+A job that moves from Spark's own source brings keys along that speak of things this source does not have, such as
+sessions of a consumer group: they are taken and do nothing. A key that is no consumer configuration is a mistake.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+from barnabas.common.errors import ConfigError
+
+#: As Spark's own source refuses them.
+_REFUSED = {
+    "auto.offset.reset": "say where to begin with startingOffsets",
+    "key.deserializer": "keys are bytes; cast the column instead",
+    "value.deserializer": "values are bytes; cast the column instead",
+    "enable.auto.commit": "progress is in the checkpoint; groupId commits it to a group too",
+    "interceptor.classes": "interceptors are Java classes",
+}
+
+_WITHOUT_MEANING = frozenset(
+    [
+        "allow.auto.create.topics",
+        "auto.commit.interval.ms",
+        "check.crcs",
+        "client.dns.lookup",
+        "client.rack",
+        "config.providers",
+        "connections.max.idle.ms",
+        "enable.metrics.push",
+        "exclude.internal.topics",
+        "fetch.max.bytes",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "max.poll.records",
+        "metadata.max.age.ms",
+        "metadata.recovery.strategy",
+        "metadata.recovery.rebootstrap.trigger.ms",
+        "metric.reporters",
+        "metrics.num.samples",
+        "metrics.recording.level",
+        "metrics.sample.window.ms",
+        "partition.assignment.strategy",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "send.buffer.bytes",
+        "session.timeout.ms",
+        "share.acknowledgement.mode",
+        "socket.connection.setup.timeout.max.ms",
+    ]
+)
+_HEEDED = (
+    "bootstrap.servers",
+    "client.id",
+    "default.api.timeout.ms",
+    "fetch.max.wait.ms",
+    "fetch.min.bytes",
+    "isolation.level",
+    "max.partition.fetch.bytes",
+    "request.timeout.ms",
+    "retry.backoff.ms",
+    "socket.connection.setup.timeout.ms",
+)
+SECURITY_PREFIXES = ("security.", "ssl.", "sasl.")
+
+
+def check_rest(keys: list[str]) -> None:
+    """ConfigError for a key among `keys`, without `kafka.`, that must not be there."""
+    for key in keys:
+        if key in _REFUSED:
+            raise ConfigError(f"option kafka.{key} is not allowed: {_REFUSED[key]}")
+        if key not in _WITHOUT_MEANING:
+            close = difflib.get_close_matches(key, [*_HEEDED, *_WITHOUT_MEANING], 1)
+            hint = f"; kafka.{close[0]} is near" if close else ""
+            raise ConfigError(f"option kafka.{key} is no configuration of a consumer{hint}")

@@ -1,0 +1,239 @@
+"""One range of one partition, fetched answer by answer from whoever leads it.
+
+While an answer is decoded the next one is on its way. A leader that moved, a broken connection and every error that
+time mends lead to fresh metadata, a pause and the next try from the first offset not handed over yet; progress resets
+the clock.
+
+Records that are gone are told to `on_lost`, which raises DataLost or lets the reading go on behind them:
+
+    the log begins later        OFFSET_OUT_OF_RANGE and the leader's earliest offset is above ours
+    the log was cut             OFFSET_OUT_OF_RANGE, or a batch of a later epoch than the one of the plan, and the
+                                leader's OffsetForLeaderEpoch says where the old lineage ends
+    it is another topic now     the topic's id is not the planned one
+    there is no such partition  when the time is up
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, cast
+
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Buffer
+from barnabas.common.types import ZERO_UUID, uuid_to_text
+from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
+from barnabas.records.header import BatchHeader
+from barnabas.spark import cluster as clusters
+from barnabas.spark.batches import Selection, select
+from barnabas.spark.cluster import Cluster, Deadline
+from barnabas.spark.connection import Connection
+from barnabas.spark.faults import ClusterUnreachable, RequestRefused
+from barnabas.spark.losses import Cause, LostRange
+from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.source_options import FetchSettings
+
+#: Fetch names topics in versions up to this one, and their ids after it (KIP-516).
+_LAST_NAMED_VERSION = 12
+
+
+class Fetched(NamedTuple):
+    """Batches of one answer; `records` is the bytes they lie in."""
+
+    records: Buffer
+    batches: list[tuple[int, BatchHeader]]
+
+
+class Fetcher:
+    """Iterate over `answers` once."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        wanted: OffsetRange,
+        settings: FetchSettings,
+        on_lost: Callable[[LostRange], None],
+    ) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._settings = settings
+        self._on_lost = on_lost
+        self._position = wanted.first_offset
+        self._address = wanted.leader
+        self._connection: Connection | None = None
+        self._deadline: Deadline = cluster.deadline()
+        self._cause = "no answer"
+
+    def answers(self) -> Iterator[Fetched]:
+        """RequestRefused, ClusterUnreachable, RecordsRejected, and what `on_lost` raises."""
+        try:
+            while self._position < self._wanted.end_offset:
+                try:
+                    yield from self._from_leader()
+                except OSError as error:
+                    self._retry(str(error))
+        finally:
+            self._hang_up()
+
+    # -- one leader
+
+    def _from_leader(self) -> Iterator[Fetched]:
+        """Until the range is read or the leader has to be looked for anew."""
+        connection = self._connect()
+        if connection is None:
+            return
+        self._send(connection)
+        while True:
+            answer = self._receive(connection)
+            code = ErrorCode(answer.error_code)
+            if code != ErrorCode.NONE:
+                self._on_error(code)
+                return
+            records = answer.records
+            if records is None or not len(records):
+                if not self._on_empty(answer):
+                    return
+                self._send(connection)
+                continue
+            aborted = answer.aborted_transactions if self._settings.read_committed else None
+            selected = select(records, self._position, self._wanted.end_offset, aborted)
+            if selected.next_offset is None:
+                self._retry("an answer without a whole batch")
+                return
+            if 0 <= self._wanted.epoch < selected.epoch_max:
+                self._on_later_epoch(selected)
+                return
+            self._position = selected.next_offset
+            self._deadline = self._cluster.deadline()
+            goes_on = self._position < self._wanted.end_offset
+            if goes_on:
+                self._send(connection)
+            yield Fetched(records, selected.batches)
+            if not goes_on:
+                return
+
+    def _connect(self) -> Connection | None:
+        """None after a pause, when there is no leader now."""
+        if self._address is None:
+            partition = self._wanted.topic_partition
+            leader = self._cluster.leader(partition, fresh=True)
+            self._check_topic()
+            if self._position >= self._wanted.end_offset:
+                return None
+            if leader is None:
+                self._retry(f"{partition} has no leader")
+                return None
+            self._address = (leader.host, leader.port)
+        self._connection = self._cluster.lend(self._address)
+        return self._connection
+
+    def _send(self, connection: Connection) -> None:
+        wanted, settings = self._wanted, self._settings
+        topic = FetchRequest.FetchTopic(
+            topic=wanted.topic,
+            topic_id=wanted.topic_id,
+            partitions=[
+                FetchRequest.FetchPartition(
+                    partition=wanted.partition,
+                    fetch_offset=self._position,
+                    partition_max_bytes=settings.max_bytes,
+                )
+            ],
+        )
+        request = FetchRequest(
+            max_wait_ms=settings.max_wait_ms,
+            min_bytes=settings.min_bytes,
+            max_bytes=settings.max_bytes,
+            isolation_level=int(settings.read_committed),
+            topics=[topic],
+        )
+        connection.send(request, None if wanted.topic_id != ZERO_UUID else _LAST_NAMED_VERSION)
+
+    def _receive(self, connection: Connection) -> FetchResponse.PartitionData:
+        response = cast("FetchResponse", connection.receive())
+        if response.error_code:
+            return FetchResponse.PartitionData(error_code=response.error_code)
+        for topic in response.responses:
+            for partition in topic.partitions:
+                return partition
+        raise ConnectionError(f"{connection.shown} answers a fetch without the partition that was asked for")
+
+    # -- what goes wrong
+
+    def _retry(self, cause: str) -> None:
+        """The next try asks for the leader; when the time is up, ClusterUnreachable with the last cause."""
+        self._hang_up()
+        self._address = None
+        self._cause = cause
+        if self._deadline.passed:
+            wanted = self._wanted
+            raise ClusterUnreachable(
+                f"{wanted.topic_partition} cannot be read at offset {self._position} (of "
+                f"[{wanted.first_offset}, {wanted.end_offset})): {cause}"
+            )
+        self._deadline.pause()
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._cluster.give_back(self._connection)
+            self._connection = None
+
+    def _on_error(self, code: ErrorCode) -> None:
+        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            self._hang_up()
+            self._on_out_of_range()
+        elif code.retriable:
+            self._retry(code.name)
+        else:
+            raise RequestRefused(f"{self._wanted.topic_partition} at offset {self._position}: {code.name}")
+
+    def _on_empty(self, answer: FetchResponse.PartitionData) -> bool:
+        """Whether to ask this leader again: it may not know yet how far its log is committed."""
+        readable = answer.last_stable_offset if self._settings.read_committed else answer.high_watermark
+        if readable < self._wanted.end_offset and self._deadline.passed:
+            self._lose(self._position, self._wanted.end_offset, Cause.TRUNCATED)
+            return False
+        if self._deadline.passed:
+            self._retry("the leader gives no records")
+        return True
+
+    def _on_out_of_range(self) -> None:
+        partition, wanted = self._wanted.topic_partition, self._wanted
+        earliest = self._cluster.log_ends({partition: clusters.EARLIEST})[partition].offset
+        self._check_topic()
+        if self._position >= wanted.end_offset:
+            return
+        if earliest > self._position:
+            self._lose(self._position, min(earliest, wanted.end_offset), Cause.AGED)
+            return
+        latest = self._cluster.log_ends({partition: clusters.LATEST})[partition].offset
+        if latest < self._position:
+            self._lose(self._position, wanted.end_offset, Cause.TRUNCATED)
+        else:
+            self._retry("the offset was out of range and is not any more")
+
+    def _on_later_epoch(self, selected: Selection) -> None:
+        """Somebody else's records lie where the plan saw others: they belong to the next plan, not to this one."""
+        self._hang_up()
+        partition = self._wanted.topic_partition
+        end = self._cluster.epoch_ends({partition: self._wanted.epoch})[partition].offset
+        if not 0 <= end < self._wanted.end_offset:
+            self._retry(f"a batch of epoch {selected.epoch_max} where epoch {self._wanted.epoch} ends at {end}")
+            return
+        self._lose(max(end, self._position), self._wanted.end_offset, Cause.TRUNCATED)
+
+    def _check_topic(self) -> None:
+        """Whether the name still means the topic that was planned."""
+        view = self._cluster.topics([self._wanted.topic], fresh=True).get(self._wanted.topic)
+        if view is None:
+            if self._deadline.passed:
+                self._lose(self._position, self._wanted.end_offset, Cause.DELETED)
+            return
+        if ZERO_UUID not in (view.topic_id, self._wanted.topic_id) and view.topic_id != self._wanted.topic_id:
+            self._lose(self._position, self._wanted.end_offset, Cause.RECREATED)
+
+    def _lose(self, first: int, end: int, cause: Cause) -> None:
+        wanted = self._wanted
+        topic_id = "" if wanted.topic_id == ZERO_UUID else uuid_to_text(wanted.topic_id)
+        self._on_lost(LostRange(wanted.topic, wanted.partition, first, end, cause, topic_id=topic_id))
+        self._position = end
+        self._deadline = self._cluster.deadline()

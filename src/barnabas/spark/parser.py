@@ -1,0 +1,44 @@
+"""Which of the two parsers runs: the compiled one where the wheel has it, else the one with numpy.
+
+BARNABAS_SPARK_PARSER=numpy | compiled in the environment decides otherwise; `compiled` fails where there is none.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from typing import cast
+
+from barnabas.common.errors import ConfigError
+from barnabas.spark import numpy_parser
+from barnabas.spark.parsed import Parser
+
+_VARIABLE = "BARNABAS_SPARK_PARSER"
+_COMPILED_MODULE = "barnabas.spark._compiled_parser"
+
+
+def compiled_parser() -> Parser | None:
+    """None where it was not built."""
+    try:
+        return cast("Parser", import_module(_COMPILED_MODULE))
+    except ImportError:
+        return None
+
+
+def choose(wanted: str | None = None) -> Parser:
+    """The parser of that name; the best one there is without a name. ConfigError."""
+    compiled = compiled_parser()
+    fallback = cast("Parser", numpy_parser)
+    if not wanted:
+        return compiled or fallback
+    if wanted == "numpy":
+        return fallback
+    if wanted != "compiled":
+        raise ConfigError(f"{_VARIABLE}={wanted}: allowed are numpy and compiled")
+    if compiled is None:
+        raise ConfigError(f"{_VARIABLE}=compiled, but {_COMPILED_MODULE} was not built with this installation")
+    return compiled
+
+
+#: The one that this process uses.
+PARSER = choose(os.environ.get(_VARIABLE))

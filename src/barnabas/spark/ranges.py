@@ -1,0 +1,90 @@
+"""What one Spark task reads, and how a range of offsets is cut into tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+from pyspark.sql.datasource import InputPartition
+
+from barnabas.common.types import ZERO_UUID, TopicPartition
+
+
+@dataclass(frozen=True)
+class OffsetRange:
+    """[first_offset, end_offset) of one partition.
+
+    `epoch`: the leader epoch in which the range was planned, -1 if unknown; a batch of a later one inside the range
+    was not there then. `leader`: who led it then, a hint that saves the task one question.
+    """
+
+    topic: str
+    partition: int
+    first_offset: int
+    end_offset: int
+    epoch: int = -1
+    topic_id: bytes = ZERO_UUID
+    leader: tuple[str, int] | None = None
+
+    @property
+    def size(self) -> int:
+        return self.end_offset - self.first_offset
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return TopicPartition(self.topic, self.partition)
+
+
+class RangePartition(InputPartition):
+    """A range on its way to a task; importable by name, as Spark's workers must unpickle it."""
+
+    def __init__(self, value: OffsetRange) -> None:
+        super().__init__(value)
+        self.value: OffsetRange = value
+
+
+def cut(ranges: Iterable[OffsetRange], min_partitions: int, max_records: int | None) -> list[OffsetRange]:
+    """At least `min_partitions` ranges where there is as much to read, none above `max_records`; the large ones are
+    cut first, each into parts of about the same size."""
+    wanted = [each for each in ranges if each.size > 0]
+    if max_records is not None:
+        wanted = [part for each in wanted for part in _parts(each, -(-each.size // max_records))]
+    if len(wanted) >= min_partitions:
+        return wanted
+    total = sum(each.size for each in wanted)
+    counts = _counts([each.size for each in wanted], total, min_partitions)
+    return [part for each, count in zip(wanted, counts, strict=True) for part in _parts(each, count)]
+
+
+def _counts(sizes: list[int], total: int, wanted: int) -> list[int]:
+    """How many parts each gets: in proportion, and at least `wanted` together if there are as many records."""
+    counts = [max(1, wanted * size // total) for size in sizes]
+    while sum(counts) < min(wanted, total):
+        largest = max(range(len(sizes)), key=lambda index: sizes[index] / counts[index])
+        counts[largest] += 1
+    return counts
+
+
+def _parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
+    edges = [whole.first_offset + whole.size * index // count for index in range(count + 1)]
+    return [
+        OffsetRange(whole.topic, whole.partition, first, end, whole.epoch, whole.topic_id, whole.leader)
+        for first, end in pairwise(edges)
+        if first < end
+    ]
+
+
+def limited(available: Mapping[TopicPartition, tuple[int, int]], records: int) -> dict[TopicPartition, int]:
+    """Ends such that about `records` are read, in proportion to what each partition has; no partition starves.
+
+    `available`: (first offset, end offset). The sum stays within `records` unless there are more partitions than that.
+    """
+    total = sum(end - first for first, end in available.values() if end > first)
+    if total <= records:
+        return {partition: end for partition, (_, end) in available.items()}
+    ends = {}
+    for partition, (first, end) in available.items():
+        size = end - first
+        ends[partition] = end if size <= 0 else first + max(1, min(size, records * size // total))
+    return ends

@@ -1,0 +1,31 @@
+"""`format("barnabas")`: what Spark finds, and where it gets its readers and writers from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+
+from barnabas.spark import schema, source_options
+from barnabas.spark.batch_reader import BatchReader
+from barnabas.spark.stream_reader import StreamReader
+
+
+class BarnabasSource(DataSource):
+    """Options are checked here, once it is known whether they are for a batch or a stream."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "barnabas"
+
+    def _parsed(self, *, is_stream: bool) -> source_options.SourceOptions:
+        return source_options.parse(dict(self.options), is_stream=is_stream)
+
+    def schema(self) -> Any:
+        return schema.spark_schema(source_options.columns_of(dict(self.options)))
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        return BatchReader(self._parsed(is_stream=False))
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        return StreamReader(self._parsed(is_stream=True))
