@@ -132,6 +132,67 @@ def test_a_controller_that_did_not_run_fences_nobody_for_it(world: NodeWorld) ->
     assert world.image.brokers[2].fenced
 
 
+def test_a_controller_that_did_not_run_gives_nobody_more_time_than_a_session(world: NodeWorld) -> None:
+    world.register(2)
+    world.beat(2)
+    world.host.time._now_ms += 60_000
+    # What came meanwhile may be read before the timers run.
+    world.beat(2)
+    world.host.time.run_for(8_999)
+    assert not world.image.brokers[2].fenced
+    world.host.time.run_for(1)
+    assert world.image.brokers[2].fenced
+
+
+def test_a_controller_that_stopped_right_after_a_check_fences_nobody_for_it(world: NodeWorld) -> None:
+    world.register(2)
+    world.beat(2)
+    world.host.time._now_ms += 60_000
+    world.host.time.run_for(0)
+    assert not world.image.brokers[2].fenced
+    world.host.time.run_for(9_000)
+    assert world.image.brokers[2].fenced
+
+
+def test_a_controller_that_is_always_late_still_fences_the_silent(world: NodeWorld) -> None:
+    world.register(2)
+    world.beat(2)
+    for _ in range(4):
+        world.host.time._now_ms += 5_000
+        world.host.time.run_for(0)
+        world.beat()
+    assert world.image.brokers[2].fenced
+    assert not world.image.brokers[1].fenced
+
+
+def test_brokers_that_come_back_after_all_were_fenced_have_sessions_that_run_out(world: NodeWorld) -> None:
+    """As they do when a controller that is no broker was cut off from all of them."""
+    world.register(2)
+    world.beat(2)
+    world.host.time.run_for(20_000)
+    assert all(broker.fenced for broker in world.image.brokers.values())
+    assert not world.beat().is_fenced
+    assert not world.beat(2).is_fenced
+    world.host.time.run_for(9_000)
+    assert all(broker.fenced for broker in world.image.brokers.values())
+
+
+def test_a_broker_that_could_not_be_fenced_is_fenced_later(world: NodeWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.register(2)
+    world.beat(2)
+
+    def fail(first_offset: int, cause: Cause) -> None:
+        raise RuntimeError("a mistake of the journal")
+
+    monkeypatch.setattr(world.controller, "journal", fail)
+    with pytest.raises(RuntimeError, match="a mistake"):
+        world.host.time.run_for(9_000)
+    monkeypatch.undo()
+    world.host.time.run_for(9_000)
+    assert world.image.brokers[1].fenced
+    assert world.image.brokers[2].fenced
+
+
 def test_another_incarnation_waits_for_the_session_to_end(world: NodeWorld) -> None:
     assert world.register(2).error_code == ErrorCode.NONE
     world.beat(2)

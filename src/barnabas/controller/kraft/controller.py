@@ -278,7 +278,6 @@ class Controller:
             return
         self._sessions.start(request.broker_id, now_ms)
         self.commit(result, reply, lambda code: reply(BrokerRegistrationResponse(error_code=code)))
-        self._schedule_session_check()
 
     def broker_disconnected(self, broker_id: int, broker_epoch: int) -> None:
         """The connection of this incarnation's heartbeats has ended."""
@@ -333,15 +332,17 @@ class Controller:
     def broker_is_gone(self, broker_id: int) -> None:
         """Its process has ended: as if its session had run out."""
         if self._image is not None:
-            self._sessions.end(broker_id)
             self._fence(broker_id, "its process is gone")
 
     def _fence(self, broker_id: int, why: str) -> None:
+        """Its session ends with it. Where it cannot be fenced now, it is once more when a new session runs out."""
         broker = self.image.brokers.get(broker_id)
         if broker is not None and not broker.fenced:
+            self._sessions.start(broker_id, self._host.clock.now_ms())
             records = brokers.fence_records(self.view(), broker)
             if not self.commit(Result(records, None, Cause(why, SELF, f"broker {broker_id}"))):
-                self._sessions.start(broker_id, self._host.clock.now_ms())  # once more when this runs out
+                return
+        self._sessions.end(broker_id)
 
     def register_controller(
         self, request: ControllerRegistrationRequest, reply: Reply[ControllerRegistrationResponse]
@@ -363,19 +364,23 @@ class Controller:
             return
         now_ms = self._host.clock.now_ms()
         late_ms = now_ms - self._session_check_due_ms
-        if late_ms > self._sessions.timeout_ms // 4:
-            self._sessions.excuse(late_ms)
-        for broker_id in self._sessions.expired(now_ms):
-            self._sessions.end(broker_id)
-            self._fence(broker_id, "session expired")
-        self._schedule_session_check()
+        if late_ms > self._sessions.check_ms:
+            self._sessions.excuse(late_ms, now_ms)
+        try:
+            for broker_id in self._sessions.expired(now_ms):
+                if self._image is not None:
+                    self._fence(broker_id, "session expired")
+        finally:
+            if self._image is not None:
+                self._schedule_session_check()
 
     def _schedule_session_check(self) -> None:
-        due_ms = self._sessions.next_expiry_ms()
-        if self._session_timer is not None or due_ms is None:
-            return
-        self._session_check_due_ms = due_ms
-        delay_ms = max(due_ms - self._host.clock.now_ms(), 0)
+        """There is always a next one while this controller is active, whether or not it knows of any session now."""
+        if self._session_timer is not None:
+            self._session_timer.cancel()
+        now_ms = self._host.clock.now_ms()
+        self._session_check_due_ms = self._sessions.next_check_ms(now_ms)
+        delay_ms = max(self._session_check_due_ms - now_ms, 0)
         self._session_timer = self._host.timers.call_later(delay_ms, self._check_sessions)
 
     # The one way in which anything changes.
@@ -405,12 +410,13 @@ class Controller:
                 )
             return True
         records = all_or_nothing(result.records, self.image.metadata_version, result.cause.event)
-        before, self._image = self._image, self._replayed(records)
+        before, after = self.image, self._replayed(records)
         response = result.response
-        losses = elections.unclean_leaders(before, result.records) if before is not None else []
+        losses = elections.unclean_leaders(before, result.records)
         if self.journal is not None:
             # First, for what is proposed may be committed and published before `propose` returns.
             self.journal(self._raft.log_end_offset, _with_losses(result.cause, losses))
+        self._image = after
         done = None if reply is None else (lambda _offset: reply(response))
         try:
             self._raft.propose(

@@ -1,7 +1,11 @@
 """Which brokers are alive: soft state of the active controller, begun anew by each.
 
 A session lives `timeout_ms` beyond the last heartbeat. A controller that did not run itself for a while (paused, or
-starved of CPU) cannot know who was silent: everybody gets the time back that it missed.
+starved of CPU) cannot know who was silent: everybody gets the time back that it missed. It looks every `check_ms`, so
+that it notices soon how long it was away.
+
+Invariant: no contact lies in the future, so whoever falls silent is fenced within `timeout_ms` of the controller's own
+time.
 """
 
 from __future__ import annotations
@@ -22,10 +26,12 @@ class _Session:
 
 
 class BrokerSessions:
-    __slots__ = ("_sessions", "timeout_ms")
+    __slots__ = ("_sessions", "check_ms", "timeout_ms")
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
+        #: Between two looks at most; a look that comes later than that by as much says that the controller was away.
+        self.check_ms = max(timeout_ms // 4, 1)
         self._sessions: dict[int, _Session] = {}
 
     def start(self, broker_id: int, now_ms: int) -> None:
@@ -71,15 +77,15 @@ class BrokerSessions:
             broker_id for broker_id, session in self._sessions.items() if now_ms >= session.contact_ms + self.timeout_ms
         )
 
-    def next_expiry_ms(self) -> int | None:
-        if not self._sessions:
-            return None
-        return min(session.contact_ms for session in self._sessions.values()) + self.timeout_ms
+    def next_check_ms(self, now_ms: int) -> int:
+        """When the next session may run out, and soon in any case."""
+        contacts = (session.contact_ms for session in self._sessions.values())
+        return min(min(contacts, default=now_ms) + self.timeout_ms, now_ms + self.check_ms)
 
-    def excuse(self, missed_ms: int) -> None:
-        """The controller itself was away for `missed_ms`."""
+    def excuse(self, missed_ms: int, now_ms: int) -> None:
+        """The controller itself was away for `missed_ms`, until now. Who was heard of since has nothing to get back."""
         for session in self._sessions.values():
-            session.contact_ms += missed_ms
+            session.contact_ms = min(session.contact_ms + missed_ms, now_ms)
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
         """The broker's leaderships were moved by records up to `offset`."""
