@@ -14,6 +14,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.broker.request_counts import RequestCounts
+
 if TYPE_CHECKING:
     from barnabas.broker.broker_channels import BrokerChannels
     from barnabas.broker.controller_access import ControllerAccess
@@ -88,5 +90,6 @@ class Services:
     #: To the other brokers of the cluster, and to this one.
     brokers: BrokerChannels
     verifier: TransactionVerifier
+    request_counts: RequestCounts = field(default_factory=RequestCounts)
     #: Names of topics that this broker has asked the controller for, on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)

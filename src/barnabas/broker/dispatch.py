@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from barnabas.broker.context import Services
 from barnabas.common.errors import DecodeError
 from barnabas.common.host import Buffer, Link
+from barnabas.common.metrics import TimeBuckets
 from barnabas.protocol import codec
 from barnabas.protocol.api import API_VERSIONS, FETCH, PRODUCE, Offer
 from barnabas.protocol.connection import FrameReader, ReceiveArea
@@ -64,6 +65,7 @@ class InFlight:
         "correlation_id",
         "now_ms",
         "on_abandoned",
+        "times",
     )
 
     def __init__(
@@ -81,6 +83,8 @@ class InFlight:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.now_ms = now_ms
+        #: Where it is counted when it is answered.
+        self.times = connection.times_of(api_key, api_version)
         self._chunks: Chunks | None = None
         #: Called if the connection ends before the answer: what waits for it can stop waiting.
         self.on_abandoned: Callable[[], object] | None = None
@@ -331,6 +335,9 @@ class Connection:
         """As `respond_now`, for an answer that is smaller than its request."""
         self._out.append(chunk)
 
+    def times_of(self, api_key: int, api_version: int) -> TimeBuckets:
+        return self._dispatcher.counts.of(api_key, api_version)
+
     @property
     def offers(self) -> Mapping[int, Offer]:
         """The APIs of its listener."""
@@ -350,8 +357,11 @@ class Connection:
         if not queue:
             return  # answered before its handler returned: it is sent then
         self._held_bytes += sum(map(len, chunks))
+        now_ms = self._dispatcher.now_ms()
         while queue and (ready := queue[0]._chunks) is not None:
-            queue.popleft().let_go()
+            answered = queue.popleft()
+            answered.let_go()
+            answered.times.add(now_ms - answered.now_ms)
             size_bytes = sum(map(len, ready))
             self._held_bytes -= size_bytes
             self._out_bytes += size_bytes
@@ -387,7 +397,8 @@ class Dispatcher:
         self.frame_bytes_max = frame_bytes_max
         self.log = log
         self._package = handlers_package
-        self._clock = services.host.clock
+        self.now_ms = services.host.clock.now_ms
+        self.counts = services.request_counts
         self.call_soon = services.host.timers.call_soon
         self._handlers: dict[int, Handler] = {}
         self._raw: dict[int, RawHandler] = {}
@@ -407,15 +418,14 @@ class Dispatcher:
             raise DecodeError(f"api key {api_key} is not served on listener {connection.listener}")
         if not offer.version_min <= api_version <= offer.version_max and api_key != API_VERSIONS:
             raise DecodeError(f"version {api_version} of {offer.name} is not served")
-        request = InFlight(connection, api_key, api_version, correlation_id, client_id, self._clock.now_ms())
+        request = InFlight(connection, api_key, api_version, correlation_id, client_id, self.now_ms())
         if connection.nothing_waits:
             chunks = self._call(request, offer, frame, position)
-            if chunks is not None:
-                connection.respond_now(chunks)
-            elif request._chunks is None:
+            if chunks is None and request._chunks is None:
                 connection.begin(request)
-            else:
-                connection.respond_now(request._chunks)
+                return
+            connection.respond_now(chunks if chunks is not None else request._chunks or [])
+            request.times.add(self.now_ms() - request.now_ms)
             return
         connection.begin(request)
         chunks = self._call(request, offer, frame, position)

@@ -42,6 +42,7 @@ class ProduceShortcut:
         "_services",
         "_size_at",
         "_tail",
+        "_times",
         "_topic",
         "_topic_id",
     )
@@ -55,6 +56,7 @@ class ProduceShortcut:
         self._topic, self._index = partition.topic_partition
         self._topic_id = partition.topic_id
         self._acks = acks
+        self._times = request.times.counts
         self._is_flexible = request.api_version >= FLEXIBLE_SINCE
         self._size_at = size_at
         self._head = b""
@@ -105,6 +107,7 @@ class ProduceShortcut:
         info = services.replicas.append_to(partition, records, self._acks, wall_ms, Origin.CLIENT).info
         if info is None:
             return False  # refused, with nothing changed: the general way says so in the right words
+        self._times[0] += 1
         if self._acks != 0:
             self._connection.respond_shortly(self._answered(frame, info))
         return True

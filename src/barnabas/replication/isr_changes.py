@@ -58,8 +58,13 @@ class IsrChanges:
         self._broker_epoch = broker_epoch
         self._ask = ask
         self._waiting: dict[Proposer, Leadership] = {}
-        self._in_flight: dict[tuple[bytes, int], tuple[Proposer, Leadership]] = {}
+        #: With the ISR as it was when it was asked to change.
+        self._in_flight: dict[tuple[bytes, int], tuple[Proposer, Leadership, tuple[int, ...]]] = {}
         self._scheduled = False
+        #: ISRs that the controller made smaller or larger as it was asked to, and what it refused, since the start.
+        self.shrinks = 0
+        self.expands = 0
+        self.failures = 0
 
     def submit(self, partition: Proposer) -> None:
         """Its leadership has a proposal."""
@@ -96,7 +101,7 @@ class IsrChanges:
                     unknown_tags=leadership.seen,
                 )
             )
-            self._in_flight[partition.topic_id, index] = (partition, leadership)
+            self._in_flight[partition.topic_id, index] = (partition, leadership, leadership.isr)
         self._waiting.clear()
         if topics:
             request = AlterPartitionRequest(
@@ -120,13 +125,22 @@ class IsrChanges:
                 for answer in topic.partitions:
                     answers[topic.topic_id, answer.partition_index] = answer
         again = False
-        for key, (partition, leadership) in asked.items():
+        for key, (partition, leadership, isr_before) in asked.items():
+            self._count(answers.get(key), len(isr_before))
             if partition.leadership is not leadership or leadership.proposed is None:
                 continue
             found = answers.get(key)
             again |= self._settle(partition, leadership, found, failed)
         if self._waiting:
             self._schedule(_RETRY_MS if again else 0)
+
+    def _count(self, answer: AlterPartitionResponse.PartitionData | None, members_before: int) -> None:
+        if answer is None or answer.error_code != ErrorCode.NONE:
+            self.failures += 1
+        elif len(answer.isr) < members_before:
+            self.shrinks += 1
+        elif len(answer.isr) > members_before:
+            self.expands += 1
 
     def _settle(
         self,

@@ -29,6 +29,7 @@ from barnabas.replication.quotas import ReplicationQuotas
 from barnabas.replication.slices import InSlices
 from barnabas.replication.strays import set_strays_aside
 from barnabas.replication.surroundings import ReplicaSurroundings
+from barnabas.replication.traffic import Traffic
 from barnabas.replication.unopened import UnopenedReplicas
 from barnabas.storage.directories import root_of
 from barnabas.storage.log import AppendInfo, Origin
@@ -96,6 +97,7 @@ class ReplicaManager:
         self.moves = ReplicaMoves(host, config, logs, self)
         self.surroundings = ReplicaSurroundings(host, config, node_id)
         self.quotas = ReplicationQuotas(host.clock, config)
+        self.traffic = Traffic()
         self.following = Following(host, config, self.on_storage_fault, self.surroundings, self.quotas.follower)
         self._laggards = LaggardWatch(host.timers, self.surroundings, self.partitions)
         self._slices = InSlices(host.timers, self._follow_image)
@@ -131,6 +133,11 @@ class ReplicaManager:
     def partitions(self) -> Iterator[Partition]:
         for partitions in self._topics.values():
             yield from partitions.values()
+
+    @property
+    def unopened_count(self) -> int:
+        """Replicas that should be here and whose logs are not to be had."""
+        return len(self._unopened)
 
     def find(self, topic: str, index: int) -> Partition | None:
         partitions = self._topics.get(topic)
@@ -204,13 +211,19 @@ class ReplicaManager:
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=f"no room for {partition.topic_partition}")
         try:
             info = partition.append(batches, wall_ms, origin)
+            traffic = partition.traffic
+            traffic.produce_requests += 1
+            traffic.bytes_in += len(batches)
+            traffic.messages_in += info.last_offset - info.first_offset + 1
             if full:
                 self._roots.has_room(partition.log.directory)
             return Appended(ErrorCode.NONE, info)
         except RecordsRejected as rejected:
+            partition.traffic.failed_produce_requests += 1
             start = -1 if rejected.is_framing else partition.log.log_start_offset
             return Appended(rejected.code, None, rejected.message, rejected.record_errors, start)
         except StorageFault as fault:
+            partition.traffic.failed_produce_requests += 1
             self.on_storage_fault(fault)
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=str(fault))
 
@@ -313,7 +326,13 @@ class ReplicaManager:
         self._unopened.discard(topic_partition)
         high_watermark = self._checkpointed_hws.pop(topic_partition, log.log_start_offset)
         partition = Partition(
-            topic_partition, topic_id, log, self._node_id, self.surroundings, high_watermark=high_watermark
+            topic_partition,
+            topic_id,
+            log,
+            self._node_id,
+            self.surroundings,
+            high_watermark=high_watermark,
+            traffic=self.traffic.of(topic),
         )
         self._topics.setdefault(topic, {})[index] = partition
         self.moves.resume(partition)
@@ -356,6 +375,7 @@ class ReplicaManager:
         del partitions[index]
         if not partitions:
             del self._topics[topic]
+            self.traffic.forget(topic)
         partition.go_offline()
         self.following.unfollow(partition)
         if led:

@@ -23,6 +23,7 @@ from barnabas.replication.commit_waiters import CommitWaiter, CommitWaiters
 from barnabas.replication.isr_sightings import sighted
 from barnabas.replication.leadership import UNKNOWN, Leadership
 from barnabas.replication.purgatory import StartWatcher, Watcher
+from barnabas.replication.traffic import TopicTraffic
 from barnabas.storage.cold_read import ColdRead
 from barnabas.storage.log import AppendInfo, Log, Origin
 from barnabas.storage.log_reads import LogRead
@@ -95,6 +96,7 @@ class Partition:
         "start_watchers",
         "topic_id",
         "topic_partition",
+        "traffic",
     )
 
     def __init__(
@@ -106,8 +108,10 @@ class Partition:
         surroundings: Surroundings,
         *,
         high_watermark: int = 0,
+        traffic: TopicTraffic | None = None,
     ) -> None:
         self.topic_partition = topic_partition
+        self.traffic = traffic or TopicTraffic()
         self.topic_id = topic_id
         self.node_id = node_id
         self._surroundings = surroundings
@@ -284,6 +288,7 @@ class Partition:
         log = self.log
         if len(records):
             log.append_as_follower(records)
+            self.traffic.replication_bytes_in += len(records)
         known = min(high_watermark, log.log_end_offset)
         if known > self.high_watermark:
             self.high_watermark = known

@@ -9,6 +9,7 @@ registers itself with the partitions that it watches (`Partition.watch`).
 from __future__ import annotations
 
 import heapq
+from collections.abc import Iterator
 from typing import Protocol
 
 from barnabas.common.host import Clock, Timer, Timers
@@ -75,6 +76,10 @@ class Purgatory:
 
     def __len__(self) -> int:
         return sum(1 for _, _, operation in self._heap if not operation.completed)
+
+    def waiting(self) -> Iterator[DelayedOperation]:
+        """For metrics."""
+        return (operation for _, _, operation in self._heap if not operation.completed)
 
     def expire_at(self, deadline_ms: int, operation: DelayedOperation) -> None:
         """Complete `operation` as expired at that monotonic time, unless something else did."""

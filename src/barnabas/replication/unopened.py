@@ -23,6 +23,9 @@ class UnopenedReplicas:
         self._waiting: dict[TopicPartition, bool] = {}
         self._timer: Timer | None = None
 
+    def __len__(self) -> int:
+        return len(self._waiting)
+
     def __contains__(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._waiting
 

@@ -23,6 +23,7 @@ from barnabas.replication.fetch_items import FetchItem, FetchPlan, Reader
 from barnabas.replication.fetching import ColdFetch, FetchRound, read_all
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Isolation, Partition
+from barnabas.replication.traffic import count_sent
 
 _SESSIONS_SINCE = 7
 _ANY_REPLICA_SINCE = 11
@@ -283,6 +284,10 @@ def _answer(
             now_ms = services.host.clock.now_ms()
             uses_ids = version >= _BY_TOPIC_ID
             session_id = services.fetch_sessions.begin(told, uses_topic_ids=uses_ids, reader=plan.reader, now_ms=now_ms)
-    if plan.replica_id >= 0:
+    is_follower = plan.replica_id >= 0
+    if is_follower:
         services.replicas.quotas.count_sent(told)
+    for item, result in told:
+        if result.data and item.partition is not None:
+            count_sent(item.partition.traffic, len(result.data), to_follower=is_follower)
     return encode_answer(request, services, ErrorCode.NONE, session_id, told)
