@@ -2,10 +2,12 @@
 
     python group_member.py CLIENT BOOTSTRAP GROUP TOPIC JOURNAL [INSTANCE_ID]
 
-CLIENT is confluent-range, confluent-cooperative, confluent-consumer (KIP-848), aiokafka or kafka-python. Every line of
-the journal is a JSON object with the time (monotonic, of this machine) and one of
+CLIENT is confluent-range, confluent-cooperative, confluent-consumer (KIP-848), aiokafka or kafka-python; members of
+other languages are in java/, go/ and node/. Every line of the journal is a JSON object with the time (monotonic, of
+this machine) and one of
     assigned   partitions that it was given just now, and in which generation, where the client tells
     revoked    partitions that it gives up just now
+    lost       partitions that were taken from it, it cannot know when
     read       partition, first and last offset of what came in one poll
     committed  partition, offset: acknowledged
 SIGTERM makes it leave the group in order.
@@ -23,7 +25,8 @@ import time
 from collections.abc import Iterable
 from typing import Any
 
-SESSION_MS = 3_000
+#: A client that this machine lets wait for so long is thrown out of its group.
+SESSION_MS = 6_000
 HEARTBEAT_MS = 300
 _stopping = False
 
@@ -86,7 +89,10 @@ def run_confluent(kind: str, bootstrap: str, group: str, topic: str, journal: Jo
     def revoked(_: Any, partitions: list[Any]) -> None:
         journal.note("revoked", partitions=[each.partition for each in partitions])
 
-    consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=revoked)
+    def lost(_: Any, partitions: list[Any]) -> None:
+        journal.note("lost", partitions=[each.partition for each in partitions])
+
+    consumer.subscribe([topic], on_assign=assigned, on_revoke=revoked, on_lost=lost)
     while not _stopping:
         messages = [each for each in consumer.consume(100, 0.1) if each.error() is None]
         due = journal.read((each.partition(), each.offset()) for each in messages)
@@ -107,7 +113,9 @@ def run_aiokafka(bootstrap: str, group: str, topic: str, journal: Journal, insta
 
     class Listener(aiokafka.ConsumerRebalanceListener):  # type: ignore[misc]
         async def on_partitions_revoked(self, revoked: Any) -> None:
-            journal.note("revoked", partitions=[each.partition for each in revoked])
+            # It tells both alike; who was thrown out has no generation any more.
+            event = "lost" if consumer._coordinator.generation < 0 else "revoked"
+            journal.note(event, partitions=[each.partition for each in revoked])
 
         async def on_partitions_assigned(self, assigned: Any) -> None:
             generation = consumer._coordinator.generation
@@ -156,6 +164,9 @@ def run_kafka_python(bootstrap: str, group: str, topic: str, journal: Journal, i
     class Listener(kafka.ConsumerRebalanceListener):  # type: ignore[misc]
         def on_partitions_revoked(self, revoked: Any) -> None:
             journal.note("revoked", partitions=[each.partition for each in revoked])
+
+        def on_partitions_lost(self, lost: Any) -> None:
+            journal.note("lost", partitions=[each.partition for each in lost])
 
         def on_partitions_assigned(self, assigned: Any) -> None:
             journal.note("assigned", partitions=[each.partition for each in assigned], generation=None)

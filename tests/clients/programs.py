@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -22,40 +23,75 @@ def java(bootstrap: str) -> ProcessClient:
     return ProcessClient("java", command, bootstrap, Traits())
 
 
+def java_program(main: str) -> list[str]:
+    """The command of java/MAIN.java, without its arguments."""
+    jvm = (*kafka_jars.LIGHT_JVM, "-Xmx256m")
+    return kafka_jars.java_command(main, jvm=jvm, extra_classpath=str(_java_classes()))
+
+
+def member(client: str) -> list[str]:
+    """The command of a member of a group, without its arguments; `client` is make and kind, such as java-range."""
+    make, _, kind = client.partition("-")
+    if make == "java":
+        return [*java_program("Member"), kind]
+    if make == "kafkajs":
+        return ["node", str(_node() / "member.js")]
+    if make in ("franz", "sarama"):
+        return [_go(), make, kind]
+    return [sys.executable, str(HERE / "group_member.py"), client]
+
+
+def chain_link(client: str) -> list[str]:
+    """The command of a link of a chain, without its arguments; `client` is make and kind, such as java-classic."""
+    make, _, kind = client.partition("-")
+    if make == "java":
+        return [*java_program("Chain"), kind]
+    return [sys.executable, str(HERE / "chain.py"), client]
+
+
 def _java_classes() -> Path:
     _require("javac", "java")
 
     def build(source: Path, target: Path) -> None:
-        _run(["javac", "-cp", kafka_jars.classpath(), "-d", str(target), str(source / "Driver.java")])
+        sources = [str(path) for path in sorted(source.glob("*.java"))]
+        _run(["javac", "-cp", kafka_jars.classpath(), "-d", str(target), *sources])
 
     return _built("java", build, extra=kafka_jars.jars().name)
 
 
 def franz_go(bootstrap: str) -> ProcessClient:
+    # The program takes one address; its client learns the others from there.
+    seed = bootstrap.partition(",")[0]
+    return ProcessClient("franz-go", [_go()], seed, Traits())
+
+
+def _go() -> str:
     _require("go")
 
     def build(source: Path, target: Path) -> None:
         _run(["go", "build", "-o", str(target / "driver"), "."], cwd=source)
 
-    # The program takes one address; its client learns the others from there.
-    seed = bootstrap.partition(",")[0]
-    return ProcessClient("franz-go", [str(_built("go", build) / "driver")], seed, Traits())
+    return str(_built("go", build) / "driver")
 
 
 def kafkajs(bootstrap: str) -> ProcessClient:
-    _require("node", "npm")
-
-    def build(source: Path, target: Path) -> None:
-        for name in ("package.json", "package-lock.json", "driver.js"):
-            shutil.copy(source / name, target)
-        _run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=target)
-
     # kafkajs keeps headers in an object, which has each name once, and refuses null in it.
     traits = Traits(null_headers=False, repeated_headers=False)
     environment = {"KAFKAJS_NO_PARTITIONER_WARNING": "1"}
     command = ["env", *(f"{key}={value}" for key, value in environment.items()), "node"]
     seed = bootstrap.partition(",")[0]
-    return ProcessClient("kafkajs", [*command, str(_built("node", build) / "driver.js")], seed, traits)
+    return ProcessClient("kafkajs", [*command, str(_node() / "driver.js")], seed, traits)
+
+
+def _node() -> Path:
+    _require("node", "npm")
+
+    def build(source: Path, target: Path) -> None:
+        for name in ("package.json", "package-lock.json", "driver.js", "member.js"):
+            shutil.copy(source / name, target)
+        _run(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], cwd=target)
+
+    return _built("node", build)
 
 
 def _built(name: str, build: Callable[[Path, Path], None], *, extra: str = "") -> Path:

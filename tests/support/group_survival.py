@@ -13,10 +13,9 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -26,7 +25,6 @@ from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
 from confluent_kafka.admin import AdminClient
 from tests.support.survival import PRODUCER, QUIET, Brokers, wait_until
 
-_PROGRAM = Path(__file__).resolve().parents[1] / "clients" / "group_member.py"
 FOREVER = float("inf")
 #: When it was acknowledged, the partition, the offset.
 Commit = tuple[float, int, int]
@@ -57,15 +55,20 @@ class Diary:
     def owned(self) -> Iterator[Owned]:
         """What it owned and when."""
         since: dict[int, tuple[float, int | None]] = {}
+        last_commit: dict[int, float] = {}
         for event in self.events():
             if event["event"] == "assigned":
                 for partition in event["partitions"]:
                     since[partition] = (event["at"], event["generation"])
-            elif event["event"] == "revoked":
+            elif event["event"] in ("revoked", "lost"):
                 for partition in event["partitions"]:
                     if partition in since:
                         begin, generation = since.pop(partition)
-                        yield Owned(self.name, partition, begin, event["at"], generation)
+                        # What was taken from it may have been another one's since the last sign that it had it.
+                        end = event["at"] if event["event"] == "revoked" else last_commit.get(partition, begin)
+                        yield Owned(self.name, partition, begin, max(begin, end), generation)
+            elif event["event"] == "committed":
+                last_commit[event["partition"]] = event["at"]
         for partition, (begin, generation) in since.items():
             yield Owned(self.name, partition, begin, self.ended_at, generation)
 
@@ -80,6 +83,10 @@ class Process(Diary):
         super().__init__(name, journal, instance)
         with journal.with_suffix(".err").open("ab") as errors:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+
+    def last_words(self) -> str:
+        """The end of what it wrote to stderr."""
+        return self.journal.with_suffix(".err").read_text(errors="replace")[-2_000:]
 
     def kill(self) -> None:
         """It owns nothing from now on, though the group does not know yet."""
@@ -97,8 +104,11 @@ class Group:
     """`with Group(...) as group:` is a producer that writes all the time, a watcher of what is committed, and the
     members that the test starts. `settle`, then `judge`."""
 
-    def __init__(self, cluster: Brokers, directory: Path, group: str, topic: str, partitions: int) -> None:
-        self.cluster, self.group, self.topic = cluster, group, topic
+    def __init__(
+        self, cluster: Brokers, directory: Path, group: str, partitions: int, program: Callable[[str], list[str]]
+    ) -> None:
+        """`group` is its topic's name, too. `program`: a member's command by its make, without arguments."""
+        self.cluster, self.group, self.topic, self._program = cluster, group, group, program
         self.partitions = range(partitions)
         self.members: list[Process] = []
         #: Partition -> offset that the next record will have; of acknowledged ones.
@@ -106,6 +116,8 @@ class Group:
         #: (time of asking, partition -> offset), in order.
         self.seen: list[tuple[float, dict[int, int]]] = []
         self._directory = directory
+        # One for all questions: librdkafka 2.16 may abort the process when admin clients come and go with its brokers.
+        self._admin: Any = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
         self._writing, self._watching = threading.Event(), threading.Event()
         self._threads = [threading.Thread(daemon=True, target=work) for work in (self._write, self._watch)]
 
@@ -126,10 +138,10 @@ class Group:
             thread.join(30)
 
     def start(self, client: str, instance: str | None = None) -> Process:
-        """A member of this make, as group_member.py names it."""
+        """A member of this make."""
         name = f"{len(self.members)}-{client}"
         journal = self._directory / f"{name}.jsonl"
-        command = [sys.executable, str(_PROGRAM), client, self.cluster.bootstrap, self.group, self.topic, str(journal)]
+        command = [*self._program(client), self.cluster.bootstrap, self.group, self.topic, str(journal)]
         member = Process(name, [*command, *([instance] if instance else [])], journal, instance)
         self.members.append(member)
         return member
@@ -142,16 +154,21 @@ class Group:
         """All partitions are owned once, and every live member owns its share."""
 
         def settled() -> bool:
+            for member in self.alive:
+                assert member.process.poll() is None, f"{member.name} ended by itself: {member.last_words()}"
             shares = [member.owns_now() for member in self.alive]
             owned = [partition for share in shares for partition in share]
             least = len(self.partitions) // max(len(shares), 1)
             return sorted(owned) == list(self.partitions) and all(len(share) >= least for share in shares)
 
-        wait_until(settled, "every partition has one owner", timeout_s)
+        try:
+            wait_until(settled, "every partition has one owner", timeout_s)
+        except AssertionError as error:
+            owners = {member.name: sorted(member.owns_now()) for member in self.alive}
+            raise AssertionError(f"{error}: {owners}") from error
 
     def coordinator(self) -> int:
-        found: Any = AdminClient({**QUIET, "bootstrap.servers": self.cluster.bootstrap})
-        future = found.describe_consumer_groups([self.group], request_timeout=10)[self.group]
+        future = self._admin.describe_consumer_groups([self.group], request_timeout=10)[self.group]
         return int(future.result(15).coordinator.id)
 
     def settle(self, timeout_s: float = 40) -> None:
@@ -192,10 +209,9 @@ class Group:
 
     def _committed(self) -> dict[int, int] | None:
         """None while no coordinator answers."""
-        admin = AdminClient({**QUIET, "bootstrap.servers": self.cluster.bootstrap})
         try:
             request = [ConsumerGroupTopicPartitions(self.group)]
-            answer = admin.list_consumer_group_offsets(request, request_timeout=5)[self.group].result(10)
+            answer = self._admin.list_consumer_group_offsets(request, request_timeout=5)[self.group].result(10)
         except (KafkaException, TimeoutError):
             return None
         return {each.partition: each.offset for each in answer.topic_partitions if each.offset >= 0}

@@ -12,15 +12,16 @@ from tests.support.group_survival import Group
 from tests.support.survival import create_topic, wait_until
 
 from barnabas.testing import Cluster
+from clients import programs
 
 PARTITIONS = 6
-#: Several clients that start at once take their time on a machine that is busy.
+#: Several clients that start at once, some of them with a Java machine, take their time on a machine that is busy.
 START_S = 100
 PROPERTIES = {
     "group.min.session.timeout.ms": "1000",
     "group.initial.rebalance.delay.ms": "100",
     "group.consumer.min.session.timeout.ms": "1000",
-    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "6000",
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "300",
 }
@@ -40,17 +41,17 @@ def new_group(cluster: Cluster, tmp_path: Path) -> NewGroup:
     def make() -> Group:
         name = next(_names)
         create_topic(cluster, name, PARTITIONS)
-        return Group(cluster, tmp_path, name, name, PARTITIONS)
+        return Group(cluster, tmp_path, name, PARTITIONS, programs.member)
 
     return make
 
 
 def survive(cluster: Cluster, made: Group, clients: list[str]) -> None:
-    """Three members; one more; one is killed; the coordinator is killed; one comes back; one leaves."""
+    """All but one; that one; the first is killed; so is the coordinator; the first comes back; the second leaves."""
     with made as group:
-        members = [group.start(client) for client in clients[:3]]
+        members = [group.start(client) for client in clients[:-1]]
         group.await_owners(START_S)
-        group.start(clients[3])
+        group.start(clients[-1])
         group.await_owners(START_S)
         members[0].kill()
         group.await_owners()
@@ -81,6 +82,15 @@ def test_members_of_three_makes_survive_their_own_crashes_and_their_coordinators
         "confluent-consumer",
         "aiokafka",
         "kafka-python",
+        "java-range",
+        "java-cooperative",
+        "java-consumer",
+        "franz-range",
+        "franz-cooperative",
+        "franz-consumer",
+        "sarama-range",
+        "sarama-sticky",
+        "kafkajs",
     ],
 )
 def test_members_of_one_make_survive(cluster: Cluster, new_group: NewGroup, client: str) -> None:
@@ -88,7 +98,21 @@ def test_members_of_one_make_survive(cluster: Cluster, new_group: NewGroup, clie
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("client", ["confluent-cooperative", "confluent-range"])
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "clients",
+    [
+        ["java-range", "franz-range", "sarama-range", "aiokafka", "kafka-python", "confluent-range"],
+        ["java-consumer", "franz-consumer", "confluent-consumer", "java-consumer"],
+    ],
+    ids=["classic", "consumer"],
+)
+def test_members_of_all_makes_survive(cluster: Cluster, new_group: NewGroup, clients: list[str]) -> None:
+    survive(cluster, new_group(), clients)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("client", ["confluent-cooperative", "confluent-range", "confluent-consumer"])
 def test_a_static_member_that_comes_back_in_time_finds_its_partitions(new_group: NewGroup, client: str) -> None:
     """Nobody else is asked to rebalance (KIP-345)."""
     with new_group() as group:
@@ -110,16 +134,25 @@ def test_a_static_member_that_comes_back_in_time_finds_its_partitions(new_group:
 
 
 @pytest.mark.full
-def test_the_coordinator_is_killed_again_and_again(cluster: Cluster, new_group: NewGroup) -> None:
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "clients",
+    [
+        ["confluent-range", "confluent-range", "aiokafka"],
+        ["java-consumer", "franz-consumer", "confluent-consumer"],
+    ],
+    ids=["classic", "consumer"],
+)
+def test_the_coordinator_is_killed_again_and_again(cluster: Cluster, new_group: NewGroup, clients: list[str]) -> None:
     with new_group() as group:
-        for client in ("confluent-range", "confluent-range", "aiokafka"):
+        for client in clients:
             group.start(client)
-        group.await_owners()
+        group.await_owners(START_S)
         for _ in range(4):
             victim = group.coordinator()
             cluster.kill(victim)
-            newcomer = group.start("confluent-range")
-            group.await_owners(60)
+            newcomer = group.start(clients[0])
+            group.await_owners(START_S)
             newcomer.kill()
             cluster.start_broker(victim)
             group.await_owners(60)

@@ -1,5 +1,9 @@
 // Drives franz-go: commands in, answers out, a JSON object a line.
 // The commands (create, produce, consume) and their fields are described in tests/clients/drivers.py.
+//
+// With arguments it is a member of a group, of franz-go or sarama, as tests/clients/group_member.py describes it:
+//
+//	driver franz|sarama KIND BOOTSTRAP GROUP TOPIC JOURNAL [INSTANCE_ID]
 package main
 
 import (
@@ -50,7 +54,16 @@ var codecs = map[string]kgo.CompressionCodec{
 	"zstd":   kgo.ZstdCompression(),
 }
 
+const (
+	sessionTimeout    = 6 * time.Second
+	heartbeatInterval = 300 * time.Millisecond
+)
+
 func main() {
+	if len(os.Args) > 1 {
+		member(os.Args[1:])
+		return
+	}
 	commands := bufio.NewReaderSize(os.Stdin, 1<<20)
 	answers := json.NewEncoder(os.Stdout)
 	for {
@@ -72,6 +85,18 @@ func main() {
 			panic(err)
 		}
 	}
+}
+
+func member(args []string) {
+	run := map[string]func(kind, bootstrap, group, topic string, j *journal, instance string){
+		"franz":  franzMember,
+		"sarama": saramaMember,
+	}[args[0]]
+	instance := ""
+	if len(args) > 6 {
+		instance = args[6]
+	}
+	run(args[1], args[2], args[3], args[4], openJournal(args[5]), instance)
 }
 
 func perform(ctx context.Context, c command) (answer, error) {

@@ -26,6 +26,14 @@ def revoked(at: float, *partitions: int) -> dict[str, Any]:
     return {"at": at, "event": "revoked", "partitions": list(partitions)}
 
 
+def lost(at: float, *partitions: int) -> dict[str, Any]:
+    return {"at": at, "event": "lost", "partitions": list(partitions)}
+
+
+def committed(at: float, partition: int, offset: int) -> dict[str, Any]:
+    return {"at": at, "event": "committed", "partition": partition, "offset": offset}
+
+
 def read(at: float, first: int, last: int, partition: int = 0) -> dict[str, Any]:
     return {"at": at, "event": "read", "partition": partition, "first": first, "last": last}
 
@@ -49,6 +57,13 @@ def test_who_was_killed_owns_nothing_any_more(tmp_path: Path) -> None:
         judge_owners([a, b], [0])
     a.ended_at = 2.5
     judge_owners([a, b], [0])
+
+
+def test_what_was_taken_from_a_member_may_be_another_ones_before_it_knows(tmp_path: Path) -> None:
+    a = Made(tmp_path, "a", assigned(1, 0), committed(2, 0, 5), lost(9, 0))
+    judge_owners([a, Made(tmp_path, "b", assigned(3, 0))], [0])
+    with pytest.raises(AssertionError, match="owned twice at once"):
+        judge_owners([a, Made(tmp_path, "early", assigned(1.9, 0))], [0])
 
 
 def test_two_owners_in_a_generation_are_found_though_one_was_gone(tmp_path: Path) -> None:

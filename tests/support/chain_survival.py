@@ -1,0 +1,215 @@
+"""A consume-transform-produce chain of unmodified clients under load, whose links can be killed, and a verdict.
+
+`with Chain(...) as chain:` is a producer that writes to `input`, links that carry its records over to `output`, each
+with its transactional id (tests/clients/chain.py says how), and a reader of `output`. `settle`, then `judge`:
+- what is committed in `output` is what was written to `input`, once;
+- no reader was given a record whose transaction was aborted, or not yet asked to be committed; none was lost, doubled
+  or skipped (the rules of docs/check.md, over the histories of all processes).
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import confluent_kafka
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.survival import PRODUCER, QUIET, Brokers, wait_until
+
+from barnabas.histories import judge
+from barnabas.testing import History
+
+PARTITIONS = 3
+#: Kafka's number of partitions of `__transaction_state`.
+_STATE_PARTITIONS = 50
+
+
+class Link:
+    """One transactional id, and the processes that had it, one after the other."""
+
+    def __init__(self, name: str, command: list[str], more: list[str], directory: Path) -> None:
+        self.name = name
+        self._command, self._more, self._directory = command, more, directory
+        self.histories: list[Path] = []
+        self.start()
+
+    def start(self) -> None:
+        path = self._directory / f"{self.name}-{len(self.histories)}.jsonl"
+        self.histories.append(path)
+        with path.with_suffix(".err").open("ab") as errors:
+            command = [*self._command, self.name, str(path), *self._more]
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=errors, stderr=errors)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def end(self) -> None:
+        self.process.send_signal(signal.SIGTERM)
+        self.process.wait(60)
+
+    def committed(self) -> int:
+        """Transactions whose commit was acknowledged."""
+        return sum(
+            '"ok"' in line and '"commit"' in line
+            for path in self.histories
+            if path.exists()
+            for line in path.read_text().splitlines()
+        )
+
+    def last_words(self) -> str:
+        return self.histories[-1].with_suffix(".err").read_text(errors="replace")[-2_000:]
+
+
+class Chain:
+    """`program`: a link's command by its make, without arguments."""
+
+    def __init__(
+        self, cluster: Brokers, directory: Path, client: str, program: Callable[[str], list[str]], links: int = 2
+    ) -> None:
+        self.cluster = cluster
+        self.links: list[Link] = []
+        self._directory, self._client, self._program = directory, client, program
+        self._names = [f"link-{number}" for number in range(links)]
+        self._history = History(directory / "feed-and-reader.jsonl")
+        self._written: list[str] = []
+        self._feeding, self._reading = threading.Event(), threading.Event()
+        self._seen: set[str] = set()
+        self._failed: list[BaseException] = []
+        self._feeder = threading.Thread(daemon=True, target=self._watched, args=(self._feed,))
+        self._reader = threading.Thread(daemon=True, target=self._watched, args=(self._read,))
+
+    def __enter__(self) -> Chain:
+        admin = AdminClient({**QUIET, "bootstrap.servers": self.cluster.bootstrap})
+        topics = [NewTopic(name, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for name in ("input", "output")]
+        for future in admin.create_topics(topics).values():
+            future.result()
+        for index, name in enumerate(self._names):
+            own = [str(each) for each in range(PARTITIONS) if each % len(self._names) == index]
+            command = [*self._program(self._client), self.cluster.bootstrap]
+            # A client of a group that shares out partitions is not told which are its own.
+            self.links.append(Link(name, command, own if self._client == "aiokafka" else [], self._directory))
+        self._feeder.start()
+        self._reader.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._feeding.set()
+        self._reading.set()
+        for link in self.links:
+            if link.process.poll() is None:
+                link.kill()
+        self._feeder.join(60)
+        self._reader.join(60)
+        self._history.close()
+
+    def go_on(self, transactions: int = 3, timeout_s: float = 90) -> None:
+        """Until every link has committed so many more."""
+        goals = [(link, link.committed() + transactions) for link in self.links]
+
+        def reached() -> bool:
+            for link in self.links:
+                assert link.process.poll() is None, f"{link.name} ended by itself: {link.last_words()}"
+            return all(link.committed() >= goal for link, goal in goals)
+
+        wait_until(reached, "the chain goes on", timeout_s)
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        admin = AdminClient({**QUIET, "bootstrap.servers": self.cluster.bootstrap})
+        return int(admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].leader)
+
+    def transaction_coordinator(self, name: str) -> int:
+        return self.leader_of("__transaction_state", _java_hash(name) % _STATE_PARTITIONS)
+
+    def group_coordinator(self) -> int:
+        return self.leader_of("__consumer_offsets", _java_hash("chain") % 50)
+
+    def settle(self, timeout_s: float = 90) -> None:
+        """Write no more, wait until all has come through, and end the links in order."""
+        self._feeding.set()
+        self._feeder.join(60)
+        wait_until(lambda: bool(self._failed) or self._seen >= set(self._written), "all comes through", timeout_s)
+        for link in self.links:
+            link.end()
+
+    def judge(self) -> None:
+        """AssertionError says what is wrong."""
+        self._reading.set()
+        self._reader.join(60)
+        if self._failed:
+            raise self._failed[0]
+        drained = f"drain-{self._history._drains + 1}"
+        self._history.drain(self.cluster.bootstrap, ["input", "output"])
+        self._history.close()
+        merged = merge([self._history.path, *(path for link in self.links for path in link.histories)])
+        (self._directory / "merged.jsonl").write_text("".join(merged))
+        verdict = judge(merged)
+        told = [f"{finding.kind.value}: {finding.text} {finding.lines}" for finding in verdict.findings]
+        assert verdict.valid, "\n".join([str(self._directory), *told[:20]])
+        came = Counter(value.partition("@")[0] for value in read_by(drained, "output", merged))
+        assert came == Counter(self._written), f"not once: {(came - Counter(self._written)).most_common(5)}"
+        assert len(self._written) > 100, "there was a load"
+
+    # -- beside the links
+
+    def _watched(self, work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:
+            self._failed.append(error)
+
+    def _feed(self) -> None:
+        settings = {**PRODUCER, "bootstrap.servers": self.cluster.bootstrap}
+        producer = self._history.producer(confluent_kafka.Producer(settings), "feed")
+        while not self._feeding.wait(0.05):
+            for partition in range(PARTITIONS):
+                value = f"value-{len(self._written)}"
+                self._written.append(value)
+                producer.produce("input", value, partition=partition)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    def _read(self) -> None:
+        settings = {**QUIET, "bootstrap.servers": self.cluster.bootstrap, "group.id": "reader"}
+        settings |= {"isolation.level": "read_committed", "enable.auto.commit": False}
+        consumer = self._history.consumer(confluent_kafka.Consumer(settings), "reader")
+        consumer.assign([confluent_kafka.TopicPartition("output", each, 0) for each in range(PARTITIONS)])
+        while not self._reading.is_set():
+            for message in consumer.consume(100, 0.2):
+                if message.error() is None:
+                    self._seen.add(message.value().decode().partition("@")[0])
+        consumer.close()
+
+
+def merge(paths: list[Path]) -> list[str]:
+    """Lines of histories by their time; each file's own are in order. A line cut off by a kill is left out."""
+    lines = [line for path in paths if path.exists() for line in path.read_text().splitlines(keepends=True)]
+    whole = [line for line in lines if line.endswith("\n")]
+    return sorted(whole, key=lambda line: int(json.loads(line)["time"]))
+
+
+def read_by(process: str, topic: str, lines: list[str]) -> Iterator[str]:
+    """The values that this process was given."""
+    for line in lines:
+        operation: dict[str, Any] = json.loads(line)
+        if operation["process"] == process and operation["f"] == "poll":
+            for place, records in operation["records"].items():
+                if place.rpartition("-")[0] == topic:
+                    yield from (value for _, value in records)
+
+
+def _java_hash(text: str) -> int:
+    """Of a string, as Kafka takes it for partitions: without its sign."""
+    value = 0
+    for character in text:
+        value = (31 * value + ord(character)) & 0xFFFFFFFF
+    return value & 0x7FFFFFFF

@@ -1,0 +1,80 @@
+"""Exactly once from read to write: chains of unmodified clients on three brokers, whose coordinators and leaders are
+killed, and so are the links themselves (tests/support/chain_survival.py)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.support.chain_survival import Chain
+
+from barnabas.testing import Cluster
+from clients import programs
+
+PROPERTIES = {
+    "group.initial.rebalance.delay.ms": "100",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "6000",
+    "group.consumer.min.heartbeat.interval.ms": "300",
+    "group.consumer.heartbeat.interval.ms": "300",
+}
+#: Java machines that start take their time on a machine that is busy.
+START_S = 120
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    with Cluster(tmp_path / "brokers", brokers=3, properties=PROPERTIES) as made:
+        yield made
+
+
+def test_a_chain_whose_link_and_coordinator_are_killed(cluster: Cluster, tmp_path: Path) -> None:
+    with Chain(cluster, tmp_path, "aiokafka", programs.chain_link, links=1) as chain:
+        chain.go_on(timeout_s=START_S)
+        victim = chain.transaction_coordinator("link-0")
+        cluster.kill(victim)
+        chain.links[0].kill()
+        chain.links[0].start()
+        chain.go_on()
+        cluster.start_broker(victim)
+        chain.settle()
+        chain.judge()
+
+
+@pytest.mark.full
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    "client", ["java-classic", "java-consumer", "confluent-classic", "confluent-consumer", "aiokafka"]
+)
+def test_a_chain_writes_everything_once(cluster: Cluster, tmp_path: Path, client: str) -> None:
+    """While coordinators, leaders and links are killed: one at a time, and two at once."""
+    with Chain(cluster, tmp_path, client, programs.chain_link) as chain:
+        chain.go_on(timeout_s=START_S)
+        victims = [
+            lambda: chain.transaction_coordinator("link-0"),
+            lambda: chain.group_coordinator(),
+            lambda: chain.leader_of("output", 0),
+            lambda: chain.transaction_coordinator("link-1"),
+            lambda: chain.leader_of("output", 1),
+        ]
+        for number, find in enumerate(victims):
+            link = chain.links[number % 2]
+            victim = find()
+            cluster.kill(victim)
+            if number in (1, 3, 4):
+                link.kill()
+                link.start()
+            chain.go_on(timeout_s=START_S)
+            cluster.start_broker(victim)
+            chain.go_on(1, timeout_s=START_S)
+        for number in range(4):
+            link = chain.links[number % 2]
+            # Somewhere in a transaction: they are open for longer than the time between them.
+            time.sleep(0.013 * number)
+            link.kill()
+            link.start()
+            chain.go_on(2, timeout_s=START_S)
+        chain.settle()
+        chain.judge()
