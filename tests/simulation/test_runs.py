@@ -141,9 +141,9 @@ def test_clients_die_and_are_paused_and_every_promise_holds() -> None:
     outcome = one.execute()
     assert not outcome.failed, explain(outcome)
     assert outcome.acked > 100
-    sessions = {sent.session for sent in one.history.sent.values()}
+    sessions = {sent.session for sent in one.work.history.sent.values()}
     assert {"producer1.1", "producer1.2"} <= sessions, "it began anew"
-    assert any(name.startswith("consumer1.2/") for name in one.history.polled)
+    assert any(name.startswith("consumer1.2/") for name in one.work.history.polled)
     assert run(one.settings).trace_hash == outcome.trace_hash
 
 

@@ -53,6 +53,10 @@ class Layout:
             "log.dirs": "/data",
             "offsets.topic.replication.factor": str(self.replication_factor),
             "offsets.topic.num.partitions": "2",
+            "transaction.state.log.replication.factor": str(self.replication_factor),
+            "transaction.state.log.min.isr": str(self.min_in_sync),
+            "transaction.state.log.num.partitions": "2",
+            "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             "group.initial.rebalance.delay.ms": "0",
             # A client that still asks for a topic that was deleted must not make another one.
             "auto.create.topics.enable": "false",
@@ -92,7 +96,15 @@ class Client:
     def run(self, program: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Begin, and begin anew after each `restart`."""
         self._program = program
-        self.loop.create_task(program())
+        self._begin(program)
+
+    def _begin(self, program: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        def ended(task: asyncio.Task[None]) -> None:
+            error = asyncio.CancelledError() if task.cancelled() else task.exception()
+            if error is not None:
+                self._world.note(self.name, f"its program failed: {error!r}")
+
+        self.loop.create_task(program()).add_done_callback(ended)
 
     def kill(self) -> None:
         self._remains += [self.loop, asyncio.all_tasks(self.loop)]
@@ -103,7 +115,7 @@ class Client:
         if not self.machine.is_running:
             self.loop = self._new_loop()
             if self._program is not None:
-                self.loop.create_task(self._program())
+                self._begin(self._program)
 
 
 class Cluster:

@@ -171,9 +171,10 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return task
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What asyncio would log. Clients leave failed futures behind; only the time line shows them."""
-        cause = context.get("exception")
-        self.world.note(self.process.name, f"asyncio: {context.get('message')}: {type(cause).__name__}")
+        """What asyncio would log. Clients leave failed futures behind, which are found when memory is taken back."""
+        cause, message = context.get("exception"), str(context.get("message"))
+        if "never retrieved" not in message:
+            self.world.note(self.process.name, f"asyncio: {message}: {type(cause).__name__}")
 
     # -- running
 

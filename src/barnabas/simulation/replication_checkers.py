@@ -219,7 +219,7 @@ class Committed:
         known = self.batches.setdefault(key, {})
         offset = start
         while offset < end:
-            data = _read(node, partition, offset, end)
+            data = read_unnoticed(node, partition, offset, end)
             if not data:
                 raise Violation(f"{tp} on {node.name} cannot be read at {offset}, below {end}")
             for position, header in iter_headers(memoryview(data)):
@@ -236,7 +236,7 @@ class Committed:
         self.ends[key] = max(self.ends.get(key, 0), end)
 
 
-def _read(node: Node, partition: Partition, offset: int, end: int) -> bytes:
+def read_unnoticed(node: Node, partition: Partition, offset: int, end: int) -> bytes:
     """Without a trace in the world: neither time nor faults of the disk."""
     with node.disk.unnoticed():
         return bytes(partition.log.read(offset, 1 << 20, up_to=end).data)

@@ -10,7 +10,7 @@ audit          clients stop; the whole log is read back and compared with what t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,7 +18,7 @@ from barnabas.simulation.ambient import ambient
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
 from barnabas.simulation.cluster import Client, Cluster, Layout
 from barnabas.simulation.faults import Atlas, Fault, FaultKind, Injector
-from barnabas.simulation.history import History, Leniency, Violation, judge
+from barnabas.simulation.history import Violation
 from barnabas.simulation.liveness import core, what_is_missing
 from barnabas.simulation.operator import Operation, Operator
 from barnabas.simulation.raft_checkers import QuorumSafety
@@ -32,17 +32,22 @@ from barnabas.simulation.replication_checkers import (
     UncleanElections,
 )
 from barnabas.simulation.replication_decisions import Decisions
-from barnabas.simulation.topics import topics_of_a_run
-from barnabas.simulation.workload import ConsumerAtWork, ProducerAtWork, create_topics, read_everything
+from barnabas.simulation.transactional_work import TransactionalWork
+from barnabas.simulation.work import RecordsWork, Size, Verdicts, Work, WorkKind, client_names
+from barnabas.simulation.workload import create_topics
 from barnabas.simulation.world import SECOND_US, Livelock, Note, World
 
 _WARM_UP_S_MAX = 120
 _BEGIN_FAULTS_S = 3
 _LIVENESS_S_MAX = 180
 _WHOLE_S_MAX = 180
-_DRAIN_S = 15
+_SETTLE_S_MAX = 240
 _AUDIT_S_MAX = 300
 _MORE_ACKS = 3
+_WORK: dict[WorkKind, Callable[[Cluster, Client, Size], Work]] = {
+    WorkKind.RECORDS: RecordsWork,
+    WorkKind.TRANSACTIONS: TransactionalWork,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +59,9 @@ class Settings:
     faults_s: int = 60
     kinds: tuple[FaultKind, ...] = tuple(FaultKind)
     schedule: tuple[Fault, ...] | None = None
+    work: WorkKind = WorkKind.RECORDS
     producers: int = 2
+    #: Who reads: consumers, chains or members.
     consumers: int = 2
     records_per_s: float = 10.0
     #: What the operator may do; each seed draws some of it.
@@ -62,6 +69,10 @@ class Settings:
     keep_events: bool = False
     #: Above it a run goes round in a circle.
     events_max: int = 3_000_000
+
+    @property
+    def size(self) -> Size:
+        return Size(self.producers, self.consumers, self.records_per_s)
 
 
 @dataclass(slots=True)
@@ -93,10 +104,8 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
     """The faults of these settings, drawn if need be."""
     if settings.schedule is not None:
         return settings.schedule
-    clients = [f"producer{number}" for number in range(1, settings.producers + 1)]
-    clients += [f"consumer{number}" for number in range(1, settings.consumers + 1)]
     world = World(settings.seed)
-    atlas = Atlas(settings.layout, clients, settings.kinds)
+    atlas = Atlas(settings.layout, client_names(settings.work, settings.size), settings.kinds)
     times_ms = (_BEGIN_FAULTS_S * 1000, (_BEGIN_FAULTS_S + settings.faults_s) * 1000)
     faults = atlas.draw(world.stream("atlas"), *times_ms) + atlas.draw_of_clients(world.stream("clients"), *times_ms)
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
@@ -111,22 +120,11 @@ class Run:
         self.world = World(settings.seed, keep_events=settings.keep_events, events_max=settings.events_max)
         self.cluster = Cluster(self.world, settings.layout)
         self.injector = Injector(self.cluster)
-        self.history = History(lambda: self.world.now_us)
-        self.topics = topics_of_a_run(settings.layout.min_in_sync)
         self.auditor = self.cluster.add_client("auditor")
-        shared = (self.history, self.topics)
-        add, rate = self.cluster.add_client, settings.records_per_s
-        self.producers = [
-            ProducerAtWork(self.cluster, add(f"producer{number}"), *shared, records_per_s=rate)
-            for number in range(1, settings.producers + 1)
-        ]
-        self.consumers = [
-            ConsumerAtWork(self.cluster, add(f"consumer{number}"), *shared, group="readers")
-            for number in range(1, settings.consumers + 1)
-        ]
+        self.work = _WORK[settings.work](self.cluster, self.auditor, settings.size)
         random = self.world.stream("operations")
-        kinds = [kind for kind in settings.operations if random.random() < 0.5]
-        self.operator = Operator(self.cluster, self.topics, kinds, "operator")
+        kinds = [kind for kind in settings.operations if random.random() < 0.5 and kind in self.work.operations]
+        self.operator = Operator(self.cluster, [*self.work.topics, *self.work.internal], kinds, "operator")
         self._settled_us = 0
         self.unclean = UncleanElections()
         self.committed = Committed(self.cluster, self.unclean)
@@ -136,7 +134,7 @@ class Run:
         cluster, unclean = self.cluster, self.unclean
         looks: list[Look] = [unclean, OneLeader(), self.committed, Offsets(unclean), Quorum(cluster)]
         decisions = Decisions(self.settings.layout.properties)
-        return [NoMistakes(), QuorumSafety(), Replicas(None, [*looks, decisions])]
+        return [NoMistakes(), QuorumSafety(), Replicas(None, [*looks, decisions]), *self.work.checkers]
 
     def execute(self) -> Outcome:
         began_cpu_s = time.process_time()
@@ -151,6 +149,7 @@ class Run:
         except Exception as error:
             self.world.note("run", f"{type(error).__name__}: {error}")
             problems = [f"the run itself failed: {type(error).__name__}: {error}"]
+        counts = self.work.counts()
         return Outcome(
             settings=self.settings,
             schedule=self.schedule,
@@ -159,9 +158,9 @@ class Run:
             events=self.world.trace.count,
             virtual_s=self.world.now_us / SECOND_US,
             cpu_s=time.process_time() - began_cpu_s,
-            sent=len(self.history.sent),
-            acked=len(self.history.acked),
-            polled=sum(consumer.polled for consumer in self.consumers),
+            sent=counts.sent,
+            acked=counts.acked,
+            polled=counts.polled,
             unclean=len(self.unclean.partitions),
             operated=sum(self.operator.done.values()),
             notes=self.world.trace.notes,
@@ -173,10 +172,10 @@ class Run:
         self.injector.schedule(self.schedule)
         self.cluster.start()
         replicas = self.settings.layout.replication_factor
-        creating = create_topics(self.cluster, self.auditor, self.topics, replicas)
+        creating = create_topics(self.cluster, self.auditor, self.work.topics, replicas)
         self._finish("the topics are not created", self.auditor, creating, _WARM_UP_S_MAX)
-        for worker, client in self._workers():
-            client.run(worker.run)
+        for worker in self.work.workers:
+            worker.client.run(worker.run)
         self.operator.start()
         self.world.run_until((_BEGIN_FAULTS_S + self.settings.faults_s) * SECOND_US)
         self.operator.stopping = True
@@ -188,14 +187,8 @@ class Run:
             raise Violation(f"no end of what the operator began within {_LIVENESS_S_MAX} s after everything healed")
         self._settled_us = self.world.now_us
         self._progress("the operator had done")
-        for worker, _ in self._workers():
-            worker.stopping = True
-        self.world.run_for(_DRAIN_S * SECOND_US)
+        self._finish("what is under way does not end", self.auditor, self.work.settle(), _SETTLE_S_MAX)
         self._becomes_whole()
-
-    def _workers(self) -> list[tuple[ProducerAtWork | ConsumerAtWork, Client]]:
-        workers: list[ProducerAtWork | ConsumerAtWork] = [*self.producers, *self.consumers]
-        return [(worker, worker.client) for worker in workers]
 
     def _core_gets_on(self) -> None:
         """The rest of the nodes is dead meanwhile."""
@@ -214,13 +207,13 @@ class Run:
 
     def _progress(self, since: str) -> None:
         """Everybody gets on."""
-        goal = {producer: producer.acked + _MORE_ACKS for producer in self.producers}
+        goal = [(worker, worker.acked + _MORE_ACKS) for worker in self.work.must_get_on]
 
         def waits() -> bool:
-            return any(producer.acked < count for producer, count in goal.items())
+            return any(worker.acked < count for worker, count in goal)
 
         if not self._wait(waits, _LIVENESS_S_MAX):
-            stuck = [producer.client.name for producer, count in goal.items() if producer.acked < count]
+            stuck = [worker.client.name for worker, count in goal if worker.acked < count]
             raise Violation(f"no progress within {_LIVENESS_S_MAX} s after {since}: {', '.join(stuck)}")
 
     def _becomes_whole(self) -> None:
@@ -242,19 +235,16 @@ class Run:
         return task.result()
 
     def _audit(self) -> list[str]:
-        reading = read_everything(self.cluster, self.auditor, self.topics)
-        found = self._finish("the log cannot be read", self.auditor, reading, _AUDIT_S_MAX)
+        found = self._finish("the log cannot be read", self.auditor, self.work.read(), _AUDIT_S_MAX)
         self.watch.look()
-        return judge(self.history, found, self._leniency())
+        return self.work.judge(found, Verdicts(self._lossy(), self._settled_us))
 
-    def _leniency(self) -> Leniency:
+    def _lossy(self) -> Collection[str]:
         """A topic with one replica has an unclean election after every power failure; what it had synced is there."""
-        lossy = self.unclean.topics
-        if self.settings.layout.replication_factor == 1:
-            has_lost = any(fault.kind is FaultKind.POWER and fault.amount > 0 for fault in self.schedule)
-            lossy = {topic.name for topic in self.topics if has_lost and not topic.is_synced}
-        lives = {topic.name: topic.life for topic in self.topics if topic.is_replaced}
-        return Leniency(lossy, lives, self._settled_us)
+        if self.settings.layout.replication_factor > 1:
+            return self.unclean.topics
+        has_lost = any(fault.kind is FaultKind.POWER and fault.amount > 0 for fault in self.schedule)
+        return {topic.name for topic in self.work.topics if has_lost and not topic.is_synced}
 
 
 def run(settings: Settings) -> Outcome:

@@ -22,23 +22,34 @@ from barnabas.simulation.history import Found, History, Place
 from barnabas.simulation.topics import Topic
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
-_RETRY_S = 0.5
-_TIMEOUT_MS = 10_000
+RETRY_S = 0.5
+TIMEOUT_MS = 10_000
 _CLOSE_S = 5.0
 #: Topics get more partitions, and clients are to notice.
-_METADATA_AGE_MS = 4_000
+METADATA_AGE_MS = 4_000
 #: Drawn by each session: some send every record at once and some in batches, some are answered at every record.
-_LINGERS_MS = (0, 5, 50)
-_FETCH_MIN_BYTES = (1, 1, 400)
-#: What a client in trouble may raise; anything else is a mistake of ours or of the client's.
-_TROUBLE = (KafkaError, OSError, TimeoutError, ValueError, RuntimeError, AssertionError, AttributeError, KeyError)
+LINGERS_MS = (0, 5, 50)
+FETCH_MIN_BYTES = (1, 1, 400)
+#: What a client in trouble may raise; anything else is a mistake of ours or of the client's. Nobody cancels a program:
+#: where one sees that, the client gave up a future of its own.
+TROUBLE = (
+    asyncio.CancelledError,
+    KafkaError,
+    OSError,
+    TimeoutError,
+    ValueError,
+    RuntimeError,
+    AssertionError,
+    AttributeError,
+    KeyError,
+)
 
 
 async def create_topics(cluster: Cluster, client: Client, topics: list[Topic], replication_factor: int) -> None:
     """Try until all are there."""
     while True:
         admin = AIOKafkaAdminClient(
-            bootstrap_servers=cluster.bootstrap, client_id="admin", request_timeout_ms=_TIMEOUT_MS
+            bootstrap_servers=cluster.bootstrap, client_id="admin", request_timeout_ms=TIMEOUT_MS
         )
         try:
             await admin.start()
@@ -48,17 +59,18 @@ async def create_topics(cluster: Cluster, client: Client, topics: list[Topic], r
                 code = answer.topic_errors[0][1]
                 if code not in (0, TopicAlreadyExistsError.errno):
                     raise KafkaError(f"creating {topic.name}: error {code}")
-            await _closed(admin.close)
+            await closed(admin.close)
             return
-        except _TROUBLE as error:
+        except TROUBLE as error:
             cluster.world.note(client.name, f"cannot create topics yet: {error!r}")
-        await _closed(admin.close)
-        await asyncio.sleep(_RETRY_S)
+        await closed(admin.close)
+        await asyncio.sleep(RETRY_S)
 
 
-async def _closed(close: Callable[[], Awaitable[object]]) -> None:
-    """Never within a `finally`: a task that is thrown away at the end of a run closes nothing any more."""
-    with contextlib.suppress(*_TROUBLE):
+async def closed(close: Callable[[], Awaitable[object]]) -> None:
+    """Close a client, as far as it lets itself be closed. Never within a `finally`: a task that is thrown away at the
+    end of a run closes nothing any more."""
+    with contextlib.suppress(*TROUBLE):
         await asyncio.wait_for(close(), _CLOSE_S)
 
 
@@ -92,17 +104,17 @@ class ProducerAtWork:
                 client_id=session,
                 enable_idempotence=True,
                 acks="all",
-                linger_ms=self._random.choice(_LINGERS_MS),
-                request_timeout_ms=_TIMEOUT_MS,
-                metadata_max_age_ms=_METADATA_AGE_MS,
+                linger_ms=self._random.choice(LINGERS_MS),
+                request_timeout_ms=TIMEOUT_MS,
+                metadata_max_age_ms=METADATA_AGE_MS,
             )
             try:
                 await producer.start()
                 await self._send(producer, session)
-            except _TROUBLE as error:
+            except TROUBLE as error:
                 self._cluster.world.note(self.client.name, f"{session} gives up: {error!r}")
-                await asyncio.sleep(_RETRY_S)
-            await _closed(producer.stop)
+                await asyncio.sleep(RETRY_S)
+            await closed(producer.stop)
 
     async def _send(self, producer: AIOKafkaProducer, session: str) -> None:
         number = 0
@@ -124,7 +136,7 @@ class ProducerAtWork:
             if self._failed:
                 raise KafkaError("a record failed: a new session")
         if self._pending:
-            await asyncio.wait(self._pending, timeout=_TIMEOUT_MS / 1000)
+            await asyncio.wait(self._pending, timeout=TIMEOUT_MS / 1000)
 
     def _place(self, producer: AIOKafkaProducer) -> Place:
         """One that is there, as far as this client knows."""
@@ -158,7 +170,8 @@ class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
         self._sessions = 0
         self._assignments = 0
         self.stopping = False
-        self.polled = 0
+        #: Records that it was given.
+        self.acked = 0
 
     async def run(self) -> None:
         while not self.stopping:
@@ -170,19 +183,19 @@ class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
                 group_id=self._group,
                 auto_offset_reset="earliest",
                 auto_commit_interval_ms=1_000,
-                request_timeout_ms=_TIMEOUT_MS,
-                metadata_max_age_ms=_METADATA_AGE_MS,
-                fetch_min_bytes=self._random.choice(_FETCH_MIN_BYTES),
+                request_timeout_ms=TIMEOUT_MS,
+                metadata_max_age_ms=METADATA_AGE_MS,
+                fetch_min_bytes=self._random.choice(FETCH_MIN_BYTES),
             )
             try:
                 consumer.subscribe(self._topics, listener=self)
                 await consumer.start()
                 while not self.stopping:
                     await self._poll(consumer, session)
-            except _TROUBLE as error:
+            except TROUBLE as error:
                 self._cluster.world.note(self.client.name, f"{session} gives up: {error!r}")
-                await asyncio.sleep(_RETRY_S)
-            await _closed(consumer.stop)
+                await asyncio.sleep(RETRY_S)
+            await closed(consumer.stop)
 
     async def _poll(self, consumer: AIOKafkaConsumer, session: str) -> None:
         """Order holds within one assignment; the next one may begin again at an older committed offset."""
@@ -191,7 +204,7 @@ class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
         during = "" if before == self._assignments else f"-{self._assignments}"
         for partition, records in got.items():
             for record in records:
-                self.polled += 1
+                self.acked += 1
                 place = (partition.topic, partition.partition)
                 self._history.on_polled(f"{session}/{before}{during}", place, record.offset, record.value)
 
@@ -211,7 +224,7 @@ async def read_everything(cluster: Cluster, client: Client, topics: list[Topic])
             client_id="auditor",
             auto_offset_reset="earliest",
             enable_auto_commit=False,
-            request_timeout_ms=_TIMEOUT_MS,
+            request_timeout_ms=TIMEOUT_MS,
         )
         try:
             await consumer.start()
@@ -222,9 +235,9 @@ async def read_everything(cluster: Cluster, client: Client, topics: list[Topic])
             while any([await consumer.position(at) < ends[at] for at in partitions]):
                 for at, records in (await consumer.getmany(timeout_ms=1_000)).items():
                     found[at.topic, at.partition] += [(record.offset, record.value) for record in records]
-            await _closed(consumer.stop)
+            await closed(consumer.stop)
             return {**found}
-        except _TROUBLE as error:
+        except TROUBLE as error:
             cluster.world.note(client.name, f"cannot read everything yet: {error!r}")
-        await _closed(consumer.stop)
-        await asyncio.sleep(_RETRY_S)
+        await closed(consumer.stop)
+        await asyncio.sleep(RETRY_S)

@@ -1,0 +1,98 @@
+"""Clients of the bare protocol on a simulated machine: for what aiokafka does not speak, and for what no client library
+would send. Their programs are coroutines on the machine's loop, so they are killed and paused like any other."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.channel import Channel, ChannelTimes
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from barnabas.simulation.cluster import Client, Cluster
+from barnabas.simulation.machine import MachineHost
+
+M = TypeVar("M", bound=Message)
+
+GROUP_KEY, TRANSACTION_KEY = 0, 1
+_TIMEOUT_MS = 5_000
+_TIMES = ChannelTimes(_TIMEOUT_MS, 3_000, 50, 500)
+_PAUSE_S = 0.1
+
+
+class BareClient:
+    """Of one process: made within its program."""
+
+    def __init__(self, cluster: Cluster, client: Client) -> None:
+        process = client.machine.process
+        assert process is not None
+        self.random = cluster.world.stream(f"bare/{process.name}")
+        self._loop = client.loop
+        self._name = client.name
+        self._host = MachineHost(client.machine, process)
+        self._area = ReceiveArea()
+        self._channels: dict[str, Channel] = {}
+        self._brokers = [name for name in cluster.nodes if name.startswith("broker")]
+        self._coordinators: dict[tuple[str, int], str] = {}
+        self._leaders: dict[tuple[str, int], str] = {}
+        self.topic_ids: dict[bytes, str] = {}
+
+    async def ask(
+        self,
+        node: str,
+        request: Message,
+        kind: type[M],
+        *,
+        version_max: int | None = None,
+        timeout_ms: int = _TIMEOUT_MS,
+    ) -> M | None:
+        """None where nobody answers in time."""
+        channel = self._channels.get(node)
+        if channel is None:
+            channel = self._channels[node] = Channel(self._host, self._area, (node, 9092), self._name, _TIMES)
+        answered: asyncio.Future[Message | None] = self._loop.create_future()
+        channel.send(request, answered.set_result, timeout_ms=timeout_ms, version_max=version_max)
+        answer = await answered
+        return answer if isinstance(answer, kind) else None
+
+    async def coordinator(self, key: str, key_type: int) -> str:
+        """Asks until somebody knows; remembered until `forget`."""
+        while True:
+            known = self._coordinators.get((key, key_type))
+            if known is not None:
+                return known
+            request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+            answer = await self.ask(self.random.choice(self._brokers), request, FindCoordinatorResponse)
+            if answer is not None and answer.coordinators and answer.coordinators[0].error_code == ErrorCode.NONE:
+                self._coordinators[key, key_type] = f"broker{answer.coordinators[0].node_id}"
+            else:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def leader(self, topic: str, index: int) -> str:
+        """As `coordinator`."""
+        while True:
+            known = self._leaders.get((topic, index))
+            if known is not None:
+                return known
+            await self.refresh([topic])
+            if (topic, index) not in self._leaders:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def refresh(self, topics: list[str]) -> None:
+        asked = [MetadataRequest.MetadataRequestTopic(name=topic) for topic in topics]
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        answer = await self.ask(self.random.choice(self._brokers), request, MetadataResponse)
+        for topic in answer.topics if answer is not None else ():
+            if topic.name is not None and topic.error_code == ErrorCode.NONE:
+                self.topic_ids[topic.topic_id] = topic.name
+                for row in topic.partitions:
+                    if row.leader_id >= 0:
+                        self._leaders[topic.name, row.partition_index] = f"broker{row.leader_id}"
+
+    def forget(self) -> None:
+        """Who leads and coordinates is to be asked again."""
+        self._coordinators.clear()
+        self._leaders.clear()

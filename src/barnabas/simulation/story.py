@@ -1,0 +1,43 @@
+"""What clients of a run did, told in the operations of `barnabas check` and judged by its rules as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from barnabas.histories import Judge
+from barnabas.histories.operations import from_fields
+
+#: Topic, partition.
+Place = tuple[str, int]
+
+
+class Story:
+    """One history. Operations come in the order of the world's time. `process`: one instance of a client."""
+
+    def __init__(self) -> None:
+        self.judge = Judge()
+        self._lines = 0
+
+    def note(self, process: str, kind: str, f: str, **fields: Any) -> None:
+        """`kind`: invoke, ok, fail or info; `f` and its fields as docs/check.md has them."""
+        self._lines += 1
+        body = {"process": process, "type": kind, "f": f, **fields}
+        self.judge.take(from_fields(self._lines, body))
+
+    def sends(self, process: str, place: Place, value: str) -> None:
+        self.note(process, "invoke", "send", topic=place[0], partition=place[1], value=value)
+
+    def sent(self, process: str, place: Place, value: str, offset: int) -> None:
+        self.note(process, "ok", "send", topic=place[0], partition=place[1], value=value, offset=offset)
+
+    def polled(self, process: str, records: dict[Place, list[tuple[int, str]]]) -> None:
+        """Offsets and values, of each partition in the order in which they were given."""
+        rows = {f"{topic}-{index}": [list(record) for record in given] for (topic, index), given in records.items()}
+        self.note(process, "ok", "poll", records=rows)
+
+    def drained(self, process: str, places: Sequence[Place]) -> None:
+        self.note(process, "ok", "drained", partitions=[f"{topic}-{index}" for topic, index in places])
+
+    def problems(self) -> list[str]:
+        return [f"{found.kind.value}: {found.text}" for found in self.judge.verdict().findings if not found.note]

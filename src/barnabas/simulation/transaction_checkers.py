@@ -1,0 +1,77 @@
+"""The last stable offset of every replica, worked out from its log's batches alone and compared with what it says.
+
+It is the first offset of the oldest transaction that is open, or whose marker the HW has not passed yet; else the HW.
+Nothing of the broker's own book-keeping is asked.
+"""
+
+from __future__ import annotations
+
+from barnabas.metadata.image import MetadataImage
+from barnabas.records.batch import iter_headers
+from barnabas.replication.partition import Partition
+from barnabas.simulation.history import Violation
+from barnabas.simulation.node import Node
+from barnabas.simulation.replication_checkers import State, read_unnoticed
+from barnabas.storage.log import Log
+
+
+class _Transactions:
+    """Of one log, as far as `end`."""
+
+    __slots__ = ("end", "ended", "epoch", "log", "open")
+
+    def __init__(self, log: Log, epoch: int, start: int) -> None:
+        self.log = log
+        self.epoch = epoch
+        self.end = start
+        #: Producer id -> first offset.
+        self.open: dict[int, int] = {}
+        #: First offset, offset of the marker.
+        self.ended: list[tuple[int, int]] = []
+
+    def stable(self, high_watermark: int) -> int:
+        self.ended = [(first, marker) for first, marker in self.ended if marker >= high_watermark]
+        return min((high_watermark, *self.open.values(), *[first for first, _ in self.ended]))
+
+
+class StableOffsets:
+    """A look for `Replicas`."""
+
+    def __init__(self) -> None:
+        self._known: dict[Partition, _Transactions] = {}
+
+    def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
+        known = self._known.get(partition)
+        if (
+            known is None
+            or before is None
+            or known.log is not now.log
+            or known.epoch != now.leader_epoch
+            or now.log_end_offset < max(known.end, before.log_end_offset)
+            or now.log_start_offset != before.log_start_offset
+        ):
+            # Something may have been cut off and written anew.
+            known = self._known[partition] = _Transactions(now.log, now.leader_epoch, now.log_start_offset)
+        self._read_on(node, partition, known, now.log_end_offset)
+        expected, found = known.stable(now.high_watermark), partition.last_stable_offset
+        if found != expected:
+            raise Violation(
+                f"the LSO is not where it should be: {partition.topic_partition} on {node.name} says {found}, its log "
+                f"says {expected}; HW {now.high_watermark}, open {known.open}, ended {known.ended}"
+            )
+
+    def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
+        """Says nothing of transactions."""
+
+    def _read_on(self, node: Node, partition: Partition, known: _Transactions, end: int) -> None:
+        while known.end < end:
+            data = read_unnoticed(node, partition, known.end, end)
+            if not data:
+                return
+            for _, header in iter_headers(memoryview(data)):
+                if header.is_transactional:
+                    if not header.is_control:
+                        known.open.setdefault(header.producer_id, header.base_offset)
+                    elif header.producer_id in known.open:
+                        known.ended.append((known.open.pop(header.producer_id), header.base_offset))
+                known.end = header.next_offset

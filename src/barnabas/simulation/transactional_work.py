@@ -1,0 +1,219 @@
+"""Transactions at work: producers fill `payments`, chains make a receipt of each payment, a reader follows.
+
+What must hold, by the rules of `barnabas check` and three of its own: what is committed in `receipts` is what is
+committed in `payments`, each once; an offset that was sent with records counts if they do; and nothing hangs, so that
+in the end the chains get through and every log can be read to its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafka import TopicPartition
+
+from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.simulation.bare_producer import COUNTED, BareProducer, Ledger
+from barnabas.simulation.checkers import Checker
+from barnabas.simulation.cluster import Client, Cluster
+from barnabas.simulation.replication_checkers import Replicas
+from barnabas.simulation.story import Place, Story
+from barnabas.simulation.topics import Topic
+from barnabas.simulation.transaction_checkers import StableOffsets
+from barnabas.simulation.transactional_workers import CHAIN_GROUP, Chain, TransactionalProducer, open_reader
+from barnabas.simulation.work import MOVES, Counts, Size, Verdicts, Worker
+from barnabas.simulation.workload import RETRY_S, TROUBLE, closed
+
+_INTERNAL_PARTITIONS = 2
+_DRAIN_S = 15
+BARE_PRODUCERS = ("kiosk1", "kiosk2")
+KIOSKS = ("kiosk-1", "kiosk-2")
+
+
+class TransactionalWork:
+    """Producers with transactional ids of their own in common, and chains."""
+
+    def __init__(self, cluster: Cluster, auditor: Client, size: Size) -> None:
+        self._cluster = cluster
+        self._auditor = auditor
+        self.story, self.ledger = Story(), Ledger()
+        enough = {"flush.messages": "1", "min.insync.replicas": str(cluster.layout.min_in_sync)}
+        self.payments, self.receipts = Topic("payments", 2, enough), Topic("receipts", 2, enough)
+        #: Offsets of the kiosks' groups in the end.
+        self.ends: dict[str, int | None] = {}
+        self.topics = [self.payments, self.receipts]
+        self.internal = [
+            Topic(name, _INTERNAL_PARTITIONS, {}) for name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
+        ]
+        self.operations = MOVES
+        self.checkers: Sequence[Checker] = (Replicas(None, [StableOffsets()]),)
+        ids = [f"till-{number}" for number in range(1, size.producers + 1)]
+        self.producers: list[Worker] = [
+            TransactionalProducer(
+                cluster,
+                cluster.add_client(f"producer{number}"),
+                self.story,
+                self.payments,
+                ids,
+                size.records_per_s,
+            )
+            for number in range(1, size.producers + 1)
+        ]
+        self.producers += [
+            BareProducer(cluster, cluster.add_client(name), self.story, self.ledger, self.payments, KIOSKS)
+            for name in BARE_PRODUCERS
+        ]
+        self.chains: list[Worker] = [
+            Chain(cluster, cluster.add_client(f"chain{number}"), self.story, self.payments, self.receipts)
+            for number in range(1, size.consumers + 1)
+        ]
+        self.reader = CommittedReader(cluster, cluster.add_client("reader"), self.story, self.receipts)
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        return [*self.producers, *self.chains, self.reader]
+
+    @property
+    def must_get_on(self) -> Sequence[Worker]:
+        return [*self.producers, *self.chains]
+
+    async def settle(self) -> None:
+        """Chains go on until they have made receipts of all payments."""
+        for producer in self.producers:
+            producer.stopping = True
+        await asyncio.sleep(_DRAIN_S)
+        while not await self._chains_are_through():
+            await asyncio.sleep(1)
+        for worker in self.workers:
+            worker.stopping = True
+        await asyncio.sleep(_DRAIN_S)
+
+    async def _chains_are_through(self) -> bool:
+        """Beyond what the group has committed there is nothing more to read."""
+        places = [TopicPartition(*place) for place in self.payments.places]
+        consumer = open_reader(self._cluster, "auditor", CHAIN_GROUP)
+        try:
+            await consumer.start()
+            consumer.assign(places)
+            for place in places:
+                consumer.seek(place, await consumer.committed(place) or 0)
+            found = any((await consumer.getmany(timeout_ms=2_000)).values())
+            ends = await consumer.end_offsets(places)
+            found = found or any([await consumer.position(place) < ends[place] for place in places])
+        except TROUBLE as error:
+            self._cluster.world.note(self._auditor.name, f"cannot tell whether the chains are through: {error!r}")
+            found = True
+        await closed(consumer.stop)
+        return not found
+
+    async def read(self) -> dict[Place, list[tuple[int, str]]]:
+        for name in KIOSKS:
+            self.ends[name] = await self._offset_of(name)
+        places = [place for topic in self.topics for place in topic.places]
+        while True:
+            found: dict[Place, list[tuple[int, str]]] = {place: [] for place in places}
+            consumer = open_reader(self._cluster, "auditor", None)
+            try:
+                await consumer.start()
+                consumer.assign([TopicPartition(*place) for place in places])
+                await consumer.seek_to_beginning()
+                ends = await consumer.end_offsets([TopicPartition(*place) for place in places])
+                while any([await consumer.position(place) < end for place, end in ends.items()]):
+                    for at, records in (await consumer.getmany(timeout_ms=1_000)).items():
+                        found[at.topic, at.partition] += [(each.offset, each.value.decode()) for each in records]
+                await closed(consumer.stop)
+                return found
+            except TROUBLE as error:
+                self._cluster.world.note(self._auditor.name, f"cannot read everything yet: {error!r}")
+            await closed(consumer.stop)
+            await asyncio.sleep(RETRY_S)
+
+    async def _offset_of(self, group: str) -> int | None:
+        """None if it has none."""
+        while True:
+            consumer = open_reader(self._cluster, "auditor", group)
+            try:
+                await consumer.start()
+                consumer.assign([TopicPartition(*COUNTED)])
+                found: int | None = await consumer.committed(TopicPartition(*COUNTED))
+                await closed(consumer.stop)
+                return found
+            except TROUBLE as error:
+                self._cluster.world.note(self._auditor.name, f"cannot ask for the offset of {group} yet: {error!r}")
+            await closed(consumer.stop)
+            await asyncio.sleep(RETRY_S)
+
+    def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
+        """Nothing is promised of the chain once anything that it stands on had an unclean election."""
+        if {topic.name for topic in (*self.topics, *self.internal)} & set(verdicts.lossy):
+            return []
+        self.story.polled("auditor", found)
+        self.story.drained("auditor", list(found))
+        return self.story.problems() + self._judge_receipts(found) + self._judge_offsets(found)
+
+    def _judge_offsets(self, found: dict[Place, list[tuple[int, str]]]) -> list[str]:
+        there = {value for records in found.values() for _, value in records}
+        expected = {name: self.ledger.expected(name, there) for name in KIOSKS}
+        return [
+            f"offset of a transaction: {name} is at {self.ends[name]}, and what is there says {expected[name]}"
+            for name in KIOSKS
+            if self.ends[name] != expected[name]
+        ]
+
+    def _judge_receipts(self, found: dict[Place, list[tuple[int, str]]]) -> list[str]:
+        paid = [value for place, records in found.items() if place[0] == self.payments.name for _, value in records]
+        made = Counter(
+            value.partition("|")[0]
+            for place, records in found.items()
+            if place[0] == self.receipts.name
+            for _, value in records
+        )
+        problems = [f"receipt missing: none for {value}" for value in paid if not made[value]]
+        problems += [f"receipt twice: {count} for {value}" for value, count in made.items() if count > 1]
+        return problems + [f"receipt invented: for {value}" for value in made.keys() - set(paid)]
+
+    def counts(self) -> Counts:
+        told = self.story.judge.verdict().counts
+        return Counts(told["sent"], told["acked"], told["read"])
+
+
+class CommittedReader:
+    """Follows all partitions of a topic, again and again from the beginning."""
+
+    def __init__(self, cluster: Cluster, client: Client, story: Story, topic: Topic) -> None:
+        self._cluster = cluster
+        self.client = client
+        self._story = story
+        self._topic = topic
+        self._random = cluster.world.stream(f"workload/{client.name}")
+        self._sessions = 0
+        self.stopping = False
+        self.acked = 0
+
+    async def run(self) -> None:
+        while not self.stopping:
+            self._sessions += 1
+            consumer = open_reader(self._cluster, f"{self.client.name}.{self._sessions}", None)
+            try:
+                await consumer.start()
+                consumer.assign([TopicPartition(*place) for place in self._topic.places])
+                await consumer.seek_to_beginning()
+                for _ in range(self._random.randint(20, 100)):
+                    if not self.stopping:
+                        await self._poll(consumer)
+            except TROUBLE as error:
+                self._cluster.world.note(self.client.name, f"gives up: {error!r}")
+                await asyncio.sleep(RETRY_S)
+            await closed(consumer.stop)
+
+    async def _poll(self, consumer: Any) -> None:
+        got = await consumer.getmany(timeout_ms=500)
+        given = {
+            (at.topic, at.partition): [(each.offset, each.value.decode()) for each in records]
+            for at, records in got.items()
+        }
+        if given:
+            self.acked += 1
+            self._story.polled(f"{self.client.name}.{self._sessions}", given)

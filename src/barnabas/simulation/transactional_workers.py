@@ -1,0 +1,222 @@
+"""Unmodified aiokafka clients with transactions: producers of some records at a time, and chains that consume,
+transform and produce, with the offsets in the same transaction.
+
+aiokafka speaks version 1 of the protocol. A chain belongs to no generation of a group: whoever begins with a
+partition's transactional id fences who had it before, and reads the group's offset after that. Two chains take
+partitions from each other all the time, so there are zombies in every run.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from barnabas.simulation.cluster import Client, Cluster
+from barnabas.simulation.story import Place, Story
+from barnabas.simulation.topics import Topic
+from barnabas.simulation.workload import LINGERS_MS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, TROUBLE, closed
+from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
+
+CHAIN_GROUP = "chain"
+#: The shorter one is not enough for who rests on the way.
+_TRANSACTION_TIMEOUTS_MS = (4_000, 20_000)
+_REST_S = 6.0
+#: A client that has not come to an end by then is left behind, and another one begins.
+_PATIENCE_S = 60.0
+_TRANSACTIONS_OF_A_SESSION = 30
+_RECORDS_MAX = 4
+_POLLED_MAX = 8
+
+
+class TransactionalSession:
+    """One producer with a transactional id, and what it tells the story. TROUBLE ends it."""
+
+    def __init__(self, cluster: Cluster, story: Story, name: str, transactional_id: str, random: Random) -> None:
+        self.name = name
+        self._world = cluster.world
+        self._story = story
+        self.producer = AIOKafkaProducer(
+            bootstrap_servers=cluster.bootstrap,
+            client_id=name,
+            transactional_id=transactional_id,
+            transaction_timeout_ms=random.choice(_TRANSACTION_TIMEOUTS_MS),
+            linger_ms=random.choice(LINGERS_MS),
+            request_timeout_ms=TIMEOUT_MS,
+            metadata_max_age_ms=METADATA_AGE_MS,
+        )
+
+    async def begin(self) -> None:
+        await self.producer.begin_transaction()
+        self._story.note(self.name, "ok", "begin")
+
+    async def send(self, records: Sequence[tuple[Place, str]]) -> None:
+        """Returns when all are acked."""
+        await asyncio.gather(*[self._send_one(place, value) for place, value in records])
+
+    async def _send_one(self, place: Place, value: str) -> None:
+        self._story.sends(self.name, place, value)
+        wall_ms = (EPOCH_WALL_US + self._world.now_us) // MILLISECOND_US
+        future = await self.producer.send(place[0], value.encode(), partition=place[1], timestamp_ms=wall_ms)
+        found = await asyncio.wait_for(future, _PATIENCE_S)
+        self._story.sent(self.name, place, value, found.offset)
+
+    async def send_offsets(self, offsets: dict[TopicPartition, int]) -> None:
+        await asyncio.wait_for(self.producer.send_offsets_to_transaction(offsets, CHAIN_GROUP), _PATIENCE_S)
+
+    async def end(self, *, commit: bool) -> None:
+        """A commit that fails may have happened: its answer may be lost."""
+        f = "commit" if commit else "abort"
+        self._story.note(self.name, "invoke", f)
+        try:
+            end = self.producer.commit_transaction() if commit else self.producer.abort_transaction()
+            await asyncio.wait_for(end, _PATIENCE_S)
+        except TROUBLE:
+            self._story.note(self.name, "info", f)
+            raise
+        self._story.note(self.name, "ok", f)
+
+
+class TransactionalWorker:
+    """Sessions without end, each with another transactional id; `_session` is what one does."""
+
+    def __init__(self, cluster: Cluster, client: Client, story: Story) -> None:
+        self._cluster = cluster
+        self.client = client
+        self._story = story
+        self._random: Random = cluster.world.stream(f"workload/{client.name}")
+        self._sessions = 0
+        self.stopping = False
+        #: Transactions that were committed.
+        self.acked = 0
+
+    async def run(self) -> None:
+        while not self.stopping:
+            self._sessions += 1
+            name = f"{self.client.name}.{self._sessions}"
+            try:
+                await self._session(name)
+            except TROUBLE as error:
+                self._cluster.world.note(self.client.name, f"{name} gives up: {error!r}")
+                await asyncio.sleep(RETRY_S)
+
+    async def _session(self, name: str) -> None:
+        raise NotImplementedError
+
+    async def _in_session(self, session: TransactionalSession) -> None:
+        """What is done with its producer."""
+        raise NotImplementedError
+
+    async def _with_producer(self, session: TransactionalSession) -> None:
+        """Starts it, and closes it whatever happens."""
+        try:
+            await asyncio.wait_for(session.producer.start(), _PATIENCE_S)
+            await self._in_session(session)
+        except TROUBLE:
+            await closed(session.producer.stop)
+            raise
+        await closed(session.producer.stop)
+
+
+class TransactionalProducer(TransactionalWorker):
+    """Some records for several partitions at a time, committed or aborted."""
+
+    def __init__(
+        self, cluster: Cluster, client: Client, story: Story, topic: Topic, ids: Sequence[str], records_per_s: float
+    ) -> None:
+        super().__init__(cluster, client, story)
+        self._topic = topic
+        self._ids = ids
+        self._gap_s = _RECORDS_MAX / records_per_s
+
+    async def _session(self, name: str) -> None:
+        transactional_id = self._random.choice(self._ids)
+        await self._with_producer(
+            TransactionalSession(self._cluster, self._story, name, transactional_id, self._random)
+        )
+
+    async def _in_session(self, session: TransactionalSession) -> None:
+        random = self._random
+        for number in range(1, random.randint(1, _TRANSACTIONS_OF_A_SESSION) + 1):
+            if self.stopping:
+                return
+            await session.begin()
+            for part in range(random.randint(1, 2)):
+                places = [random.choice(self._topic.places) for _ in range(random.randint(1, _RECORDS_MAX))]
+                await session.send(
+                    [(place, f"{session.name}:{number}.{part}.{index}") for index, place in enumerate(places)]
+                )
+                if random.random() < 0.03:
+                    await asyncio.sleep(_REST_S)
+            commit = random.random() < 0.8
+            await session.end(commit=commit)
+            self.acked += commit
+            await asyncio.sleep(random.expovariate(1 / self._gap_s))
+
+
+class Chain(TransactionalWorker):
+    """Takes a partition of `source`, goes on where the group had got, and writes each record to `target` once. Whoever
+    takes the partition next goes on there."""
+
+    def __init__(self, cluster: Cluster, client: Client, story: Story, source: Topic, target: Topic) -> None:
+        super().__init__(cluster, client, story)
+        self._source, self._target = source, target
+
+    async def _session(self, name: str) -> None:
+        index = self._random.randrange(self._source.partitions)
+        self._at = TopicPartition(self._source.name, index)
+        await self._with_producer(
+            TransactionalSession(self._cluster, self._story, name, f"chain-{index}", self._random)
+        )
+
+    async def _in_session(self, session: TransactionalSession) -> None:
+        """The offset is asked for when nobody else can move it any more."""
+        consumer = open_reader(self._cluster, session.name, CHAIN_GROUP)
+        try:
+            await consumer.start()
+            consumer.assign([self._at])
+            committed = await asyncio.wait_for(consumer.committed(self._at), _PATIENCE_S)
+            consumer.seek(self._at, committed or 0)
+            for number in range(1, self._random.randint(1, _TRANSACTIONS_OF_A_SESSION) + 1):
+                if self.stopping or not await self._transaction(session, consumer, number):
+                    break
+        except TROUBLE:
+            await closed(consumer.stop)
+            raise
+        await closed(consumer.stop)
+
+    async def _transaction(self, session: TransactionalSession, consumer: AIOKafkaConsumer, number: int) -> bool:
+        """False if it was aborted: what was read is to be read again."""
+        polled = await consumer.getmany(timeout_ms=500, max_records=_POLLED_MAX)
+        records = polled.get(self._at, [])
+        place = (self._at.topic, self._at.partition)
+        if not records:
+            return True
+        self._story.polled(session.name, {place: [(record.offset, record.value.decode()) for record in records]})
+        await session.begin()
+        targets = [self._random.choice(self._target.places) for _ in records]
+        made = [f"{record.value.decode()}|{session.name}:{number}" for record in records]
+        await session.send(list(zip(targets, made, strict=True)))
+        await session.send_offsets({self._at: records[-1].offset + 1})
+        if self._random.random() < 0.03:
+            await asyncio.sleep(_REST_S)
+        commit = self._random.random() < 0.9
+        await session.end(commit=commit)
+        self.acked += commit
+        return commit
+
+
+def open_reader(cluster: Cluster, name: str, group: str | None) -> AIOKafkaConsumer:
+    """Of what is committed; not started yet."""
+    return AIOKafkaConsumer(
+        bootstrap_servers=cluster.bootstrap,
+        client_id=name,
+        group_id=group,
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        isolation_level="read_committed",
+        request_timeout_ms=TIMEOUT_MS,
+        metadata_max_age_ms=METADATA_AGE_MS,
+    )
