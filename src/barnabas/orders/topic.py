@@ -1,0 +1,161 @@
+"""The topic of the orders: what a replay must know of it, whether it can keep orders at all, and its creation."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
+
+from barnabas.orders.errors import OrdersError
+
+T = TypeVar("T")
+TIMEOUT_S = 15.0
+PARTITIONS = 6
+REPLICAS = 3
+#: The orders are of 2017: by their timestamps, the default retention of a week would delete them at once.
+CONFIG = {"retention.ms": "-1"}
+#: 2018-01-01.
+_NEWEST_EVENT_MS = 1_514_764_800_000
+
+
+@dataclass(frozen=True, slots=True)
+class TopicFacts:
+    """What the cluster says of the topic."""
+
+    name: str
+    #: As Kafka's tools print it.
+    topic_id: str
+    partitions: tuple[int, ...]
+    replicas: int
+    max_message_bytes: int
+    config: dict[str, str]
+
+
+def admin_client(bootstrap: str, settings: dict[str, Any]) -> AdminClient:
+    return AdminClient({"bootstrap.servers": bootstrap, "client.id": "orders", "log_level": 0, **settings})
+
+
+def create(
+    admin: AdminClient, name: str, *, partitions: int = PARTITIONS, config: dict[str, str] | None = None
+) -> None:
+    """Create the topic, with three replicas where there are three brokers; one that is there is left as it is.
+
+    With three replicas, two must be in sync for an acknowledgement.
+    """
+    brokers = len(_metadata(admin).brokers)
+    replicas = min(REPLICAS, brokers)
+    settings = {**CONFIG, "min.insync.replicas": str(max(1, replicas - 1)), **(config or {})}
+    future = admin.create_topics([NewTopic(name, partitions, replicas, config=settings)], request_timeout=TIMEOUT_S)[
+        name
+    ]
+    try:
+        _result(future, f"cannot create topic {name}")
+    except OrdersError as refused:
+        if error_of(refused.__cause__) != KafkaError.TOPIC_ALREADY_EXISTS:
+            raise
+    deadline = time.monotonic() + TIMEOUT_S
+    while name not in _metadata(admin).topics:
+        if time.monotonic() > deadline:
+            raise OrdersError(f"topic {name} was created, but no broker knows it after {TIMEOUT_S:.0f} s")
+        time.sleep(0.05)
+
+
+def describe(admin: AdminClient, name: str) -> TopicFacts:
+    """The topic's facts.
+
+    Raises:
+        OrdersError: no broker answers, or there is no such topic.
+    """
+    if name not in _metadata(admin).topics:
+        raise OrdersError(f"there is no topic {name}", "add --create-topic, or see `barnabas topics list`")
+    future = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT_S)[name]
+    found = _result(future, f"cannot describe topic {name}")
+    resource = ConfigResource(ResourceType.TOPIC, name)
+    entries = _result(admin.describe_configs([resource], request_timeout=TIMEOUT_S)[resource], f"cannot read {name}")
+    config = {str(entry.name): str(entry.value) for entry in entries.values()}
+    return TopicFacts(
+        name=name,
+        topic_id=str(found.topic_id).replace("+", "-").replace("/", "_"),
+        partitions=tuple(sorted(partition.id for partition in found.partitions)),
+        replicas=min(len(partition.replicas) for partition in found.partitions),
+        max_message_bytes=int(config.get("max.message.bytes", 1_048_588)),
+        config=config,
+    )
+
+
+def check_keeps_orders(facts: TopicFacts) -> None:
+    """A topic that deletes or compacts would lose acknowledged orders.
+
+    Raises:
+        OrdersError: with the command that puts the topic right.
+    """
+    policy, retention_ms = facts.config.get("cleanup.policy", "delete"), int(facts.config.get("retention.ms", "-1"))
+    if "compact" in policy:
+        raise OrdersError(
+            f"topic {facts.name} has cleanup.policy={policy}: it keeps one order per household, not all",
+            f"use another --topic, or: barnabas topics alter {facts.name} --config cleanup.policy=delete",
+        )
+    by_event_time = facts.config.get("message.timestamp.type", "CreateTime") == "CreateTime"
+    if by_event_time and 0 <= retention_ms < time.time() * 1000 - _NEWEST_EVENT_MS:
+        raise OrdersError(
+            f"topic {facts.name} has retention.ms={retention_ms}: orders of 2017 would be deleted at once",
+            f"barnabas topics alter {facts.name} --config retention.ms=-1",
+        )
+
+
+def end_offsets(consumer: Consumer, name: str, partitions: Iterable[int]) -> dict[int, int]:
+    """Where each partition ends for readers; waits for a leader where there is none.
+
+    Raises:
+        OrdersError: a partition has had no leader for 15 seconds.
+    """
+    ends = {}
+    deadline = time.monotonic() + TIMEOUT_S
+    for number in partitions:
+        while number not in ends:
+            try:
+                ends[number] = consumer.get_watermark_offsets(TopicPartition(name, number), timeout=TIMEOUT_S)[1]
+            except KafkaException as error:
+                if time.monotonic() > deadline:
+                    raise OrdersError(f"cannot ask for the end of {name}-{number}: {reason(error)}") from error
+                time.sleep(0.1)
+    return ends
+
+
+def reason(error: BaseException) -> str:
+    """A client's exception in the broker's or librdkafka's own words, with the code's name."""
+    cause = error.args[0] if error.args else None
+    if not isinstance(cause, KafkaError):
+        return str(error)
+    text = cause.str().removeprefix("Broker: ").removeprefix("Local: ")
+    return f"{text} ({cause.name()})"
+
+
+def error_of(error: BaseException | None) -> int | None:
+    """The code of a client's exception."""
+    cause = error.args[0] if isinstance(error, KafkaException) and error.args else None
+    return cause.code() if isinstance(cause, KafkaError) else None
+
+
+def _metadata(admin: AdminClient) -> Any:
+    try:
+        return admin.list_topics(timeout=TIMEOUT_S)
+    except KafkaException as error:
+        raise OrdersError(
+            f"the cluster did not answer: {reason(error)}",
+            "start one with `barnabas up --detach`, or name yours with --bootstrap HOST:PORT",
+        ) from error
+
+
+def _result(future: Future[T], what: str) -> T:
+    try:
+        return future.result(timeout=TIMEOUT_S + 5.0)
+    except KafkaException as error:
+        raise OrdersError(f"{what}: {reason(error)}") from error
+    except TimeoutError as error:
+        raise OrdersError(f"{what}: no answer within {TIMEOUT_S:.0f} s") from error
