@@ -249,6 +249,11 @@ class SessionCache:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    @property
+    def partition_count(self) -> int:
+        """Of all sessions."""
+        return sum(len(session.items) for session in self._sessions.values())
+
     def begin(
         self,
         told: Sequence[tuple[FetchItem, FetchResult]],

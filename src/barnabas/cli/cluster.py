@@ -50,6 +50,9 @@ def up(
         try:
             print(line, flush=True)
             logs = nodes[0].log_path if len(nodes) == 1 else cluster.directory / "broker-*" / "broker.log"
+            for node in nodes:
+                if node.metrics_url is not None:
+                    output.say(f"metrics of broker {node.node_id}: {node.metrics_url}")
             output.say(f"running in {cluster.directory} (log: {logs}); Ctrl-C stops it")
             ended = cluster.wait()
             raise Failure(f"broker {ended.node_id} ended by itself\n{log_tail(ended)}", f"its log: {ended.log_path}")
@@ -83,6 +86,7 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> N
                         "serving": node.serving,
                         "fenced": view.fenced.get(node.node_id),
                         "metadata_lag": view.lag(node.node_id),
+                        "metrics": node.metrics_url,
                     }
                     for node, running in rows
                 ],

@@ -34,6 +34,8 @@ STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.01
 _READY = "started: "
 
+#: Where a broker serves /metrics.
+METRICS_LISTENER: Final = "barnabas.metrics.listener"
 #: In the directory of an embedded cluster.
 STATE_FILE: Final = "cluster.json"
 
@@ -51,6 +53,12 @@ class Node:
     controller_port: int
     roles: tuple[str, ...]
     directory: str
+    #: Of /metrics; 0 for a broker without, or one of an older release.
+    metrics_port: int = 0
+
+    @property
+    def metrics_url(self) -> str | None:
+        return f"http://{self.host}:{self.metrics_port}/metrics" if self.metrics_port else None
 
     @property
     def bootstrap(self) -> str:
@@ -124,7 +132,13 @@ class EmbeddedCluster:
             )
         ports = choose_ports(count, port, before)
         cluster_id = self._cluster_id()
-        nodes = [self._launch(node_id, ports, cluster_id, properties or {}) for node_id in ports]
+        with_metrics = {METRICS_LISTENER: "", **(properties or {})}
+        metrics_ports = choose_metrics_ports(ports, before) if METRICS_LISTENER not in (properties or {}) else {}
+        nodes = []
+        for node_id in ports:
+            if metrics_ports:
+                with_metrics[METRICS_LISTENER] = f"{HOST}:{metrics_ports[node_id]}"
+            nodes.append(self._launch(node_id, ports, cluster_id, with_metrics))
         self._write(nodes, cluster_id)
         try:
             deadline = time.monotonic() + START_TIMEOUT_S
@@ -210,6 +224,7 @@ class EmbeddedCluster:
             controller_port=controller_port,
             roles=roles,
             directory=str(folder),
+            metrics_port=_port_of(settings[METRICS_LISTENER]),
             **self._spawn(file, cluster_id),
         )
 
@@ -346,6 +361,26 @@ def choose_ports(count: int, wanted: int, before: Mapping[int, Node]) -> dict[in
         follow = range(max(clients.values()) + 1, min(port + 200, 65536))
         ports[node_id] = (port, claim([*([last.controller_port] if last else []), *follow, _free_port()]))
     return ports
+
+
+def choose_metrics_ports(ports: Mapping[int, tuple[int, int]], before: Mapping[int, Node]) -> dict[int, int]:
+    """Node id -> port of its /metrics: that of the last start, else behind the cluster's other ports, else any."""
+    taken = {port for pair in ports.values() for port in pair}
+    first = max(taken) + 1
+    found: dict[int, int] = {}
+    for node_id in ports:
+        last = before.get(node_id)
+        wanted = [last.metrics_port] if last is not None and last.metrics_port else []
+        candidates = [*wanted, *range(first, min(first + 100, 65536)), _free_port()]
+        port = next((each for each in candidates if each not in taken and _is_free(each)), 0)
+        taken.add(port)
+        found[node_id] = port
+    return found
+
+
+def _port_of(listener: str) -> int:
+    port = listener.rpartition(":")[2]
+    return int(port) if port.isdigit() else 0
 
 
 def _is_free(port: int) -> bool:

@@ -275,6 +275,7 @@ BROKER_KEYS = _keys(config_table.BROKER)
 OWN_KEYS = _keys(
     (
         ("barnabas.cluster.events.enable", "boolean", "true", None, "medium", False, READ_ONLY),
+        ("barnabas.metrics.listener", "string", "", None, "medium", False, READ_ONLY),
         ("barnabas.cluster.events.retention.ms", "long", "604800000", "[-1,...]", "low", False, READ_ONLY),
     )
 )

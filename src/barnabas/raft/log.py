@@ -62,6 +62,11 @@ class MetadataLog:
         self.flushed_offset = self.start_offset
 
     @property
+    def log(self) -> Log:
+        """As a log like any other, for metrics."""
+        return self._log
+
+    @property
     def start_offset(self) -> int:
         return self._log.log_start_offset
 

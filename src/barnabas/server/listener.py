@@ -183,6 +183,10 @@ class ListeningSocket:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
+    @property
+    def connection_count(self) -> int:
+        return len(self._open)
+
     def close(self) -> None:
         """No new connections; the open ones end."""
         if self._sweep_timer is not None:

@@ -8,11 +8,13 @@ Prints one line `started: host:port` when clients can come. SIGTERM and SIGINT s
 from __future__ import annotations
 
 import asyncio
+import importlib
 import logging
 import re
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from barnabas.broker.assembly import Broker
 from barnabas.common.config import BrokerConfig, parse_properties
@@ -21,6 +23,9 @@ from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.server.host import ServerHost
 from barnabas.server.listener import ListenerLog, ListeningSocket
 from barnabas.server.memory import prepare, settle
+
+if TYPE_CHECKING:
+    from barnabas.server.exporter import Exporter
 
 try:
     import uvloop
@@ -109,12 +114,14 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
     host = ServerHost(loop)
     broker = Broker(host, config, ListenerLog(), cluster_id)
     sockets: list[ListeningSocket] = []
+    exporter: Exporter | None = None
     try:
         prepare()
         broker.open()
         sockets = await _bind(broker, config)
         for_controllers, for_clients = _parted(sockets, config)
         await _open(for_controllers)
+        exporter = await _export(broker, config, sockets)
         ready, may_open = asyncio.Event(), asyncio.Event()
         broker.start(ready.set, may_open.set)
         await _first_of(may_open, stop)
@@ -135,7 +142,21 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
         except TimeoutError:
             log.error("the controller did not let go within %d s: stopping without a clean mark", _STOP_S_MAX)
             _close(sockets)
+        if exporter is not None:
+            exporter.close()
         host.close()
+
+
+async def _export(broker: Broker, config: BrokerConfig, sockets: Sequence[ListeningSocket]) -> Exporter | None:
+    """/metrics, if it is wanted."""
+    address = config.str_of("barnabas.metrics.listener")
+    if not address:
+        return None
+    made: Exporter = importlib.import_module("barnabas.server.exporter").Exporter(
+        broker, lambda: [(each.name, each.connection_count) for each in sockets]
+    )
+    await made.start(address)
+    return made
 
 
 def _close(sockets: Sequence[ListeningSocket]) -> None:

@@ -120,6 +120,10 @@ class GroupCoordinator:
         """For metrics and tests."""
         return self._shards.get(partition)
 
+    def shards(self) -> tuple[GroupShard, ...]:
+        """For metrics."""
+        return tuple(self._shards.values())
+
     def _serving(self) -> list[GroupShard]:
         shards = []
         for shard in tuple(self._shards.values()):

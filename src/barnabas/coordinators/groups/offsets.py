@@ -54,6 +54,11 @@ class Offsets:
     def of(self, group_id: str) -> Mapping[Partition, CommittedOffset]:
         return self._committed.get(group_id, _NOTHING)
 
+    @property
+    def count(self) -> int:
+        """Of all groups."""
+        return sum(map(len, self._committed.values()))
+
     def groups(self) -> Iterable[str]:
         return self._committed.keys()
 

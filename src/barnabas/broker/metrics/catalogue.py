@@ -1,0 +1,24 @@
+"""All collectors, by the name under which their health is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.metrics import cluster, coordinators, logs, quorum, replicas, requests, traffic
+from barnabas.common.metrics import Family
+
+if TYPE_CHECKING:
+    from barnabas.broker.assembly import Broker
+
+Collector = Callable[["Broker"], Iterator[Family]]
+
+COLLECTORS: Final[Mapping[str, Collector]] = {
+    "replicas": replicas.collect,
+    "traffic": traffic.collect,
+    "requests": requests.collect,
+    "cluster": cluster.collect,
+    "quorum": quorum.collect,
+    "logs": logs.collect,
+    "coordinators": coordinators.collect,
+}

@@ -1,0 +1,84 @@
+"""KafkaController, ControllerStats and KafkaServer: the cluster as this node's metadata has it.
+
+As with Kafka, every controller tells of the whole cluster, the active one and the others alike; only the active one has
+ActiveControllerCount 1. A node that is a broker only does not tell of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from barnabas.common.metrics import COUNTER, GAUGE, Family, Number, single
+
+if TYPE_CHECKING:
+    from barnabas.broker.assembly import Broker
+
+_CONTROLLER: Final = "kafka_controller_kafkacontroller_"
+# BrokerState as Kafka numbers it.
+_STARTING, _RECOVERY, _RUNNING, _LEAVING = 1, 2, 3, 6
+
+
+def collect(broker: Broker) -> Iterator[Family]:
+    if broker.config.is_controller:
+        yield from _controller(broker)
+    image = broker.metadata.image
+    if broker.config.is_broker:
+        yield single(
+            "kafka_server_kafkaserver_brokerstate",
+            GAUGE,
+            "1 starting, 2 fenced (it may be behind), 3 running, 6 leaving.",
+            _state(broker),
+        )
+    loader = "kafka_server_metadataloader_"
+    yield single(
+        f"{loader}currentcontrollerid", GAUGE, "The active controller; -1: none is known.", broker.raft.leader_id
+    )
+    yield single(f"{loader}currentmetadataversion", GAUGE, "metadata.version, as a level.", image.metadata_version)
+    yield single(
+        "kafka_server_broker_metadata_metrics_last_applied_record_offset",
+        GAUGE,
+        "Offset up to which this node knows the metadata.",
+        image.offset,
+    )
+
+
+def _controller(broker: Broker) -> Iterator[Family]:
+    image = broker.metadata.image
+    partitions = offline = imbalanced = 0
+    for topic in image.topics_by_name.values():
+        for partition in topic.partitions:
+            partitions += 1
+            offline += not partition.has_leader
+            imbalanced += partition.leader != partition.preferred_leader
+    fenced = sum(each.fenced for each in image.brokers.values())
+    leaving = sum(each.in_controlled_shutdown for each in image.brokers.values())
+    gauges: tuple[tuple[str, str, Number], ...] = (
+        ("activecontrollercount", "1 on the active controller.", int(broker.controller.is_active)),
+        ("activebrokercount", "Brokers that are registered and not fenced.", len(image.brokers) - fenced),
+        ("fencedbrokercount", "Brokers that are registered and fenced.", fenced),
+        ("controlledshutdownbrokercount", "Brokers on their way out.", leaving),
+        ("globaltopiccount", "Topics.", len(image.topics_by_name)),
+        ("globalpartitioncount", "Partitions.", partitions),
+        ("offlinepartitionscount", "Partitions that nobody leads.", offline),
+        ("preferredreplicaimbalancecount", "Partitions that their first replica does not lead.", imbalanced),
+        ("lastappliedrecordoffset", "Offset of the last metadata record applied.", image.offset),
+        ("lastcommittedrecordoffset", "Offset of the last one committed.", broker.raft.high_watermark - 1),
+    )
+    for name, text, value in gauges:
+        yield single(_CONTROLLER + name, GAUGE, text, value)
+    yield single(
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        COUNTER,
+        "Leaders elected by this controller that lacked records which others had.",
+        broker.controller.unclean_election_count,
+    )
+
+
+def _state(broker: Broker) -> int:
+    own = broker.metadata.image.brokers.get(broker.config.node_id)
+    if broker.lifecycle.epoch < 0 or own is None:
+        return _STARTING
+    if own.in_controlled_shutdown:
+        return _LEAVING
+    return _RECOVERY if own.fenced else _RUNNING

@@ -1,0 +1,70 @@
+"""Log and LogManager: sizes and offsets of every log, and the directories they are in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from barnabas.broker.metrics.replicas import labels_of
+from barnabas.common.metrics import GAUGE, Family, Labels, Number, Sample, labelled, single
+from barnabas.common.types import METADATA_TOPIC
+from barnabas.storage.log import Log
+
+if TYPE_CHECKING:
+    from barnabas.broker.assembly import Broker
+
+_LOG: Final = "kafka_log_log_"
+_MANAGER: Final = "kafka_log_logmanager_"
+_METRICS: Final[tuple[tuple[str, str, Callable[[Log], Number]], ...]] = (
+    ("size", "Bytes of its segments.", lambda log: log.size_bytes),
+    ("logstartoffset", "Its first offset.", lambda log: log.log_start_offset),
+    ("logendoffset", "The offset that its next record gets.", lambda log: log.log_end_offset),
+    ("numlogsegments", "Its segments.", lambda log: len(log.segments)),
+)
+
+
+def collect(broker: Broker) -> Iterator[Family]:
+    logs: list[tuple[Labels, Log]] = [(labels_of(each), each.log) for each in broker.replicas.partitions()]
+    logs.append(((("topic", METADATA_TOPIC), ("partition", "0")), broker.raft.log.log))
+    for name, text, value in _METRICS:
+        yield Family(_LOG + name, GAUGE, text, (_sample(labels, log, value) for labels, log in logs))
+    if broker.config.is_broker:
+        yield from _directories(broker)
+
+
+def _sample(labels: Labels, log: Log, value: Callable[[Log], Number]) -> Sample:
+    return Sample(labels, value(log))
+
+
+def _directories(broker: Broker) -> Iterator[Family]:
+    manager = broker.logs
+    offline = manager.offline_directories
+    yield single(f"{_MANAGER}offlinelogdirectorycount", GAUGE, "Log directories that failed.", len(offline))
+    yield labelled(
+        f"{_MANAGER}logdirectoryoffline",
+        GAUGE,
+        "1: this log directory failed.",
+        "logDirectory",
+        [(path, int(path in offline)) for path in manager.directories],
+    )
+    space = {}
+    for path in manager.directories:
+        try:
+            space[path] = broker.host.disk.usage(path)
+        except OSError:
+            continue
+    for place, kind in enumerate(("total", "usable")):
+        yield labelled(
+            f"barnabas_log_directory_{kind}_bytes",
+            GAUGE,
+            "Room of the file system that a log directory is on.",
+            "logDirectory",
+            [(path, usage[place]) for path, usage in space.items()],
+        )
+    yield labelled(
+        "barnabas_log_directory_full",
+        GAUGE,
+        "1: a write found no room lately, and this directory takes none now.",
+        "logDirectory",
+        [(path, int(path in manager.roots.full)) for path in manager.directories],
+    )

@@ -1,0 +1,46 @@
+"""raft-metrics: the metadata quorum as this node sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
+
+from barnabas.common.metrics import GAUGE, Family, Number, labelled, single
+from barnabas.raft.quorum import Candidate, Follower, Leader, Prospective, QuorumState, Resigned, Unattached
+
+if TYPE_CHECKING:
+    from barnabas.broker.assembly import Broker
+
+_PREFIX: Final = "kafka_server_raft_metrics_"
+#: As Kafka calls them; a follower without a vote in the quorum is an observer.
+_STATES: Final = {
+    Leader: "leader",
+    Follower: "follower",
+    Candidate: "candidate",
+    Prospective: "prospective",
+    Unattached: "unattached",
+    Resigned: "resigned",
+}
+
+
+def collect(broker: Broker) -> Iterator[Family]:
+    raft = broker.raft
+    quorum = raft.quorum
+    voted = getattr(quorum.role, "voted", None)
+    gauges: tuple[tuple[str, str, Number], ...] = (
+        ("current_epoch", "Epoch of the quorum.", raft.epoch),
+        ("current_leader", "Its leader; -1: none is known.", raft.leader_id),
+        ("current_vote", "Whom this node voted for in this epoch; -1: nobody.", -1 if voted is None else voted.node_id),
+        ("high_watermark", "End of what is committed of the metadata log.", raft.high_watermark),
+        ("log_end_offset", "End of this node's metadata log.", raft.log_end_offset),
+        ("log_end_epoch", "Epoch of its last record.", raft.log.latest_epoch),
+        ("number_of_voters", "Voters.", len(raft.voter_ids)),
+    )
+    for name, text, value in gauges:
+        yield single(_PREFIX + name, GAUGE, text, value)
+    yield labelled(f"{_PREFIX}current_state", GAUGE, "1 for what this node is.", "state", [(_state(quorum), 1)])
+
+
+def _state(quorum: QuorumState) -> str:
+    state = _STATES[type(quorum.role)]
+    return "observer" if state == "follower" and not quorum.is_voter else state

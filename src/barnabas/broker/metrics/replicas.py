@@ -1,0 +1,164 @@
+"""ReplicaManager and Partition: how the replicas of this broker are, in numbers and one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Final
+
+from barnabas.common.metrics import COUNTER, GAUGE, Family, Labels, Number, Sample, labelled, single
+from barnabas.replication.partition import Partition, Role
+
+if TYPE_CHECKING:
+    from barnabas.broker.assembly import Broker
+
+_MANAGER: Final = "kafka_server_replicamanager_"
+_PARTITION: Final = "kafka_cluster_partition_"
+#: Kafka's names for what waits, by our classes.
+_OPERATIONS: Final = {
+    "DelayedProduce": "Produce",
+    "DelayedFetch": "Fetch",
+    "DelayedSessionFetch": "Fetch",
+    "DelayedDeleteRecords": "DeleteRecords",
+}
+
+
+def collect(broker: Broker) -> Iterator[Family]:
+    if broker.config.is_broker:
+        yield from _totals(broker)
+        yield from _one_by_one(tuple(broker.replicas.partitions()))
+        yield from _waiting(broker)
+
+
+def labels_of(partition: Partition) -> Labels:
+    topic, index = partition.topic_partition
+    return ("topic", topic), ("partition", str(index))
+
+
+def is_under_replicated(partition: Partition) -> bool:
+    """This and the next two are said by the leader, of its own partitions."""
+    led = partition.leadership
+    return led is not None and len(led.isr) < led.replication_factor
+
+
+def is_under_min_isr(partition: Partition) -> bool:
+    return partition.leadership is not None and not partition.enough_in_sync
+
+
+def is_at_min_isr(partition: Partition) -> bool:
+    led = partition.leadership
+    return led is not None and len(led.isr) == min(partition.log.config.min_insync_replicas, led.replication_factor)
+
+
+def is_reassigning(partition: Partition) -> bool:
+    image = partition.image
+    return (
+        partition.leadership is not None
+        and image is not None
+        and bool(image.adding_replicas or image.removing_replicas)
+    )
+
+
+def _totals(broker: Broker) -> Iterator[Family]:
+    replicas = broker.replicas
+    partitions = tuple(replicas.partitions())
+    unopened = replicas.unopened_count
+    offline = sum(each.role is Role.OFFLINE for each in partitions) + unopened
+    gauges: tuple[tuple[str, str, Number], ...] = (
+        ("partitioncount", "Replicas on this broker.", len(partitions) + unopened),
+        ("leadercount", "Partitions led here.", sum(each.role is Role.LEADER for each in partitions)),
+        (
+            "underreplicatedpartitions",
+            "Partitions led here whose ISR lacks a replica.",
+            sum(map(is_under_replicated, partitions)),
+        ),
+        (
+            "underminisrpartitioncount",
+            "Partitions led here whose ISR is below min.insync.replicas.",
+            sum(map(is_under_min_isr, partitions)),
+        ),
+        (
+            "atminisrpartitioncount",
+            "Partitions led here whose ISR is just min.insync.replicas.",
+            sum(map(is_at_min_isr, partitions)),
+        ),
+        ("offlinereplicacount", "Replicas whose log directory is not there.", offline),
+        ("reassigningpartitions", "Partitions led here that are being moved.", sum(map(is_reassigning, partitions))),
+        (
+            "produceridcount",
+            "Producer ids that the logs here know.",
+            sum(len(each.log.producers.producers) for each in partitions),
+        ),
+    )
+    for name, text, value in gauges:
+        yield single(_MANAGER + name, GAUGE, text, value)
+    changes = replicas.surroundings.isr_changes
+    yield single(f"{_MANAGER}isrshrinks_total", COUNTER, "ISRs of partitions led here made smaller.", changes.shrinks)
+    yield single(f"{_MANAGER}isrexpands_total", COUNTER, "ISRs of partitions led here made larger.", changes.expands)
+    yield single(f"{_MANAGER}failedisrupdates_total", COUNTER, "ISR changes that were refused.", changes.failures)
+
+
+def _one_by_one(partitions: tuple[Partition, ...]) -> Iterator[Family]:
+    values: tuple[tuple[str, str, Callable[[Partition], Number]], ...] = (
+        ("underreplicated", "1: led here, and its ISR lacks a replica.", lambda each: int(is_under_replicated(each))),
+        ("underminisr", "1: led here, and below min.insync.replicas.", lambda each: int(is_under_min_isr(each))),
+        ("atminisr", "1: led here, and just at min.insync.replicas.", lambda each: int(is_at_min_isr(each))),
+        (
+            "insyncreplicascount",
+            "Members of its ISR; 0 where it is not led here.",
+            lambda each: 0 if each.leadership is None else len(each.leadership.isr),
+        ),
+        (
+            "replicascount",
+            "Its replicas; 0 where it is not led here.",
+            lambda each: 0 if each.leadership is None else each.leadership.replication_factor,
+        ),
+        (
+            "laststableoffsetlag",
+            "Records that wait for the end of a transaction.",
+            lambda each: max(0, each.high_watermark - each.last_stable_offset),
+        ),
+    )
+    for name, text, value in values:
+        yield Family(_PARTITION + name, GAUGE, text, (Sample(labels_of(each), value(each)) for each in partitions))
+    yield Family(
+        "barnabas_partition_high_watermark",
+        GAUGE,
+        "High watermark, as this replica knows it.",
+        (Sample(labels_of(each), each.high_watermark) for each in partitions),
+    )
+    yield Family(
+        "barnabas_partition_replica_lag",
+        GAUGE,
+        "Records that a follower lacks of the leader's log, as its fetches told the leader; -1 before the first.",
+        _lags(partitions),
+    )
+
+
+def _lags(partitions: tuple[Partition, ...]) -> Iterator[Sample]:
+    for each in partitions:
+        if each.leadership is None:
+            continue
+        end = each.log.log_end_offset
+        for replica, follower in tuple(each.leadership.followers.items()):
+            # One that rests has all that there is, and its fetches do not say so.
+            lag = 0 if follower.heard is not None else -1 if follower.leo < 0 else max(0, end - follower.leo)
+            yield Sample((*labels_of(each), ("replica", str(replica))), lag)
+
+
+def _waiting(broker: Broker) -> Iterator[Family]:
+    found = Counter(dict.fromkeys(_OPERATIONS.values(), 0))
+    for operation in broker.replicas.purgatory.waiting():
+        name = type(operation).__name__
+        found[_OPERATIONS.get(name, name)] += 1
+    counts = sorted(found.items())
+    prefix = "kafka_server_delayedoperationpurgatory_"
+    for name in ("purgatorysize", "numdelayedoperations"):
+        yield labelled(prefix + name, GAUGE, "Requests that wait, by their kind.", "delayedOperation", counts)
+    sessions = broker.services.fetch_sessions
+    prefix = "kafka_server_fetchsessioncache_"
+    yield single(f"{prefix}numincrementalfetchsessions", GAUGE, "Fetch sessions (KIP-227).", len(sessions))
+    yield single(f"{prefix}numincrementalfetchpartitionscached", GAUGE, "Partitions in them.", sessions.partition_count)
+    yield single(
+        f"{prefix}incrementalfetchsessionevictions_total", COUNTER, "Sessions that gave way.", sessions.evictions
+    )
