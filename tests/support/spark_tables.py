@@ -1,0 +1,111 @@
+"""The Spark source's decoder with each of its parsers, and the tables that the slow reader of records would give."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import runpy
+import shutil
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from importlib.machinery import ExtensionFileLoader
+from pathlib import Path
+from typing import Any, cast
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barnabas.records.batch import decode_batch, iter_headers
+from barnabas.spark import numpy_parser, parser, schema
+from barnabas.spark.batches import Aborted, chunks, select
+from barnabas.spark.decoder import Decoder
+from barnabas.spark.parsed import Parser
+
+_ROOT = Path(__file__).resolve().parents[2]
+END = (1 << 63) - 1
+
+
+@cache
+def parsers() -> dict[str, Parser]:
+    """All that can run here, the compiled one from the source as it is now."""
+    found = {"numpy": cast("Parser", numpy_parser)}
+    compiled = _compiled()
+    if compiled is not None:
+        found["compiled"] = compiled
+    return found
+
+
+def can_compile() -> bool:
+    return importlib.util.find_spec("Cython") is not None and shutil.which(os.environ.get("CC", "cc")) is not None
+
+
+def _compiled() -> Parser | None:
+    """The installed twin; a fresh one where there is none or its source is newer."""
+    tool = runpy.run_path(str(_ROOT / "tools" / "compile_twin.py"))
+    source = _ROOT / tool["SOURCE"]
+    installed = parser.compiled_parser()
+    if installed is not None:
+        made = Path(str(cast("Any", installed).__file__))
+        if made.stat().st_mtime >= source.stat().st_mtime:
+            return installed
+    if not can_compile():
+        return None
+    target = Path(tempfile.mkdtemp(prefix="barnabas-twin-")) / tool["file_name"]()
+    tool["compile_twin"](source, target)
+    loader = ExtensionFileLoader("_compiled_parser", str(target))
+    spec = importlib.util.spec_from_file_location("_compiled_parser", target, loader=loader)
+    assert spec is not None
+    module = importlib.util.module_from_spec(spec)
+    loader.exec_module(module)
+    return cast("Parser", module)
+
+
+def decoded(
+    data: bytes,
+    parser: Parser,
+    *,
+    first: int = 0,
+    end: int = END,
+    aborted: Sequence[Aborted] | None = None,
+    columns: Sequence[str] = schema.ALL_COLUMNS,
+) -> pa.Table:
+    """What a task would hand to Spark for these bytes."""
+    selected = select(data, first, end, aborted)
+    decoder = Decoder("orders", 3, columns, parser)
+    batches = list(decoder.decode(chunks(data, selected.batches), first, end))
+    return pa.Table.from_batches(batches, schema.arrow_schema(columns))
+
+
+def expected(data: bytes, *, first: int = 0, end: int = END) -> list[dict[str, Any]]:
+    """The same by the reader that takes records one by one, of every batch that is not a control batch."""
+    rows = []
+    for position, header in iter_headers(data):
+        if header.is_control:
+            continue
+        rows += [
+            {
+                "key": record.key,
+                "value": record.value,
+                "topic": "orders",
+                "partition": 3,
+                "offset": record.offset,
+                "timestamp": record.timestamp,
+                "timestampType": header.timestamp_type,
+                "headers": [{"key": _shown(key), "value": value} for key, value in record.headers] or None,
+            }
+            for record in decode_batch(data, position)
+            if first <= record.offset < end
+        ]
+    return rows
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """As `expected` gives them: timestamps in ms."""
+    millis = pc.divide(table["timestamp"].cast(pa.int64()), 1000).to_pylist()
+    rows = table.drop_columns(["timestamp"]).to_pylist()
+    return [{**row, "timestamp": at} for row, at in zip(rows, millis, strict=True)]
+
+
+def _shown(key: str) -> str:
+    return key.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
