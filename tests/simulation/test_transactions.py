@@ -11,6 +11,7 @@ from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.coordinators.transactions.markers import VERSION_TAG
 from barnabas.coordinators.transactions.state import TxnState
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 
@@ -97,6 +98,24 @@ def test_readers_stop_at_the_oldest_open_transaction() -> None:
     one.abort()
     world.run_for(200)
     assert read(world) == [b"plain 0", b"two", b"plain 1"]
+
+
+def test_every_replica_tells_of_the_producers_that_it_knows() -> None:
+    """Kafka's search for hanging transactions asks a broker for all its replicas, led or followed."""
+    world = rig()
+    writer = producer(world, 2)
+    writer.send(b"open")
+    request = DescribeProducersRequest(
+        topics=[DescribeProducersRequest.TopicRequest(name="orders", partition_indexes=[0])]
+    )
+
+    def told(node: int) -> tuple[int, list[tuple[int, int]]]:
+        answer = writer.call(request, DescribeProducersResponse, node=f"broker{node}")
+        row = answer.topics[0].partitions[0]
+        return row.error_code, [(one.producer_id, one.current_txn_start_offset) for one in row.active_producers]
+
+    for node in (1, 2, 3):
+        world.run_until(lambda node=node: told(node) == (0, [(writer.producer_id, 0)]), f"broker {node} tells")  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

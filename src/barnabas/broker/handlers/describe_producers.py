@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: the producers that a partition's leader knows (KIP-664)."""
+"""DescribeProducers (61), version 0: the producers that a replica here knows, also a follower (KIP-664)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _describe(services: Services, topic: str, index: int, refusal: tuple[ErrorCo
     if refusal is not None:
         return Partition(partition_index=index, error_code=refusal[0], error_message=refusal[1])
     try:
-        producers = services.replicas.leader(topic, index).log.producers
+        producers = services.replicas.leader(topic, index, or_follower=True).log.producers
     except RequestFailed as failure:
         return Partition(partition_index=index, error_code=failure.code, error_message=failure.message)
     return Partition(
