@@ -106,10 +106,12 @@ class Cluster:
     def poll(self, node_id: int, ask: Callable[[wire.Link], T | None], what: str) -> T:
         """What `ask` finds on a connection to a broker; again while that is nothing, or the broker not there."""
         node, link = self.nodes[node_id], None
-        deadline = time.monotonic() + _TIMEOUT_S
+        looked_at = time.monotonic()
+        deadline, longest_s = looked_at + _TIMEOUT_S, 0.0
         last: Exception | None = None
         try:
-            while time.monotonic() < deadline:
+            while (now := time.monotonic()) < deadline:
+                longest_s, looked_at = max(longest_s, now - looked_at), now
                 if node.process.poll() is not None:
                     raise RuntimeError(f"{self.name} {node_id} ended with code {node.process.poll()}")
                 try:
@@ -125,7 +127,12 @@ class Cluster:
         finally:
             if link is not None:
                 link.close()
-        raise RuntimeError(f"{self.name} {node_id}: not within {_TIMEOUT_S:.0f} s: {what} ({last})")
+        # A machine that stood still meanwhile has used the time up, whatever the brokers do.
+        longest_s = max(longest_s, time.monotonic() - looked_at)
+        raise RuntimeError(
+            f"{self.name} {node_id}: not within {_TIMEOUT_S:.0f} s, of which {longest_s:.1f} s between two looks: "
+            f"{what} ({last})"
+        )
 
     def controller(self) -> int:
         """The active controller's id."""

@@ -13,6 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import wire
 from client_process import Client
 from clusters import Cluster, has_leaders, is_in_sync
 
@@ -21,6 +22,7 @@ _CALM_S = 5.0
 _POLL_S = 0.005
 _TIMEOUT_S = 900.0
 _RECORD_BYTES = 10_000
+_LOOK_S = 5.0
 #: A request to the paused broker is given up after a second, or the client's end would wait a minute for it.
 _IMPATIENT = {"socket.timeout.ms": 1_000}
 
@@ -68,6 +70,8 @@ def paused(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float
             replaced = replace_leader(
                 cluster, client, topic, victim, survivor, partial(process.send_signal, signal.SIGSTOP)
             )
+        except RuntimeError as error:
+            raise RuntimeError(f"{error}; {_told(cluster, topic, victim)}") from error
         finally:
             process.send_signal(signal.SIGCONT)
             client.kill()
@@ -75,6 +79,37 @@ def paused(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float
         measured["elect_s"].append(replaced.elect_s)
         cluster.await_metadata(survivor, [topic], is_in_sync, "the paused one is back")
     return measured
+
+
+def _told(cluster: Cluster, topic: str, victim: int) -> str:
+    """For who has to find out why nobody replaced it: whether it still stands, and what each survivor tells."""
+    found = [f"{victim}: {_state(cluster.nodes[victim].pid)}"]
+    for node_id, node in cluster.nodes.items():
+        if node_id == victim:
+            continue
+        try:
+            link = wire.Link(node.port, _LOOK_S)
+            try:
+                metadata, _ = link.metadata([topic])
+                active = link.active_controller()
+            finally:
+                link.close()
+        except (OSError, EOFError) as error:
+            found.append(f"{node_id}: {error}")
+            continue
+        alive = [broker.node_id for broker in metadata.brokers]
+        led = [(row.leader_id, row.isr_nodes) for each in metadata.topics for row in each.partitions]
+        found.append(f"{node_id} tells: controller {active}, brokers {alive}, (leader, ISR) {led}")
+    return "; ".join(found)
+
+
+def _state(pid: int) -> str:
+    """As Linux tells it, such as "T (stopped)"."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError as error:
+        return str(error)
+    return next((line for line in lines if line.startswith("State:")), "of no known state")
 
 
 def catch_up(cluster: Cluster, options: Mapping[str, Any]) -> dict[str, list[float]]:
