@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from barnabas.orders.event import problem
 from barnabas.pipelines import tables as t
 from barnabas.pipelines.commits import Books, TableFile
-from barnabas.pipelines.rules import BROKEN, TOO_LATE, UNREADABLE
+from barnabas.pipelines.rules import ALWAYS_US, BROKEN, TOO_LATE, UNREADABLE
 
 SUMMARY_SCHEMA = "summary string"
 
@@ -41,19 +41,32 @@ class DayFiles:
     staging: str
     sink: str
     number: int
-    #: Two events of an order are one if their times differ by no more than this.
+    #: Two events of an order are one if their days differ by no more than this.
     lookback_days: int
+    #: partition -> the first offset that is not in the tables yet.
+    next_offsets: Mapping[int, int]
+    #: Orders of before are too late; None: none is.
+    watermark_ms: int | None
+    #: (partition, offset) of copies whose first is of another day of this batch, and so in another task.
+    copies: frozenset[tuple[int, int]] = frozenset()
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
-        rows = [batch for batch in batches if batch.num_rows]
+        rows = [batch for batch in (self._not_applied(batch) for batch in batches) if batch.num_rows]
         if not rows:
             return
         context = TaskContext.get()
         work = _Work(self, context.partitionId() if context else 0)
         work.take(pa.Table.from_batches(rows))
         yield pa.RecordBatch.from_pydict({"summary": [work.summary()]})
+
+    def _not_applied(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Without what an earlier checkpoint's batches brought into the tables."""
+        partitions, offsets = batch["partition"].to_numpy(), batch["offset"].to_numpy()
+        first = np.array([self.next_offsets.get(int(each), 0) for each in np.unique(partitions)], dtype=np.int64)
+        new = offsets >= first[np.searchsorted(np.unique(partitions), partitions)]
+        return batch if new.all() else batch.filter(pa.array(new))
 
 
 class _Work:
@@ -84,12 +97,15 @@ class _Work:
     def take(self, rows: pa.Table) -> None:
         self._books += Books(read=rows.num_rows)
         self._note_progress(rows)
-        faulty = pc.and_(pc.is_valid(rows["fault"]), pc.not_equal(rows["fault"], TOO_LATE))
+        faulty = pc.is_valid(rows["fault"])
         quarantined = [_with_reasons(rows.filter(faulty))]
-        dated = rows.filter(pc.invert(pc.fill_null(faulty, False))).sort_by(
-            [("day", "ascending"), ("offset", "ascending")]
-        )
-        for day, those in _by_day(dated):
+        by_place = [
+            ("day", "ascending"),
+            ("order_id", "ascending"),
+            ("partition", "ascending"),
+            ("offset", "ascending"),
+        ]
+        for day, those in _by_day(rows.filter(pc.invert(faulty)).sort_by(by_place)):
             quarantined.append(self._take_day(day, those))
         self._quarantine(pa.concat_tables(quarantined))
 
@@ -102,17 +118,24 @@ class _Work:
             self._event_time_ms[row["partition"]] = row["event_us_max"] // 1000
 
     def _take_day(self, day: str, rows: pa.Table) -> pa.Table:
-        """Returns the rows that are too late, with their reason."""
-        known = pc.is_in(rows["order_id"], value_set=self._known_around(day))
-        late = pc.is_valid(rows["fault"])
-        fresh = pc.and_(pc.invert(pc.or_(known, late)), pc.equal(rows["copy"], 1))
-        too_late = rows.filter(pc.and_(late, pc.invert(known)))
-        orders = rows.filter(fresh)
-        duplicates = rows.num_rows - orders.num_rows - too_late.num_rows
-        self._books += Books(duplicates=duplicates)
-        if orders.num_rows:
-            self._write_orders(day, orders)
-        return _with_reason(too_late, TOO_LATE)
+        """Good events, sorted by order id, partition and offset. Returns those that are too late, with their reason.
+
+        The copy of an order that is known is a duplicate, even if it is late; a late one that is not known is set
+        aside, and so are its copies.
+        """
+        ids = rows["order_id"].to_numpy()
+        known = pc.is_in(rows["order_id"], value_set=self._known_around(day)).to_numpy()
+        if self._job.copies:
+            places = zip(rows["partition"].to_pylist(), rows["offset"].to_pylist(), strict=True)
+            known |= np.array([place in self._job.copies for place in places], dtype=bool)
+        floor_us = ALWAYS_US if self._job.watermark_ms is None else self._job.watermark_ms * 1000
+        late = ~known & (rows["event_us"].to_numpy() < floor_us)
+        candidates = np.flatnonzero(~known & ~late)
+        first = candidates[np.unique(ids[candidates], return_index=True)[1]]
+        self._books += Books(duplicates=rows.num_rows - len(first) - int(late.sum()))
+        if len(first):
+            self._write_orders(day, rows.take(pa.array(first)))
+        return _with_reason(rows.filter(pa.array(late)), TOO_LATE)
 
     def _write_orders(self, day: str, rows: pa.Table) -> None:
         rows = rows.append_column("event_time", _times(rows["event_us"]))

@@ -13,10 +13,11 @@ into the log (`commits`), and moves the files into their places (`publishing`).
 from __future__ import annotations
 
 import json
+import shutil
 import time
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from barnabas.pipelines.commits import (
     identity_beside,
     identity_of_tables,
 )
+from barnabas.pipelines.copies import copies_across_days
 from barnabas.pipelines.day_files import SUMMARY_SCHEMA, DayFiles
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.publishing import check_visible, create_tables, finish
@@ -147,12 +149,22 @@ class Batches:
         number = 1 if last is None else last.number + 1
         staging = log.staging(number)
         (pipeline.tables / staging).mkdir(parents=True)
-        lookback_days = -(-pipeline.watermark_ms // DAY_MS)
-        job = DayFiles(str(pipeline.tables), staging, pipeline.sink, number, lookback_days)
         progress = {} if last is None else last.progress
-        shuffle_partitions = int(batch.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
-        rows = judged(batch, progress, watermark_of(progress, pipeline.watermark_ms), shuffle_partitions)
-        summaries = [json.loads(row.summary) for row in rows.mapInArrow(job, SUMMARY_SCHEMA).collect()]
+        job = DayFiles(
+            str(pipeline.tables),
+            staging,
+            pipeline.sink,
+            number,
+            lookback_days=-(-pipeline.watermark_ms // DAY_MS),
+            next_offsets={partition: each.next_offset for partition, each in progress.items()},
+            watermark_ms=watermark_of(progress, pipeline.watermark_ms),
+        )
+        summaries = _run(batch, job)
+        copies = copies_across_days(pipeline.tables, summaries, job.lookback_days)
+        if copies:
+            shutil.rmtree(pipeline.tables / staging)
+            (pipeline.tables / staging).mkdir()
+            summaries = _run(batch, replace(job, copies=copies))
         steps.reached("computed")
         commit = _commit(last, summaries, number, query_id, batch_id, started_ms, staging)
         check_visible(pipeline.tables, commit)
@@ -160,6 +172,13 @@ class Batches:
         steps.reached("recorded")
         finish(pipeline.tables, commit, pipeline.sink)
         steps.reached("finished")
+
+
+def _run(batch: DataFrame, job: DayFiles) -> list[dict[str, Any]]:
+    """The batch's one Spark job; what each task has to tell."""
+    shuffle_partitions = int(batch.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
+    rows = judged(batch, shuffle_partitions, job.watermark_ms)
+    return [json.loads(row.summary) for row in rows.mapInArrow(job, SUMMARY_SCHEMA).collect()]
 
 
 def is_applied(last: Commit | None, query_id: str, batch_id: int, pipeline: OrdersPipeline) -> bool:
