@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from barnabas.simulation.ambient import ambient
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
 from barnabas.simulation.cluster import Client, Cluster, Layout
 from barnabas.simulation.faults import Atlas, Fault, FaultKind, Injector
+from barnabas.simulation.group_work import GroupWork
 from barnabas.simulation.history import Violation
 from barnabas.simulation.liveness import core, what_is_missing
 from barnabas.simulation.operator import Operation, Operator
@@ -33,7 +34,7 @@ from barnabas.simulation.replication_checkers import (
 )
 from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.transactional_work import TransactionalWork
-from barnabas.simulation.work import RecordsWork, Size, Verdicts, Work, WorkKind, client_names
+from barnabas.simulation.work import PROPERTIES, RecordsWork, Size, Verdicts, Work, WorkKind, client_names
 from barnabas.simulation.workload import create_topics
 from barnabas.simulation.world import SECOND_US, Livelock, Note, World
 
@@ -47,6 +48,7 @@ _MORE_ACKS = 3
 _WORK: dict[WorkKind, Callable[[Cluster, Client, Size], Work]] = {
     WorkKind.RECORDS: RecordsWork,
     WorkKind.TRANSACTIONS: TransactionalWork,
+    WorkKind.GROUPS: GroupWork,
 }
 
 
@@ -118,7 +120,8 @@ class Run:
         self.settings = settings
         self.schedule = schedule_of(settings)
         self.world = World(settings.seed, keep_events=settings.keep_events, events_max=settings.events_max)
-        self.cluster = Cluster(self.world, settings.layout)
+        properties = {**PROPERTIES[settings.work], **settings.layout.properties}
+        self.cluster = Cluster(self.world, replace(settings.layout, properties=properties))
         self.injector = Injector(self.cluster)
         self.auditor = self.cluster.add_client("auditor")
         self.work = _WORK[settings.work](self.cluster, self.auditor, settings.size)

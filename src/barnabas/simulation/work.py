@@ -111,7 +111,21 @@ _READERS: Mapping[WorkKind, str] = {
     WorkKind.GROUPS: "member",
 }
 #: Clients of the bare protocol.
-_BARE: Mapping[WorkKind, Sequence[str]] = {WorkKind.TRANSACTIONS: ("kiosk1", "kiosk2")}
+_BARE: Mapping[WorkKind, Sequence[str]] = {
+    WorkKind.TRANSACTIONS: ("kiosk1", "kiosk2"),
+    WorkKind.GROUPS: ("modern1", "modern2", "modern3"),
+}
+#: Of nodes: sessions of groups that end within a run.
+PROPERTIES: Mapping[WorkKind, Mapping[str, str]] = {
+    WorkKind.RECORDS: {},
+    WorkKind.TRANSACTIONS: {},
+    WorkKind.GROUPS: {
+        "group.consumer.min.session.timeout.ms": "1000",
+        "group.consumer.session.timeout.ms": "10000",
+        "group.consumer.min.heartbeat.interval.ms": "100",
+        "group.consumer.heartbeat.interval.ms": "1000",
+    },
+}
 
 
 class RecordsWork:

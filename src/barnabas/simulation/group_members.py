@@ -1,0 +1,309 @@
+"""Members of groups at work: unmodified aiokafka with the classic protocol, and a member of the consumer protocol
+(KIP-848), which aiokafka does not speak.
+
+Both note in a diary what they own and commit. The latter reads no records: of each partition that it owns it asks for
+the group's offset and commits the next one, again and again, so that the offsets are counters that must never go back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from random import Random
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from barnabas.simulation.bare_client import GROUP_KEY, BareClient
+from barnabas.simulation.cluster import Client, Cluster
+from barnabas.simulation.group_diary import GroupDiary
+from barnabas.simulation.story import Place
+from barnabas.simulation.topics import Topic
+from barnabas.simulation.workload import METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, TROUBLE, closed
+
+#: Less than the client's own: it does not try again what may still be under way.
+_COMMIT_S = TIMEOUT_MS / 1000 - 2
+_SESSION_POLLS = 60
+_BY_NAME = 9
+_PAUSE_S = 0.2
+_NEVER = -1
+_THROWN_OUT = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
+
+
+class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
+    """Reads, and commits what it has read. One that `counts` reads nothing, and commits as a `ModernMember` does."""
+
+    def __init__(
+        self, cluster: Cluster, client: Client, group: str, diary: GroupDiary, topic: Topic, *, counts: bool
+    ) -> None:
+        self._counts = counts
+        self._cluster = cluster
+        self.client = client
+        self._group = group
+        self._diary = diary
+        self._topic = topic
+        self._random: Random = cluster.world.stream(f"workload/{client.name}")
+        self._sessions = 0
+        self._name = ""
+        self._consumer: AIOKafkaConsumer | None = None
+        self._fresh: set[TopicPartition] = set()
+        #: Of what it owns, what the group has committed.
+        self._known: dict[TopicPartition, int] = {}
+        self.owned: set[Place] = set()
+        self.stopping = False
+        self.acked = 0
+
+    async def run(self) -> None:
+        self.owned = set()
+        while not self.stopping:
+            self._sessions += 1
+            self._name = f"{self.client.name}.{self._sessions}"
+            consumer = self._consumer = AIOKafkaConsumer(
+                bootstrap_servers=self._cluster.bootstrap,
+                client_id=self._name,
+                group_id=self._group,
+                auto_offset_reset="earliest",
+                enable_auto_commit=False,
+                request_timeout_ms=TIMEOUT_MS,
+                metadata_max_age_ms=METADATA_AGE_MS,
+            )
+            try:
+                consumer.subscribe([self._topic.name], listener=self)
+                await consumer.start()
+                await self._work(consumer)
+            except TROUBLE as error:
+                self._cluster.world.note(self.client.name, f"{self._name} gives up: {error!r}")
+                await asyncio.sleep(RETRY_S)
+            self._give_back()
+            await closed(consumer.stop)
+
+    async def _work(self, consumer: AIOKafkaConsumer) -> None:
+        """Now and then it leaves and comes back."""
+        polls = self._random.randint(5, _SESSION_POLLS)
+        while not self.stopping and (polls := polls - 1) > 0:
+            await self._look(consumer)
+            got = await consumer.getmany(timeout_ms=500)
+            if self._counts:
+                offsets = {at: offset + 1 for at, offset in self._known.items()}
+            else:
+                offsets = {at: records[-1].offset + 1 for at, records in got.items() if at in self._known}
+            if offsets:
+                await self._commit(consumer, offsets)
+
+    async def _look(self, consumer: AIOKafkaConsumer) -> None:
+        """What the group had committed when it was given a partition."""
+        while self._fresh:
+            at = self._fresh.pop()
+            asked_us = self._cluster.world.now_us
+            found = await asyncio.wait_for(consumer.committed(at), _COMMIT_S)
+            offset = _NEVER if found is None else found
+            self._diary.saw((at.topic, at.partition), asked_us, offset)
+            if (at.topic, at.partition) in self.owned:
+                self._known[at] = offset
+                if self._counts:
+                    consumer.pause(at)
+
+    async def _commit(self, consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, int]) -> None:
+        """aiokafka tries again by itself what could not be sent, in the generation that it is in by then: not its own
+        offsets any more, perhaps."""
+        generation, asked_us = self._generation, self._cluster.world.now_us
+        try:
+            await asyncio.wait_for(consumer.commit(offsets), _COMMIT_S)
+        finally:
+            if self._generation != generation:
+                for at in offsets:
+                    self._diary.excuse((at.topic, at.partition))
+        if self._generation == generation:
+            for at, offset in offsets.items():
+                self._known[at] = offset
+                self._diary.saw((at.topic, at.partition), asked_us, offset, is_commit=True)
+            self.acked += 1
+
+    @property
+    def _generation(self) -> int:
+        assert self._consumer is not None
+        found: int = self._consumer._coordinator.generation
+        return found
+
+    async def on_partitions_revoked(self, revoked: list[TopicPartition]) -> None:
+        self._give_back()
+
+    async def on_partitions_assigned(self, assigned: list[TopicPartition]) -> None:
+        for at in sorted(assigned):
+            self.owned.add((at.topic, at.partition))
+            self._fresh.add(at)
+            self._diary.assigned(self._name, (at.topic, at.partition), self._generation)
+
+    def _give_back(self) -> None:
+        for place in self.owned:
+            self._diary.revoked(self._name, place)
+        self.owned = set()
+        self._fresh = set()
+        self._known = {}
+
+
+class ModernMember:
+    """Heartbeats, and counts on the partitions that it owns."""
+
+    def __init__(self, cluster: Cluster, client: Client, group: str, diary: GroupDiary, topic: Topic) -> None:
+        self._cluster = cluster
+        self.client = client
+        self._group = group
+        self._diary = diary
+        self._topic = topic
+        self._random: Random = cluster.world.stream(f"workload/{client.name}")
+        self._sessions = 0
+        self.owned: set[Place] = set()
+        self.stopping = False
+        self.acked = 0
+
+    async def run(self) -> None:
+        self.owned = set()
+        bare = BareClient(self._cluster, self.client)
+        while not self.stopping:
+            self._sessions += 1
+            membership = _Membership(self, bare, f"{self.client.name}.{self._sessions}")
+            rounds = self._random.randint(10, 150)
+            while not self.stopping and not membership.is_over and (rounds := rounds - 1) > 0:
+                await membership.beat()
+                await membership.count()
+                await asyncio.sleep(_PAUSE_S + self._random.random())
+            await membership.leave()
+
+    # -- for its membership
+
+    @property
+    def now_us(self) -> int:
+        return self._cluster.world.now_us
+
+    @property
+    def terms(self) -> tuple[str, Topic, GroupDiary]:
+        return self._group, self._topic, self._diary
+
+
+class _Membership:
+    """From one member id to the next."""
+
+    def __init__(self, member: ModernMember, bare: BareClient, name: str) -> None:
+        self._member = member
+        self._bare = bare
+        self._name = name
+        self._group, self._topic, self._diary = member.terms
+        self._epoch = 0
+        self._says_all = True
+        #: Offsets of what it owns, as far as it knows.
+        self._counts: dict[Place, int] = {}
+        self.is_over = False
+
+    @property
+    def _owned(self) -> set[Place]:
+        return self._member.owned
+
+    async def beat(self) -> None:
+        node = await self._bare.coordinator(self._group, GROUP_KEY)
+        sent_us = self._member.now_us
+        answer = await self._bare.ask(node, self._request(), ConsumerGroupHeartbeatResponse)
+        if answer is None or answer.error_code:
+            self._says_all = True
+            self._bare.forget()
+            if answer is not None and answer.error_code in _THROWN_OUT:
+                self._give_back(set(self._owned))
+                self._epoch = 0
+            return
+        self._diary.heard(self._name, sent_us)
+        self._says_all = False
+        self._epoch = answer.member_epoch
+        if answer.assignment is not None:
+            await self._take(answer.assignment)
+
+    def _request(self) -> ConsumerGroupHeartbeatRequest:
+        request = ConsumerGroupHeartbeatRequest(group_id=self._group, member_id=self._name, member_epoch=self._epoch)
+        if self._says_all or self._epoch == 0:
+            request.rebalance_timeout_ms = TIMEOUT_MS
+            request.subscribed_topic_names = [self._topic.name]
+        kind = ConsumerGroupHeartbeatRequest.TopicPartitions
+        partitions = sorted(index for _, index in self._owned)
+        known = [topic_id for topic_id, name in self._bare.topic_ids.items() if name == self._topic.name]
+        request.topic_partitions = [kind(topic_id=known[0], partitions=partitions)] if known and partitions else []
+        return request
+
+    async def _take(self, assignment: ConsumerGroupHeartbeatResponse.Assignment) -> None:
+        """Gives back first; the next heartbeat says so."""
+        wanted = set()
+        for row in assignment.topic_partitions:
+            while row.topic_id not in self._bare.topic_ids:
+                await self._bare.refresh([self._topic.name])
+            wanted |= {(self._bare.topic_ids[row.topic_id], index) for index in row.partitions}
+        self._give_back(self._owned - wanted)
+        for place in sorted(wanted - self._owned):
+            self._owned.add(place)
+            self._diary.assigned(self._name, place, self._epoch)
+
+    def _give_back(self, places: set[Place]) -> None:
+        for place in places:
+            self._owned.discard(place)
+            self._counts.pop(place, None)
+            self._diary.revoked(self._name, place)
+
+    async def leave(self) -> None:
+        self._give_back(set(self._owned))
+        request = ConsumerGroupHeartbeatRequest(group_id=self._group, member_id=self._name, member_epoch=-1)
+        node = await self._bare.coordinator(self._group, GROUP_KEY)
+        await self._bare.ask(node, request, ConsumerGroupHeartbeatResponse)
+
+    # -- commits
+
+    async def count(self) -> None:
+        """One step on each partition; none where it was told no offset."""
+        for place in sorted(self._owned):
+            if place not in self._counts:
+                await self._ask_offset(place)
+            elif not self.is_over:
+                await self._commit(place)
+
+    async def _ask_offset(self, place: Place) -> None:
+        row = OffsetFetchRequest.OffsetFetchRequestTopics(name=place[0], partition_indexes=[place[1]])
+        group = OffsetFetchRequest.OffsetFetchRequestGroup(
+            group_id=self._group, member_id=self._name, member_epoch=self._epoch, topics=[row]
+        )
+        node = await self._bare.coordinator(self._group, GROUP_KEY)
+        asked_us = self._member.now_us
+        request = OffsetFetchRequest(groups=[group], require_stable=True)
+        answer = await self._bare.ask(node, request, OffsetFetchResponse, version_max=_BY_NAME)
+        if answer is None or answer.groups[0].error_code:
+            self._bare.forget()
+            return
+        told = answer.groups[0].topics[0].partitions[0]
+        if not told.error_code:
+            self._diary.saw(place, asked_us, told.committed_offset)
+            self._counts[place] = told.committed_offset
+
+    async def _commit(self, place: Place) -> None:
+        """A membership ends with a commit of which it does not know what became: it may come late."""
+        offset = self._counts[place] + 1
+        row = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=place[1], committed_offset=offset)
+        topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=place[0], partitions=[row])
+        request = OffsetCommitRequest(
+            group_id=self._group, generation_id_or_member_epoch=self._epoch, member_id=self._name, topics=[topic]
+        )
+        node = await self._bare.coordinator(self._group, GROUP_KEY)
+        asked_us = self._member.now_us
+        answer = await self._bare.ask(node, request, OffsetCommitResponse, version_max=_BY_NAME)
+        if answer is None:
+            self.is_over = True
+            return
+        code = answer.topics[0].partitions[0].error_code
+        if not code:
+            self._diary.saw(place, asked_us, offset, is_commit=True)
+            self._counts[place] = offset
+            self._member.acked += 1
+        elif code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *_THROWN_OUT):
+            self._bare.forget()
+        elif code != ErrorCode.STALE_MEMBER_EPOCH:
+            # It may have been written for all that.
+            self.is_over = True

@@ -1,0 +1,122 @@
+"""Groups at work: members of both protocols join, leave, die and commit, in a group of each kind or all in one.
+
+What must hold is in `group_diary`; and once all is well every partition has one owner again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafka import TopicPartition
+
+from barnabas.common.types import GROUP_METADATA_TOPIC
+from barnabas.simulation.checkers import Checker
+from barnabas.simulation.cluster import Client, Cluster
+from barnabas.simulation.group_diary import GroupDiary
+from barnabas.simulation.group_members import ClassicMember, ModernMember
+from barnabas.simulation.history import History
+from barnabas.simulation.story import Place
+from barnabas.simulation.topics import Topic
+from barnabas.simulation.transactional_workers import open_reader
+from barnabas.simulation.work import MOVES, Counts, Size, Verdicts, Worker
+from barnabas.simulation.workload import RETRY_S, TROUBLE, ProducerAtWork, closed
+from barnabas.simulation.world import SECOND_US
+
+_PARTITIONS = 6
+_SESSION_S = 10
+_DRAIN_S = 15
+_MODERN = ("modern1", "modern2", "modern3")
+
+
+class GroupWork:
+    """A producer, classic members and those of the consumer protocol."""
+
+    def __init__(self, cluster: Cluster, auditor: Client, size: Size) -> None:
+        self._cluster = cluster
+        self._auditor = auditor
+        self.history = History(lambda: cluster.world.now_us)
+        enough = {"flush.messages": "1", "min.insync.replicas": str(cluster.layout.min_in_sync)}
+        self.topic = Topic("orders", _PARTITIONS, enough)
+        self.topics = [self.topic]
+        self.internal = [Topic(GROUP_METADATA_TOPIC, 2, {})]
+        self.operations = MOVES
+        self.checkers: Sequence[Checker] = ()
+        is_mixed = cluster.world.stream("groups").random() < 0.3
+        classic, modern = ("mixed", "mixed") if is_mixed else ("classic", "modern")
+        self.diaries = {
+            name: GroupDiary(lambda: cluster.world.now_us, _SESSION_S * SECOND_US) for name in {classic: 0, modern: 0}
+        }
+        self.producers = [
+            ProducerAtWork(
+                cluster,
+                cluster.add_client(f"producer{number}"),
+                self.history,
+                self.topics,
+                records_per_s=size.records_per_s,
+            )
+            for number in range(1, size.producers + 1)
+        ]
+        self.members: dict[str, list[ClassicMember | ModernMember]] = {name: [] for name in self.diaries}
+        for number in range(1, size.consumers + 1):
+            client = cluster.add_client(f"member{number}")
+            self.members[classic].append(
+                ClassicMember(cluster, client, classic, self.diaries[classic], self.topic, counts=is_mixed)
+            )
+        for name in _MODERN:
+            client = cluster.add_client(name)
+            self.members[modern].append(ModernMember(cluster, client, modern, self.diaries[modern], self.topic))
+
+    @property
+    def workers(self) -> Sequence[Worker]:
+        return [*self.producers, *[member for members in self.members.values() for member in members]]
+
+    @property
+    def must_get_on(self) -> Sequence[Worker]:
+        return self.workers
+
+    async def settle(self) -> None:
+        """Every partition has one owner, in each group."""
+        while not all(self._is_shared_out(members) for members in self.members.values()):
+            await asyncio.sleep(0.1)
+        for worker in self.workers:
+            worker.stopping = True
+        await asyncio.sleep(_DRAIN_S)
+
+    def _is_shared_out(self, members: Sequence[ClassicMember | ModernMember]) -> bool:
+        owners = Counter(place for member in members for place in member.owned)
+        return set(owners) == set(self.topic.places) and set(owners.values()) == {1}
+
+    async def read(self) -> dict[str, dict[Place, int]]:
+        return {name: await self._offsets_of(name) for name in self.diaries}
+
+    async def _offsets_of(self, group: str) -> dict[Place, int]:
+        places = [TopicPartition(*place) for place in self.topic.places]
+        while True:
+            consumer = open_reader(self._cluster, "auditor", group)
+            found = {}
+            try:
+                await consumer.start()
+                consumer.assign(places)
+                for at in places:
+                    asked_us, offset = self._cluster.world.now_us, await consumer.committed(at)
+                    found[at.topic, at.partition] = -1 if offset is None else offset
+                    self.diaries[group].saw((at.topic, at.partition), asked_us, found[at.topic, at.partition])
+                await closed(consumer.stop)
+                return found
+            except TROUBLE as error:
+                self._cluster.world.note(self._auditor.name, f"cannot ask for the offsets of {group} yet: {error!r}")
+            await closed(consumer.stop)
+            await asyncio.sleep(RETRY_S)
+
+    def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
+        """A group that lost its records may do anything."""
+        if {self.topic.name, GROUP_METADATA_TOPIC} & set(verdicts.lossy):
+            return []
+        return [f"{name}: {problem}" for name, diary in self.diaries.items() for problem in diary.problems()]
+
+    def counts(self) -> Counts:
+        commits = sum(diary.commits for diary in self.diaries.values())
+        return Counts(len(self.history.sent), len(self.history.acked), commits)
