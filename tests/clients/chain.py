@@ -17,6 +17,7 @@ import asyncio
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -28,6 +29,10 @@ import confluent_kafka
 from barnabas.testing import History
 
 TRANSACTION_TIMEOUT_MS = 20_000
+#: librdkafka 2.16 may wait for ever in `send_offsets_to_transaction` when the group's coordinator dies, whatever its
+#: timeout is (its issues 5456 and 5511). After so long this process ends with the code HUNG, to be started again.
+HANGS_S = 30
+HUNG = 75
 #: So long a transaction stays open at least, for somebody to be killed meanwhile.
 OPEN_S = 0.02
 _stopping = False
@@ -78,7 +83,12 @@ def _transform(producer: Any, consumer: Any, messages: list[Any], mark: str) -> 
         for one in messages:
             producer.produce("output", one.value() + mark.encode(), partition=one.partition())
         time.sleep(OPEN_S)
-        _retried(lambda: producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), 10))
+        watchdog = threading.Timer(HANGS_S, os._exit, (HUNG,))
+        watchdog.start()
+        try:
+            _retried(lambda: producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), 10))
+        finally:
+            watchdog.cancel()
         _retried(lambda: producer.commit_transaction(20))
     except confluent_kafka.KafkaException as error:
         if error.args[0].txn_requires_abort():

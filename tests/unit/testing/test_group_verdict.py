@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.support.group_survival import Diary, judge_commits, judge_owners, judge_reading
+from tests.support.group_verdict import Diary, judge_commits, judge_owners, judge_reading
 
 
 class Made(Diary):
