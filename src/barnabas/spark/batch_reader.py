@@ -36,7 +36,7 @@ def planned_ranges(options: SourceOptions) -> list[OffsetRange]:
     """One range for each partition, empty ones too. ConfigError, ClusterUnreachable, RequestRefused."""
     cluster = clusters.of(options.client)
     views = lookup.subscribed(cluster, options.subscription)
-    lookup.must_exist(views, options.subscription, options.client.shown)
+    lookup.must_exist(cluster, views, options.subscription)
     partitions = lookup.partitions_of(views)
     if not partitions:
         return []

@@ -28,16 +28,18 @@ def subscribed(cluster: Cluster, subscription: Subscription, *, fresh: bool = Tr
     }
 
 
-def must_exist(views: Mapping[str, TopicView], subscription: Subscription, bootstrap: str) -> None:
+def must_exist(cluster: Cluster, views: Mapping[str, TopicView], subscription: Subscription) -> None:
     """ConfigError for a topic or partition that was named and is not there; a pattern may match nothing yet."""
     for name in dict.fromkeys((*subscription.topics, *(each.topic for each in subscription.partitions))):
         if name not in views:
-            raise ConfigError(f"topic {name} does not exist at {bootstrap}: create it, or look for a slip in its name")
+            raise ConfigError(
+                f"topic {name} does not exist at {cluster.settings.shown}: create it, or look for a slip in its name"
+            )
     for each in subscription.partitions:
         if each.partition not in views[each.topic].leaders:
+            there = sorted(cluster.topics([each.topic])[each.topic].leaders)
             raise ConfigError(
-                f"option assign names {each}, but topic {each.topic} has partitions "
-                f"{', '.join(map(str, sorted(views[each.topic].leaders)))}"
+                f"option assign names {each}, but topic {each.topic} has partitions {', '.join(map(str, there))}"
             )
 
 

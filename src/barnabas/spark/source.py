@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 
-from barnabas.spark import schema, source_options
+from barnabas.common.errors import ConfigError
+from barnabas.spark import schema, sink_options, source_options
 from barnabas.spark.batch_reader import BatchReader
 from barnabas.spark.stream_reader import StreamReader
 
@@ -29,3 +37,23 @@ class BarnabasSource(DataSource):
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         return StreamReader(self._parsed(is_stream=True))
+
+    def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
+        writer: DataSourceWriter = _sink().BatchWriter(
+            sink_options.parse(dict(self.options), schema, overwrite=overwrite)
+        )
+        return writer
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
+        writer: DataSourceStreamWriter = _sink().StreamWriter(
+            sink_options.parse(dict(self.options), schema, overwrite=overwrite)
+        )
+        return writer
+
+
+def _sink() -> Any:
+    """Loaded when something is written: only the sink needs librdkafka."""
+    try:
+        return import_module("barnabas.spark.sink")
+    except ImportError as error:
+        raise ConfigError(f"the sink needs confluent-kafka: pip install 'barnabas[spark,tools]' ({error})") from error

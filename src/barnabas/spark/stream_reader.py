@@ -56,7 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         cluster, options = self._cluster(), self._options
         views = lookup.subscribed(cluster, options.subscription)
-        lookup.must_exist(views, options.subscription, options.client.shown)
+        lookup.must_exist(cluster, views, options.subscription)
         seen = self._look()
         begins = lookup.resolve(cluster, options.starting, seen.ends) if seen.ends else {}
         positions = {each: Position(begins[each], end.epoch) for each, end in seen.ends.items()}

@@ -1,0 +1,170 @@
+"""The sink: rows to records, at least once, through librdkafka.
+
+A task writes its rows and waits until every one is acknowledged by all in-sync replicas; only then it counts as done.
+What a failed try has written stays in the log and comes again with the next one, marked as such by its origin header.
+
+A record without a key goes to the partition that its origin chooses, so that its copy goes there too.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from confluent_kafka import KafkaException, Producer
+from crc32c import crc32c
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+
+from barnabas.common.errors import ConfigError
+from barnabas.spark.faults import ClusterUnreachable, SourceFailed
+from barnabas.spark.origin import HEADER, origin, prefix
+from barnabas.spark.sink_options import SinkOptions
+
+#: Local properties that Spark's streams set for their tasks.
+_QUERY_ID = "sql.streaming.queryId"
+_BATCH_ID = "streaming.sql.batchId"
+_METADATA_TIMEOUT_S = 30.0
+_POLL_EVERY = 10_000
+
+
+class SinkFailed(SourceFailed):
+    """Not every record was acknowledged: the task failed, Spark tries it again."""
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Of `df.write`. A retried task has the origins of its first try."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._job_id = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        task = TaskContext.get()
+        number = 0 if task is None else task.partitionId()
+        return RecordWriter(self._options, prefix(self._job_id, 0, number)).write(iterator)
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Of `df.writeStream`. A micro-batch that is written again has the origins of its first try."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._run_id = uuid.uuid4().hex
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        task = TaskContext.get()
+        query_id, batch_id, number = self._run_id, 0, 0
+        if task is not None:
+            query_id = task.getLocalProperty(_QUERY_ID) or self._run_id
+            batch_id = int(task.getLocalProperty(_BATCH_ID) or 0)
+            number = task.partitionId()
+        return RecordWriter(self._options, prefix(query_id, batch_id, number)).write(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """Everything was acknowledged already."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
+        """What was written stays; the next try writes it again."""
+
+
+class RecordWriter:
+    """One task's records. ConfigError, ClusterUnreachable, SinkFailed."""
+
+    def __init__(self, options: SinkOptions, origin_start: str) -> None:
+        self._options = options
+        self._origin_start = origin_start
+        self._partitions: dict[str, int] = {}
+        self._failure: str | None = None
+        try:
+            quiet = {"error_cb": _ignore, "delivery.report.only.error": True}
+            self._producer = Producer({**dict(options.producer), **quiet})
+        except KafkaException as error:
+            raise ConfigError(f"the producer refuses its configuration (kafka.*): {error.args[0].str()}") from error
+
+    def write(self, batches: Iterator[Any]) -> WriterCommitMessage:
+        """Return when all of them are acknowledged."""
+        index = 0
+        try:
+            for batch in batches:
+                columns = [
+                    batch.column(self._options.columns.index(name)).to_pylist()
+                    if name in self._options.columns
+                    else [None] * batch.num_rows
+                    for name in ("key", "value", "topic", "partition", "headers")
+                ]
+                for row in zip(*columns, strict=True):
+                    self._one(index, *row)
+                    index += 1
+                    if index % _POLL_EVERY == 0:
+                        self._producer.poll(0)
+                        self._check()
+            left = self._producer.flush()
+        except BaseException:
+            self._producer.purge()
+            raise
+        self._check()
+        if left:
+            raise SinkFailed(f"{left} records were not acknowledged")
+        return WriterCommitMessage()
+
+    def _one(
+        self, index: int, key: Any, value: Any, topic: str | None, partition: int | None, headers: list[Any] | None
+    ) -> None:
+        topic = topic if topic is not None else self._options.topic
+        if topic is None:
+            raise ConfigError(f"row {index} of its task has no topic: the column is null and there is no option topic")
+        key, value = _bytes(key), _bytes(value)
+        count = self._partitions.get(topic) or self._learn(topic)
+        pairs = [(each["key"], each["value"]) for each in headers] if headers else []
+        mark = None
+        if self._options.marks_origin:
+            mark = origin(self._origin_start, index, key, value)
+            pairs = [pair for pair in pairs if pair[0] != HEADER]
+            pairs.append((HEADER, mark))
+        if partition is None:
+            partition = crc32c(mark) % count if mark is not None and key is None else -1
+        elif not 0 <= partition < count:
+            raise ConfigError(f"row {index} of its task names partition {partition} of {topic}, which has {count}")
+        while True:
+            try:
+                self._producer.produce(
+                    topic, value, key, partition, on_delivery=self._on_delivery, headers=pairs or None
+                )
+                return
+            except BufferError:
+                self._producer.poll(0.1)
+                self._check()
+            except KafkaException as error:
+                raise SinkFailed(f"{topic}: {error.args[0].str()}") from error
+
+    def _learn(self, topic: str) -> int:
+        """How many partitions the topic has."""
+        try:
+            found = self._producer.list_topics(topic, _METADATA_TIMEOUT_S).topics[topic]
+        except KafkaException as error:
+            raise ClusterUnreachable(
+                f"no broker answers at kafka.bootstrap.servers={self._options.bootstrap}: {error.args[0].str()}"
+            ) from error
+        if found.error is not None or not found.partitions:
+            said = "it has no partitions" if found.error is None else found.error.str()
+            raise ConfigError(f"topic {topic} cannot be written at {self._options.bootstrap}: {said}")
+        self._partitions[topic] = len(found.partitions)
+        return len(found.partitions)
+
+    def _on_delivery(self, error: Any, message: Any) -> None:
+        if error is not None and self._failure is None:
+            self._failure = f"{message.topic()}-{message.partition()}: {error.str()}"
+
+    def _check(self) -> None:
+        if self._failure is not None:
+            raise SinkFailed(f"a record was not acknowledged: {self._failure}")
+
+
+def _bytes(value: Any) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _ignore(error: Any) -> None:
+    """What matters of it comes with the deliveries."""

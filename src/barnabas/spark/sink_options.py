@@ -1,0 +1,122 @@
+"""The options of the sink, and the columns that it can write; checked when the query is planned.
+
+`kafka.*` goes to librdkafka, under its names; the producer keys of Java that have another name there are renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import types as spark
+
+from barnabas.common.errors import ConfigError
+from barnabas.spark.option_values import OptionReader, addresses, refused
+
+_JAVA_NAMES = {
+    "max.request.size": "message.max.bytes",
+    "ssl.truststore.location": "ssl.ca.location",
+    "ssl.keystore.location": "ssl.certificate.location",
+}
+#: Of the Java producer, without a meaning in librdkafka.
+_WITHOUT_MEANING = frozenset({"max.block.ms", "ssl.truststore.type", "ssl.keystore.type", "send.buffer.bytes"})
+_REFUSED = {
+    "key.serializer": "keys are strings or bytes; cast the column instead",
+    "value.serializer": "values are strings or bytes; cast the column instead",
+    "transactional.id": "the sink is at-least-once; dropReplays at the reader drops what came twice",
+    "enable.idempotence": "it is always on",
+    "acks": "it is always all",
+}
+_DEFAULTS = {
+    "acks": "all",
+    "enable.idempotence": "true",
+    "partitioner": "murmur2_random",
+    "linger.ms": "20",
+    "queue.buffering.max.messages": "500000",
+    "client.id": "barnabas-spark",
+    "log_level": "3",
+}
+#: Options that Spark itself adds for every sink.
+_OF_SPARK = ("path", "checkpointLocation", "queryName", "mode")
+_TEXT_OR_BYTES = (spark.StringType, spark.BinaryType)
+_COLUMNS = "key, value, topic, partition, headers"
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """`columns` are the names that the rows have, in their order; `topic` None: every row names its own."""
+
+    producer: tuple[tuple[str, str], ...]
+    topic: str | None
+    marks_origin: bool
+    columns: tuple[str, ...]
+
+    @property
+    def bootstrap(self) -> str:
+        return dict(self.producer)["bootstrap.servers"]
+
+
+def parse(options: Mapping[str, str], schema: spark.StructType, *, overwrite: bool) -> SinkOptions:
+    """ConfigError."""
+    if overwrite:
+        raise ConfigError("mode overwrite is not allowed: a log is only appended to; use mode append")
+    reader = OptionReader(options)
+    bootstrap = reader.required("kafka.bootstrap.servers", "the brokers' addresses, host:port,host:port")
+    addresses("kafka.bootstrap.servers", bootstrap)
+    topic = reader.text("topic")
+    marks_origin = reader.flag("originHeader", True)
+    producer = _DEFAULTS | {"bootstrap.servers": bootstrap} | _producer(reader.with_prefix("kafka."))
+    for key in _OF_SPARK:
+        reader.text(key)
+    if reader.rest():
+        raise ConfigError(f"option {reader.rest()[0]} is not known; known are topic, originHeader and kafka.*")
+    columns = _columns(schema, topic)
+    return SinkOptions(tuple(sorted(producer.items())), topic, marks_origin, columns)
+
+
+def _producer(given: dict[str, str]) -> dict[str, str]:
+    found = {}
+    for key, value in given.items():
+        if key in _REFUSED:
+            raise ConfigError(f"option kafka.{key} is not allowed: {_REFUSED[key]}")
+        if key not in _WITHOUT_MEANING:
+            found[_JAVA_NAMES.get(key, key)] = value
+    return found
+
+
+def _columns(schema: spark.StructType, topic: str | None) -> tuple[str, ...]:
+    by_name = {field.name.lower(): field.dataType for field in schema.fields}
+    for name, kind in by_name.items():
+        if not _fits(name, kind):
+            raise ConfigError(
+                f"column {name} of type {kind.simpleString()} cannot be written; a record is made of {_COLUMNS}: "
+                "key and value string or binary, topic string, partition int, "
+                "headers array<struct<key string, value binary>>"
+            )
+    if "value" not in by_name:
+        raise ConfigError(f"the rows have no column value; they have {', '.join(by_name)}")
+    if topic is None and "topic" not in by_name:
+        raise ConfigError("where to write is not said: give option topic, or rows with a column topic")
+    if topic is not None and not topic.strip():
+        raise refused("topic", topic, "the name of a topic is needed")
+    return tuple(by_name)
+
+
+def _fits(name: str, kind: spark.DataType) -> bool:
+    match name:
+        case "key" | "value":
+            return isinstance(kind, _TEXT_OR_BYTES)
+        case "topic":
+            return isinstance(kind, spark.StringType)
+        case "partition":
+            return isinstance(kind, spark.IntegerType)
+        case "headers":
+            if not isinstance(kind, spark.ArrayType) or not isinstance(kind.elementType, spark.StructType):
+                return False
+            fields = kind.elementType.fields
+            return (
+                len(fields) == 2
+                and isinstance(fields[0].dataType, spark.StringType)
+                and isinstance(fields[1].dataType, spark.BinaryType)
+            )
+    return False
