@@ -14,7 +14,7 @@ import signal
 import subprocess
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -158,11 +158,7 @@ class Chain:
         self._history.close()
         merged = merge([self._history.path, *(path for link in self.links for path in link.histories)])
         (self._directory / "merged.jsonl").write_text("".join(merged))
-        verdict = judge(merged)
-        told = [f"{finding.kind.value}: {finding.text} {finding.lines}" for finding in verdict.findings]
-        assert verdict.valid, "\n".join([str(self._directory), *told[:20]])
-        came = Counter(value.partition("@")[0] for value in read_by(drained, "output", merged))
-        assert came == Counter(self._written), f"not once: {(came - Counter(self._written)).most_common(5)}"
+        judge_chain(merged, self._written, drained)
         assert len(self._written) > 100, "there was a load"
 
     def _revive(self) -> None:
@@ -204,6 +200,15 @@ class Chain:
         consumer.close()
 
 
+def judge_chain(lines: Sequence[str], written: Sequence[str], drain: str) -> None:
+    """`lines` are a history; `written` is what went into `input`; `drain` is the process that read all of `output`."""
+    verdict = judge(lines)
+    told = [f"{finding.kind.value}: {finding.text} {finding.lines}" for finding in verdict.findings]
+    assert verdict.valid, "\n".join(told[:20])
+    came, sent = Counter(value.partition("@")[0] for value in read_by(drain, "output", lines)), Counter(written)
+    assert came == sent, f"missing: {(sent - came).most_common(5)}, too often: {(came - sent).most_common(5)}"
+
+
 def merge(paths: list[Path]) -> list[str]:
     """Lines of histories by their time; each file's own are in order. A line cut off by a kill is left out."""
     lines = [line for path in paths if path.exists() for line in path.read_text().splitlines(keepends=True)]
@@ -211,7 +216,7 @@ def merge(paths: list[Path]) -> list[str]:
     return sorted(whole, key=lambda line: int(json.loads(line)["time"]))
 
 
-def read_by(process: str, topic: str, lines: list[str]) -> Iterator[str]:
+def read_by(process: str, topic: str, lines: Iterable[str]) -> Iterator[str]:
     """The values that this process was given."""
     for line in lines:
         operation: dict[str, Any] = json.loads(line)
