@@ -14,6 +14,8 @@ from typing import Final, NamedTuple
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
 HISTOGRAM: Final = "histogram"
+#: For counters whose name is Kafka's and does not end in _total.
+UNTYPED: Final = "untyped"
 
 Labels = tuple[tuple[str, str], ...]
 Number = int | float

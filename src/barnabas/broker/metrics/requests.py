@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.common.metrics import COUNTER, HISTOGRAM, Family, Sample, TimeBuckets, histogram, labelled
+from barnabas.common.metrics import COUNTER, HISTOGRAM, UNTYPED, Family, Sample, TimeBuckets, histogram, labelled
 from barnabas.protocol.messages.index import request_class
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def collect(broker: Broker) -> Iterator[Family]:
     counts = [(name, sum(each.count for each in times)) for name, times in sorted(by_name.items())]
     yield labelled(
         "kafka_network_requestmetrics_totaltimems_count",
-        COUNTER,
+        UNTYPED,
         "Requests answered whose time is known.",
         "request",
         counts,

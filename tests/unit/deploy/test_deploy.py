@@ -1,0 +1,144 @@
+"""The files of deploy/: they parse, their expressions are PromQL, and brokers serve every metric in them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+from tests.support.metrics import Metrics
+from tests.support.wired import WiredBroker
+from tests.support.wired_requests import batch_of, produce
+
+DEPLOY = Path(__file__).resolve().parents[3] / "deploy"
+RULES = DEPLOY / "prometheus" / "barnabas.rules.yml"
+DASHBOARD = DEPLOY / "grafana" / "barnabas.json"
+#: Made by Prometheus for each target.
+PROMETHEUS_OWN = {"up"}
+#: Grafana puts these in.
+VARIABLES = {"$__rate_interval": "5m", "$job": "barnabas", "$topic": "orders"}
+
+
+def rules() -> list[dict[str, Any]]:
+    loaded = yaml.safe_load(RULES.read_text(encoding="utf-8"))
+    return [rule for group in loaded["groups"] for rule in group["rules"]]
+
+
+def dashboard() -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"))
+    return loaded
+
+
+def panels() -> list[dict[str, Any]]:
+    return [panel for panel in dashboard()["panels"] if panel["type"] != "row"]
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    """(where, PromQL)."""
+    for rule in rules():
+        yield rule["alert"], rule["expr"]
+    for panel in panels():
+        for target in panel["targets"]:
+            yield panel["title"], with_variables(target["expr"])
+    for annotation in dashboard()["annotations"]["list"]:
+        yield annotation["name"], with_variables(annotation["expr"])
+
+
+def with_variables(expression: str) -> str:
+    for name, value in VARIABLES.items():
+        expression = expression.replace(name, value)
+    assert "$" not in expression, expression
+    return expression
+
+
+def metrics_in(expression: str) -> set[str]:
+    found: set[str] = set()
+
+    def note(node: Any) -> bool:
+        if isinstance(node, promql_parser.VectorSelector):
+            found.add(node.name)
+        return True
+
+    promql_parser.walk(promql_parser.parse(expression), note)
+    return found
+
+
+@pytest.fixture(scope="module")
+def served() -> set[str]:
+    wired = WiredBroker()
+    wired.create_topic("orders")
+    produce(wired, wired.connect(), batch_of(b"a"))
+    return Metrics.of(wired.broker).names | PROMETHEUS_OWN
+
+
+@pytest.mark.parametrize(("where", "expression"), [pytest.param(*each, id=each[0]) for each in expressions()])
+def test_expressions_are_promql_of_metrics_that_brokers_serve(where: str, expression: str, served: set[str]) -> None:
+    named = metrics_in(expression)
+    assert named, where
+    assert named <= served, where
+
+
+def test_the_checks_find_what_is_wrong(served: set[str]) -> None:
+    with pytest.raises(ValueError, match="parenthesis"):
+        metrics_in("sum by (job (up)")
+    assert metrics_in("rate(no_such_metric_total[5m]) > 0 and on (job) up") == {"no_such_metric_total", "up"}
+    assert "no_such_metric_total" not in served
+
+
+def test_every_state_of_the_monitor_has_an_alert() -> None:
+    severities = {rule["alert"]: rule["labels"]["severity"] for rule in rules()}
+    assert severities["KafkaPartitionOffline"] == "critical"
+    assert severities["KafkaPartitionUnderMinIsr"] == "error"
+    assert severities["KafkaPartitionAtMinIsr"] == "warning"
+    assert severities["KafkaPartitionUnderReplicated"] == "notice"
+    assert {
+        "KafkaNoActiveController",
+        "KafkaManyActiveControllers",
+        "KafkaUncleanLeaderElection",
+        "KafkaExporterDown",
+        "KafkaLogDirectoryOffline",
+    } <= severities.keys()
+
+
+def test_annotations_name_labels_that_are_there() -> None:
+    """A rule that sums by job has only that label left."""
+    for rule in rules():
+        texts = " ".join(rule["annotations"].values())
+        if " by (job) " in rule["expr"]:
+            assert set(re.findall(r"\$labels\.(\w+)", texts)) <= {"job"}, rule["alert"]
+        assert rule["annotations"]["summary"]
+
+
+def test_the_configuration_loads_the_rules() -> None:
+    config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text(encoding="utf-8"))
+    assert config["rule_files"] == [RULES.name]
+    (job,) = config["scrape_configs"]
+    # The alert on `up` names the job.
+    assert any(f'job="{job["job_name"]}"' in rule["expr"] for rule in rules())
+
+
+def test_the_dashboard_is_one_that_grafana_can_load() -> None:
+    loaded = dashboard()
+    numbers = [panel["id"] for panel in loaded["panels"]]
+    assert len(set(numbers)) == len(numbers)
+    variables = {variable["name"] for variable in loaded["templating"]["list"]}
+    assert variables == {"datasource", "job", "topic"}
+    for panel in panels():
+        assert panel["datasource"]["uid"] == "${datasource}"
+        place = panel["gridPos"]
+        assert 0 <= place["x"] <= 24 - place["w"]
+    places = [
+        (x, y)
+        for panel in loaded["panels"]
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(set(places)) == len(places), "panels overlap"
+    for variable in loaded["templating"]["list"]:
+        query = variable.get("definition", "")
+        assert variable["type"] == "datasource" or re.fullmatch(r"label_values\(\w+(\{.*\})?, \w+\)", query)

@@ -1,0 +1,54 @@
+"""Prometheus's promtool, for the tests of deploy/: that of the PATH, else the one of Debian's package `prometheus`.
+
+    python tools/promtool.py check rules deploy/prometheus/barnabas.rules.yml
+
+The package is not installed: its archive is fetched with `apt-get download` and unpacked in ~/.cache/barnabas.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CACHE = Path.home() / ".cache" / "barnabas" / "promtool"
+
+
+def promtool() -> Path:
+    """Where it is. Raises RuntimeError with what to do where it cannot be had."""
+    found = shutil.which("promtool")
+    if found is not None:
+        return Path(found)
+    cached = CACHE / "promtool"
+    if not cached.exists():
+        _fetch(cached)
+    return cached
+
+
+def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([promtool(), *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+def _fetch(target: Path) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        try:
+            subprocess.run(
+                ["apt-get", "download", "prometheus"], cwd=scratch, check=True, capture_output=True, text=True
+            )
+            archive = next(Path(scratch).glob("prometheus_*.deb"))
+            subprocess.run(["dpkg-deb", "-x", archive, "tree"], cwd=scratch, check=True, capture_output=True)
+        except (OSError, StopIteration, subprocess.CalledProcessError) as error:
+            raise RuntimeError(f"no promtool: put one into the PATH (Prometheus brings it): {error}") from error
+        target.parent.mkdir(parents=True, exist_ok=True)
+        partial = target.with_suffix(".tmp")
+        shutil.copy2(Path(scratch) / "tree" / "usr" / "bin" / "promtool", partial)
+        partial.replace(target)
+
+
+if __name__ == "__main__":
+    done = run(*sys.argv[1:])
+    sys.stdout.write(done.stdout)
+    sys.stderr.write(done.stderr)
+    sys.exit(done.returncode)
