@@ -37,10 +37,11 @@ _LAST_NAMED_VERSION = 12
 
 
 class Fetched(NamedTuple):
-    """Batches of one answer; `records` is the bytes they lie in."""
+    """Batches of one answer; `records` is the bytes they lie in. Those before `first_offset` are not the reader's."""
 
     records: Buffer
     batches: list[tuple[int, BatchHeader]]
+    first_offset: int
 
 
 class Fetcher:
@@ -58,6 +59,8 @@ class Fetcher:
         self._settings = settings
         self._on_lost = on_lost
         self._position = wanted.first_offset
+        #: Below the range's own end once the log is known to be cut there.
+        self._end_offset = wanted.end_offset
         self._address = wanted.leader
         self._connection: Connection | None = None
         self._deadline: Deadline = cluster.deadline()
@@ -66,7 +69,7 @@ class Fetcher:
     def answers(self) -> Iterator[Fetched]:
         """RequestRefused, ClusterUnreachable, RecordsRejected, and what `on_lost` raises."""
         try:
-            while self._position < self._wanted.end_offset:
+            while self._position < self._end_offset:
                 try:
                     yield from self._from_leader()
                 except OSError as error:
@@ -95,19 +98,20 @@ class Fetcher:
                 self._send(connection)
                 continue
             aborted = answer.aborted_transactions if self._settings.read_committed else None
-            selected = select(records, self._position, self._wanted.end_offset, aborted)
+            selected = select(records, self._position, self._end_offset, aborted)
             if selected.next_offset is None:
                 self._retry("an answer without a whole batch")
                 return
             if 0 <= self._wanted.epoch < selected.epoch_max:
                 self._on_later_epoch(selected)
                 return
+            fetched = Fetched(records, selected.batches, self._position)
             self._position = selected.next_offset
             self._deadline = self._cluster.deadline()
-            goes_on = self._position < self._wanted.end_offset
+            goes_on = self._position < self._end_offset
             if goes_on:
                 self._send(connection)
-            yield Fetched(records, selected.batches)
+            yield fetched
             if not goes_on:
                 return
 
@@ -117,7 +121,7 @@ class Fetcher:
             partition = self._wanted.topic_partition
             leader = self._cluster.leader(partition, fresh=True)
             self._check_topic()
-            if self._position >= self._wanted.end_offset:
+            if self._position >= self._end_offset:
                 return None
             if leader is None:
                 self._retry(f"{partition} has no leader")
@@ -189,25 +193,24 @@ class Fetcher:
     def _on_empty(self, answer: FetchResponse.PartitionData) -> bool:
         """Whether to ask this leader again: it may not know yet how far its log is committed."""
         readable = answer.last_stable_offset if self._settings.read_committed else answer.high_watermark
-        if readable < self._wanted.end_offset and self._deadline.passed:
-            self._lose(self._position, self._wanted.end_offset, Cause.TRUNCATED)
+        if readable < self._end_offset and self._deadline.passed:
+            self._lose(self._position, self._end_offset, Cause.TRUNCATED)
             return False
         if self._deadline.passed:
             self._retry("the leader gives no records")
         return True
 
     def _on_out_of_range(self) -> None:
-        partition, wanted = self._wanted.topic_partition, self._wanted
         earliest = self._cluster.log_ends({partition: clusters.EARLIEST})[partition].offset
         self._check_topic()
-        if self._position >= wanted.end_offset:
+        if self._position >= self._end_offset:
             return
         if earliest > self._position:
-            self._lose(self._position, min(earliest, wanted.end_offset), Cause.AGED)
+            self._lose(self._position, min(earliest, self._end_offset), Cause.AGED)
             return
         latest = self._cluster.log_ends({partition: clusters.LATEST})[partition].offset
         if latest < self._position:
-            self._lose(self._position, wanted.end_offset, Cause.TRUNCATED)
+            self._lose(self._position, self._end_offset, Cause.TRUNCATED)
         else:
             self._retry("the offset was out of range and is not any more")
 
@@ -216,20 +219,23 @@ class Fetcher:
         self._hang_up()
         partition = self._wanted.topic_partition
         end = self._cluster.epoch_ends({partition: self._wanted.epoch})[partition].offset
-        if not 0 <= end < self._wanted.end_offset:
+        if not 0 <= end < self._end_offset:
             self._retry(f"a batch of epoch {selected.epoch_max} where epoch {self._wanted.epoch} ends at {end}")
             return
-        self._lose(max(end, self._position), self._wanted.end_offset, Cause.TRUNCATED)
+        # What lies before the cut is still what was planned, and is read.
+        cut, position = max(end, self._position), self._position
+        self._lose(cut, self._end_offset, Cause.TRUNCATED)
+        self._position, self._end_offset = position, cut
 
     def _check_topic(self) -> None:
         """Whether the name still means the topic that was planned."""
         view = self._cluster.topics([self._wanted.topic], fresh=True).get(self._wanted.topic)
         if view is None:
             if self._deadline.passed:
-                self._lose(self._position, self._wanted.end_offset, Cause.DELETED)
+                self._lose(self._position, self._end_offset, Cause.DELETED)
             return
         if ZERO_UUID not in (view.topic_id, self._wanted.topic_id) and view.topic_id != self._wanted.topic_id:
-            self._lose(self._position, self._wanted.end_offset, Cause.RECREATED)
+            self._lose(self._position, self._end_offset, Cause.RECREATED)
 
     def _lose(self, first: int, end: int, cause: Cause) -> None:
         wanted = self._wanted

@@ -29,4 +29,4 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
     fetcher = Fetcher(clusters.of(options.client), wanted, options.fetch, on_lost)
     decoder = Decoder(wanted.topic, wanted.partition, options.columns)
     for fetched in fetcher.answers():
-        yield from decoder.decode(chunks(fetched.records, fetched.batches), wanted.first_offset, wanted.end_offset)
+        yield from decoder.decode(chunks(fetched.records, fetched.batches), fetched.first_offset, wanted.end_offset)

@@ -140,18 +140,19 @@ class RecordWriter:
                 raise SinkFailed(f"{topic}: {error.args[0].str()}") from error
 
     def _learn(self, topic: str) -> int:
-        """How many partitions the topic has."""
+        """How many partitions the topic has. All topics are asked for: a question about one would make it."""
         try:
-            found = self._producer.list_topics(topic, _METADATA_TIMEOUT_S).topics[topic]
+            found = self._producer.list_topics(timeout=_METADATA_TIMEOUT_S).topics
         except KafkaException as error:
             raise ClusterUnreachable(
                 f"no broker answers at kafka.bootstrap.servers={self._options.bootstrap}: {error.args[0].str()}"
             ) from error
-        if found.error is not None or not found.partitions:
-            said = "it has no partitions" if found.error is None else found.error.str()
-            raise ConfigError(f"topic {topic} cannot be written at {self._options.bootstrap}: {said}")
-        self._partitions[topic] = len(found.partitions)
-        return len(found.partitions)
+        self._partitions = {name: len(each.partitions) for name, each in found.items()}
+        if not self._partitions.get(topic):
+            raise ConfigError(
+                f"topic {topic} does not exist at {self._options.bootstrap}: create it, or look for a slip in its name"
+            )
+        return self._partitions[topic]
 
     def _on_delivery(self, error: Any, message: Any) -> None:
         if error is not None and self._failure is None:

@@ -1,4 +1,5 @@
-"""The options of the sink, and the columns that it can write; checked when the query is planned.
+"""The options of the sink, and the columns that it can write; checked when the query is planned. Columns of other names
+are left out, as by Spark's Kafka sink.
 
 `kafka.*` goes to librdkafka, under its names; the producer keys of Java that have another name there are renamed.
 """
@@ -39,7 +40,7 @@ _DEFAULTS = {
 #: Options that Spark itself adds for every sink.
 _OF_SPARK = ("path", "checkpointLocation", "queryName", "mode")
 _TEXT_OR_BYTES = (spark.StringType, spark.BinaryType)
-_COLUMNS = "key, value, topic, partition, headers"
+_COLUMNS = ("key", "value", "topic", "partition", "headers")
 
 
 @dataclass(frozen=True)
@@ -87,9 +88,9 @@ def _producer(given: dict[str, str]) -> dict[str, str]:
 def _columns(schema: spark.StructType, topic: str | None) -> tuple[str, ...]:
     by_name = {field.name.lower(): field.dataType for field in schema.fields}
     for name, kind in by_name.items():
-        if not _fits(name, kind):
+        if name in _COLUMNS and not _fits(name, kind):
             raise ConfigError(
-                f"column {name} of type {kind.simpleString()} cannot be written; a record is made of {_COLUMNS}: "
+                f"column {name} of type {kind.simpleString()} cannot be written; a record is made of "
                 "key and value string or binary, topic string, partition int, "
                 "headers array<struct<key string, value binary>>"
             )
