@@ -201,6 +201,7 @@ class Fetcher:
         return True
 
     def _on_out_of_range(self) -> None:
+        partition = self._wanted.topic_partition
         earliest = self._cluster.log_ends({partition: clusters.EARLIEST})[partition].offset
         self._check_topic()
         if self._position >= self._end_offset:
