@@ -58,7 +58,7 @@ def replay(
 
     After Ctrl-C, a crash or a long failure of the brokers the same command goes on where the ledger ends.
     """
-    factor = _speed(speed)
+    factor = speed_factor(speed)
     _check_installed()
     clients.check_reachable(bootstrap)
     from barnabas.orders import topic as topics
@@ -122,14 +122,13 @@ def _replay(options: ReplayOptions) -> Progress:
 
     with stoppable() as stop, output.progress("orders") as progress:
         task = progress.add_task(options.topic, total=None, rate="")
-        began_s = time.monotonic()
-        reported_s, orders_at_start = began_s, -1
+        reported_s, orders_at_start = time.monotonic(), -1
 
         def on_progress(now: Progress) -> None:
             nonlocal reported_s, orders_at_start
             if orders_at_start < 0:
                 orders_at_start = now.books.orders
-            rate = output.rate(now.books.orders - orders_at_start, time.monotonic() - began_s, "orders")
+            rate = output.rate(now.books.orders - orders_at_start, now.elapsed_s, "orders")
             text = f"{rate}, {_lag(now)}"
             progress.update(task, completed=now.books.orders, total=now.total_orders, rate=text)
             if progress.disable and time.monotonic() - reported_s >= _REPORT_EVERY_S:
@@ -140,6 +139,8 @@ def _replay(options: ReplayOptions) -> Progress:
 
 
 def _lag(now: Progress) -> str:
+    if not now.event_time_ms:
+        return "nothing sent yet"
     at = datetime.fromtimestamp(now.event_time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     behind = f", {now.behind_s:.1f} s behind" if now.behind_s >= 0.1 else ""
     return f"{now.under_way:,} under way, at {at}{behind}"
@@ -149,6 +150,8 @@ def _conclude(done: Progress, options: ReplayOptions) -> None:
     """The last lines, and the exit code."""
     faults = {kind: count for kind, count in done.acknowledged.items() if count and kind != "order"}
     more = "".join(f", {kind} {count:,}" for kind, count in faults.items())
+    if done.finished and not done.sent:
+        output.say(f"nothing was left to send: {options.ledger} is complete")
     output.say(
         f"{done.books.orders:,} orders acknowledged ({done.books.lines:,} lines, {done.books.sales} in sales{more}) "
         f"in {done.elapsed_s:.1f} s, {output.rate(done.sent, done.elapsed_s, 'records')}"
@@ -192,7 +195,7 @@ def stoppable() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
 
-def _speed(text: str) -> float | None:
+def speed_factor(text: str) -> float | None:
     if text == "max":
         return None
     try:

@@ -199,10 +199,14 @@ class Ledger:
                 "make room and start the same command again: it goes on where the ledger ends",
             ) from error
 
+    def sync(self) -> None:
+        """`flush`, also to the disk itself."""
+        self.flush()
+        os.fsync(self._fd)
+
     def close(self) -> None:
         """Write what is left, also to the disk itself, and give the lock back."""
         try:
-            self.flush()
-            os.fsync(self._fd)
+            self.sync()
         finally:
             os.close(self._fd)

@@ -36,6 +36,7 @@ from barnabas.orders.ledger import Entry, Ledger
 
 #: Records handed over and not in the ledger yet.
 WINDOW = 10_000
+#: Handed over between two looks for acknowledgements.
 _SERVE_EVERY = 100
 _REPORT_EVERY_S = 0.2
 _LAST_ACKS_S = 5.0
@@ -178,7 +179,7 @@ class _Run:
                     }
                 }
             )
-            self._ledger.flush()
+            self._ledger.sync()
             return
         self._check_same(contents.begin)
         for entry in contents.entries:

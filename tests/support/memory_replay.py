@@ -1,0 +1,153 @@
+"""A replay without brokers: the topic is a list in memory, the producer a fake that can die as by kill -9.
+
+What the death leaves is what a kill leaves: the ledger as it was at that moment, its last line perhaps cut, and in the
+log also records whose acknowledgement nobody heard.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from unittest import mock
+
+from confluent_kafka import KafkaError, KafkaException
+
+from barnabas.orders import replay as replays
+from barnabas.orders.books import Order
+from barnabas.orders.faults import Faults
+from barnabas.orders.log import Record
+from barnabas.orders.topic import TopicFacts
+
+PARTITIONS = 3
+
+
+class Killed(BaseException):
+    """The process is gone; nothing catches it."""
+
+
+class Delivered:
+    def __init__(self, partition: int, offset: int) -> None:
+        self._place = partition, offset
+
+    def partition(self) -> int:
+        return self._place[0]
+
+    def offset(self) -> int:
+        return self._place[1]
+
+
+class MemoryProducer:
+    """As much of confluent-kafka's producer as a replay uses. One poll acknowledges at most `per_poll` records."""
+
+    def __init__(self, cluster: MemoryCluster, per_poll: int = 7) -> None:
+        self._cluster = cluster
+        self._per_poll = per_poll
+        self._queue: list[tuple[bytes, bytes, int, Callable[..., None]]] = []
+        self._polls = 0
+        self._is_dead = False
+
+    def produce(
+        self, _topic: str, value: bytes, key: bytes, *, timestamp: int, on_delivery: Callable[..., None]
+    ) -> None:
+        if len(value) > self._cluster.max_message_bytes:
+            raise KafkaException(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE))
+        if len(self._queue) >= 20:
+            raise BufferError
+        self._queue.append((value, key, timestamp, on_delivery))
+
+    def poll(self, _timeout_s: float) -> int:
+        if self._is_dead:
+            return 0
+        self._polls += 1
+        if self._cluster.dies_at_poll == self._polls:
+            self._die()
+        batch, self._queue = self._queue[: self._per_poll], self._queue[self._per_poll :]
+        for value, key, timestamp_ms, on_delivery in batch:
+            on_delivery(None, Delivered(*self._cluster.append(key, value, timestamp_ms)))
+        return len(batch)
+
+    def purge(self) -> None:
+        self._queue.clear()
+
+    def flush(self, _timeout_s: float) -> int:
+        return 0
+
+    def _die(self) -> None:
+        for value, key, timestamp_ms, _ in self._queue[: self._cluster.unheard]:
+            self._cluster.append(key, value, timestamp_ms)
+        self._is_dead = True
+        self._cluster.ledger_at_death = self._cluster.ledger.read_bytes()
+        raise Killed
+
+
+class MemoryCluster:
+    """The topic, the ledger's file, and the data set's place taken by a list of orders."""
+
+    def __init__(self, orders: list[Order], *, max_message_bytes: int) -> None:
+        self.max_message_bytes = max_message_bytes
+        self.dies_at_poll = 0
+        self.unheard = 0
+        self.ledger_at_death = b""
+        self._orders = orders
+        self._log: list[list[Record]] = [[] for _ in range(PARTITIONS)]
+        self._directory = tempfile.TemporaryDirectory()
+        self.ledger = Path(self._directory.name) / "ledger"
+
+    def __enter__(self) -> MemoryCluster:
+        facts = TopicFacts("orders", "id", tuple(range(PARTITIONS)), 1, self.max_message_bytes, {"retention.ms": "-1"})
+        self._patches = [
+            mock.patch.object(replays, "Producer", side_effect=lambda _settings: MemoryProducer(self)),
+            mock.patch.object(replays, "OrderData", return_value=self),
+            mock.patch.object(replays, "Consumer"),
+            mock.patch.object(replays.topics, "admin_client"),
+            mock.patch.object(replays.topics, "describe", return_value=facts),
+            mock.patch.object(replays.topics, "end_offsets", return_value=dict.fromkeys(range(PARTITIONS), 0)),
+            mock.patch.object(replays.log, "read", side_effect=self._read),
+        ]
+        for patch in self._patches:
+            patch.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        for patch in self._patches:
+            patch.stop()
+        self._directory.cleanup()
+
+    def __len__(self) -> int:
+        return len(self._orders)
+
+    def orders(self) -> Iterator[Order]:
+        return iter(self._orders)
+
+    def append(self, key: bytes, value: bytes, timestamp_ms: int) -> tuple[int, int]:
+        number = sum(key) % PARTITIONS
+        offset = len(self._log[number])
+        self._log[number].append(Record(number, offset, timestamp_ms, key, value))
+        return number, offset
+
+    def records(self) -> list[Record]:
+        return [record for partition in self._log for record in partition]
+
+    def run(self, faults: Faults) -> replays.Progress:
+        self.dies_at_poll = 0
+        options: dict[str, Any] = {"faults": faults, "give_up_after_s": 5.0}
+        return replays.replay(replays.ReplayOptions("memory:1", self.ledger, **options))
+
+    def run_and_kill(self, faults: Faults, polls: int, unheard: int, cut_bytes: int) -> None:
+        """A run that dies at its poll number `polls`, if it has so many."""
+        self.unheard = unheard
+        options: dict[str, Any] = {"faults": faults, "give_up_after_s": 5.0}
+        self.dies_at_poll = polls
+        try:
+            replays.replay(replays.ReplayOptions("memory:1", self.ledger, **options))
+        except Killed:
+            # The first line is on the disk before anything is sent.
+            first, *lines = self.ledger_at_death.splitlines(keepends=True)
+            rest = b"".join(lines)
+            self.ledger.write_bytes(first + rest[: len(rest) - min(cut_bytes, len(lines[-1]) - 1 if lines else 0)])
+
+    def _read(self, _bootstrap: str, _topic: str, starts: Mapping[int, int], _settings: Any) -> list[Record]:
+        return [record for number, offset in starts.items() for record in self._log[number][offset:]]
