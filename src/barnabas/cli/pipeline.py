@@ -9,11 +9,13 @@ import importlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from confluent_kafka import TopicCollection
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import OffsetSpec
 
 from barnabas.cli import clients, output
 from barnabas.cli.cluster import Interruption, interruptible
@@ -44,6 +46,7 @@ SourceOptions = Annotated[
 ]
 DEFAULT_TABLES = Path("tables")
 _POLL_S = 0.2
+_SAMPLE_TIMEOUT_S = 5.0
 _STOP_TIMEOUT_S = 60.0
 _UNITS_MS = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
 
@@ -79,13 +82,106 @@ def orders(
         pipeline = module.OrdersPipeline(topic, tables, checkpoint, sink, watermark_ms)
         options = {"kafka.bootstrap.servers": bootstrap, "maxOffsetsPerTrigger": str(batch_records)}
         with _session(master, conf, tables / "_spark.log") as spark:
-            query = pipeline.start(spark, options | key_values(option or [], "--option"), trigger, topic_id)
+            started = pipeline.start(spark, options | key_values(option or [], "--option"), trigger, topic_id)
+            arrivals = _arrivals(tables, bootstrap, topic)
             try:
-                _follow(query, tables, interruption)
+                _follow(started, tables, interruption)
             finally:
-                module.release(query)
+                arrivals.close()
+                module.release(started)
     last = importlib.import_module("barnabas.pipelines.commits").CommitLog(tables).last()
     _show_books(last, tables, as_json)
+
+
+@app.command()
+def health(
+    bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
+    tables: Tables = DEFAULT_TABLES,
+    master: Master = None,
+    conf: Settings = None,
+    option: SourceOptions = None,
+    as_json: Json = False,
+) -> None:
+    """Read the cluster's journal: leaders, elections, time under min ISR, without a leader and until recovery.
+
+    Its tables are written anew each time, in DIR/health.
+    """
+    tables = tables.absolute()
+    module_name = "barnabas.pipelines.health"
+    clients.check_reachable(bootstrap)
+    journal = "__cluster_events"
+    if journal not in clients.admin_client(bootstrap).list_topics(timeout=clients.TIMEOUT_S).topics:
+        raise Failure(
+            f"there is no journal ({journal}) at {bootstrap}",
+            "a cluster makes it with its first unplanned change; one of a single broker, or of Apache Kafka, has none",
+        )
+    with interruptible(), _pipeline_failures(tables):
+        module = importlib.import_module(module_name)
+        options = {"kafka.bootstrap.servers": bootstrap} | key_values(option or [], "--option")
+        with _session(master, conf, tables / "_spark.log") as spark:
+            made = module.run_health(spark, options, tables, time.time_ns() // 1_000_000)
+    shown = {name: made[name].to_pylist() for name in ("leader_share", "elections", "recovery")}
+    if as_json:
+        output.show_json(shown)
+        return
+    for name, rows in shown.items():
+        columns = made[name].column_names
+        output.show_table(columns, [[_cell(row[column]) for column in columns] for row in rows], title=name)
+    output.say_done(f"tables in {tables / 'health'}: {', '.join(made)}")
+
+
+@app.command()
+def query(
+    sql: Annotated[str, typer.Argument(metavar="SELECT", help='For example "SELECT count(*) FROM orders".')],
+    tables: Tables = DEFAULT_TABLES,
+    as_json: Json = False,
+) -> None:
+    """Ask the tables in SQL, by DuckDB: orders, order_lines, revenue_by_store_hour, household_daily, quarantine, ..."""
+    with _pipeline_failures(tables, None):
+        module = importlib.import_module("barnabas.pipelines.query")
+        table = module.run(tables.absolute(), sql)
+        columns, rows = table.column_names, module.arrow_rows(table)
+    if as_json:
+        output.show_json([{name: _plain(value) for name, value in zip(columns, row, strict=True)} for row in rows])
+    else:
+        output.show_table(columns, [[_cell(value) for value in row] for row in rows])
+
+
+@app.command()
+def pictures(
+    tables: Tables = DEFAULT_TABLES,
+    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Default: pictures in the directory.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Draw what the tables say: revenue, latency, leaders over time, and the figures of health."""
+    tables = tables.absolute()
+    with _pipeline_failures(tables, None):
+        made = importlib.import_module("barnabas.pipelines.pictures").draw_all(tables, to or tables / "pictures")
+    if as_json:
+        output.show_json([str(path) for path in made])
+        return
+    if not made:
+        raise Failure(
+            "there is nothing to be drawn yet", "run `barnabas pipeline orders` or `barnabas pipeline health`"
+        )
+    for path in made:
+        print(path)
+
+
+def _cell(value: Any) -> Any:
+    """As a person reads it."""
+    if isinstance(value, float):
+        return f"{value:,.3f}"
+    if isinstance(value, datetime):
+        return value.isoformat(sep=" ").removesuffix("+00:00")
+    return value.decode(errors="replace") if isinstance(value, bytes) else value
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it: whole numbers and text as they are, money as text."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 @contextmanager
@@ -96,6 +192,21 @@ def _session(master: str | None, conf: list[str] | None, log_file: Path) -> Iter
     with spark_session(master, settings, log_file) as spark:
         output.say_done(f"Spark {spark.version} started in {time.monotonic() - started:.1f} s; its log is {log_file}")
         yield spark
+
+
+def _arrivals(tables: Path, bootstrap: str, topic: str) -> Any:
+    admin = clients.admin_client(bootstrap)
+    partitions = admin.list_topics(topic, timeout=clients.TIMEOUT_S).topics[topic].partitions
+    asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in partitions}
+
+    def end_offsets() -> dict[int, int]:
+        futures = admin.list_offsets(asked, request_timeout=_SAMPLE_TIMEOUT_S)
+        try:
+            return {place.partition: future.result().offset for place, future in futures.items()}
+        except KafkaException as error:
+            raise OSError(str(error)) from error
+
+    return importlib.import_module("barnabas.pipelines.latency").Arrivals(tables, end_offsets)
 
 
 def _follow(query: Any, tables: Path, interruption: Interruption) -> None:
@@ -137,7 +248,6 @@ def _show_batches(log: Any, shown: int) -> int:
 
 
 def _show_books(last: Commit | None, tables: Path, as_json: bool) -> None:
-    importlib.import_module("barnabas.pipelines.commits")
     if last is None:
         output.say("no record was there to be read")
         return
@@ -171,16 +281,15 @@ def plain(books: Books) -> dict[str, Any]:
 
 
 @contextmanager
-def _pipeline_failures(tables: Path) -> Iterator[None]:
+def _pipeline_failures(tables: Path, *hint: str | None) -> Iterator[None]:
     """What a pipeline raises, as the one line a command ends with."""
+    failures = importlib.import_module("barnabas.pipelines.failures")
     try:
         yield
-    except (Failure, KeyboardInterrupt):
-        raise
     except ModuleNotFoundError as error:
         raise Failure(f"the pipelines need the package {error.name}", "pip install 'barnabas[pipeline]'") from error
-    except Exception as error:
-        told = importlib.import_module("barnabas.pipelines.failures").told(error, tables)
+    except failures.causes() as error:
+        told = failures.told(error, tables, *hint)
         raise Failure(told.message, told.hint) from error
 
 

@@ -6,23 +6,42 @@ Spark hands on an exception of a task, of the source's process or of the batch f
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from barnabas.pipelines.errors import PipelineError
 
+STREAM_HINT = "the pipeline can be started again, and goes on where it stopped"
 #: The last line of a Python traceback whose exception is meant for a person.
 _TOLD = re.compile(r"^(?:barnabas\.)?[\w.]*\b(\w+): (.+)$", re.MULTILINE)
 _OURS = {
     "PipelineError": None,
     "ClusterUnreachable": "start the pipeline again when the cluster is there: it goes on where it stopped",
-    "RequestRefused": "the pipeline can be started again: it goes on where it stopped",
+    "RequestRefused": STREAM_HINT,
     "DataLost": "the tables hold all that was read before; failOnDataLoss=false goes on behind the gap",
     "ConfigError": None,
 }
 _FULL = ("No space left on device", "Errno 28", "Disk quota exceeded")
 
 
-def told(error: BaseException, tables: Path) -> PipelineError:
+#: Where the libraries define what they raise; those that are not loaded have raised nothing.
+_EXCEPTIONS = (
+    ("pyspark.errors", "PySparkException"),
+    ("py4j.protocol", "Py4JError"),
+    ("grpc", "RpcError"),
+    ("pyarrow", "ArrowException"),
+    ("deltalake.exceptions", "DeltaError"),
+    ("duckdb", "Error"),
+)
+
+
+def causes() -> tuple[type[BaseException], ...]:
+    """What the libraries under a pipeline raise, and what the system does."""
+    loaded = [(sys.modules[module], name) for module, name in _EXCEPTIONS if module in sys.modules]
+    return (PipelineError, OSError, RuntimeError, ValueError, *(getattr(module, name) for module, name in loaded))
+
+
+def told(error: BaseException, tables: Path, hint: str | None = STREAM_HINT) -> PipelineError:
     """The cause that a person can do something about; else the first line of Spark's own words."""
     if isinstance(error, PipelineError):
         return error
@@ -37,6 +56,4 @@ def told(error: BaseException, tables: Path) -> PipelineError:
             return PipelineError(words.strip(), _OURS[name])
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = [line for line in lines if _TOLD.match(line)] or lines or [type(error).__name__]
-    return PipelineError(
-        f"the pipeline has stopped: {said[0][:400]}", "it can be started again, and goes on from there"
-    )
+    return PipelineError(f"this has failed: {said[0][:400]}", "it can be started again, and goes on from there")

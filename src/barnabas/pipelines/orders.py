@@ -16,8 +16,9 @@ import json
 import shutil
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -71,15 +72,9 @@ class OrdersPipeline:
         Raises:
             PipelineError: the tables or the checkpoint are of something else, or another pipeline writes to them.
         """
-        log = CommitLog(self.tables)
-        log.create()
-        lock = Lock(self.tables)
+        lock = self.open(topic_id)
         try:
-            self._identify(topic_id)
-            last = log.last()
-            finish(self.tables, last, self.sink)
-            log.clear_staging()
-            create_tables(self.tables, self.sink)
+            last = CommitLog(self.tables).last()
             reader = spark.readStream.format(self.source).options(**self._start_at(last, options))
             writer = reader.load().writeStream.foreachBatch(Batches(self)).queryName(f"orders of {self.topic}")
             writer = writer.option("checkpointLocation", str(self.checkpoint))
@@ -89,6 +84,25 @@ class OrdersPipeline:
             raise
         _HELD[query.runId] = lock
         return query
+
+    def open(self, topic_id: str | None = None) -> Lock:
+        """The tables are ours and whole: what the driver before has left undone is done.
+
+        Raises:
+            PipelineError: the tables or the checkpoint are of something else, or another pipeline writes to them.
+        """
+        log = CommitLog(self.tables)
+        log.create()
+        lock = Lock(self.tables)
+        try:
+            self._identify(topic_id)
+            finish(self.tables, log.last(), self.sink)
+            log.clear_staging()
+            create_tables(self.tables, self.sink)
+        except BaseException:
+            lock.release()
+            raise
+        return lock
 
     def _identify(self, topic_id: str | None) -> None:
         """The tables, the checkpoint and the topic belong together."""
@@ -139,39 +153,7 @@ class Batches:
     pipeline: OrdersPipeline
 
     def __call__(self, batch: DataFrame, batch_id: int) -> None:
-        pipeline, started_ms = self.pipeline, time.time_ns() // 1_000_000
-        log = CommitLog(pipeline.tables)
-        last = log.last()
-        finish(pipeline.tables, last, pipeline.sink)
-        query_id = _query_id(pipeline.checkpoint)
-        if is_applied(last, query_id, batch_id, pipeline):
-            return
-        number = 1 if last is None else last.number + 1
-        staging = log.staging(number)
-        (pipeline.tables / staging).mkdir(parents=True)
-        progress = {} if last is None else last.progress
-        job = DayFiles(
-            str(pipeline.tables),
-            staging,
-            pipeline.sink,
-            number,
-            lookback_days=-(-pipeline.watermark_ms // DAY_MS),
-            next_offsets={partition: each.next_offset for partition, each in progress.items()},
-            watermark_ms=watermark_of(progress, pipeline.watermark_ms),
-        )
-        summaries = _run(batch, job)
-        copies = copies_across_days(pipeline.tables, summaries, job.lookback_days)
-        if copies:
-            shutil.rmtree(pipeline.tables / staging)
-            (pipeline.tables / staging).mkdir()
-            summaries = _run(batch, replace(job, copies=copies))
-        steps.reached("computed")
-        commit = _commit(last, summaries, number, query_id, batch_id, started_ms, staging)
-        check_visible(pipeline.tables, commit)
-        commit = log.append(commit)
-        steps.reached("recorded")
-        finish(pipeline.tables, commit, pipeline.sink)
-        steps.reached("finished")
+        apply_batch(self.pipeline, batch_id, partial(_run, batch))
 
 
 def _run(batch: DataFrame, job: DayFiles) -> list[dict[str, Any]]:
@@ -179,6 +161,50 @@ def _run(batch: DataFrame, job: DayFiles) -> list[dict[str, Any]]:
     shuffle_partitions = int(batch.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
     rows = judged(batch, shuffle_partitions, job.watermark_ms)
     return [json.loads(row.summary) for row in rows.mapInArrow(job, SUMMARY_SCHEMA).collect()]
+
+
+def apply_batch(
+    pipeline: OrdersPipeline, batch_id: int, run: Callable[[DayFiles], list[dict[str, Any]]]
+) -> Commit | None:
+    """One batch into the tables, or nothing if it is in them. `run` writes its files, at most twice.
+
+    Raises:
+        PipelineError: the checkpoint is ahead of the tables, another driver writes to them, or files are missing.
+    """
+    started_ms = time.time_ns() // 1_000_000
+    log = CommitLog(pipeline.tables)
+    last = log.last()
+    finish(pipeline.tables, last, pipeline.sink)
+    query_id = _query_id(pipeline.checkpoint)
+    if is_applied(last, query_id, batch_id, pipeline):
+        return None
+    number = 1 if last is None else last.number + 1
+    staging = log.staging(number)
+    (pipeline.tables / staging).mkdir(parents=True)
+    progress = {} if last is None else last.progress
+    job = DayFiles(
+        str(pipeline.tables),
+        staging,
+        pipeline.sink,
+        number,
+        lookback_days=-(-pipeline.watermark_ms // DAY_MS),
+        next_offsets={partition: each.next_offset for partition, each in progress.items()},
+        watermark_ms=watermark_of(progress, pipeline.watermark_ms),
+    )
+    summaries = run(job)
+    copies = copies_across_days(pipeline.tables, summaries, job.lookback_days)
+    if copies:
+        shutil.rmtree(pipeline.tables / staging)
+        (pipeline.tables / staging).mkdir()
+        summaries = run(replace(job, copies=copies))
+    steps.reached("computed")
+    commit = _commit(last, summaries, number, query_id, batch_id, started_ms, staging)
+    check_visible(pipeline.tables, commit)
+    commit = log.append(commit)
+    steps.reached("recorded")
+    finish(pipeline.tables, commit, pipeline.sink)
+    steps.reached("finished")
+    return commit
 
 
 def is_applied(last: Commit | None, query_id: str, batch_id: int, pipeline: OrdersPipeline) -> bool:

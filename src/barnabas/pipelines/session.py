@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.failures import causes
 from barnabas.pipelines.java import find_java
 
 if TYPE_CHECKING:
@@ -59,12 +60,12 @@ def spark_session(
         with _stderr_to(log_file):
             try:
                 session = builder.getOrCreate()
-            except Exception as error:
+            except causes() as error:
                 raise _not_started(master, error, log_file) from error
     try:
         yield session
     finally:
-        with contextlib.suppress(Exception):
+        with contextlib.suppress(*causes()):
             session.stop()
 
 
@@ -86,18 +87,18 @@ def _connect(address: str) -> SparkSession:
     try:
         session: Any = RemoteSession.builder.remote(address).getOrCreate()
         session.conf.set("spark.sql.session.timeZone", "UTC")
-    except Exception as error:
+    except causes() as error:
         raise PipelineError(f"no Spark Connect server answers at {address}: {_first_line(error)}") from error
     connected: SparkSession = session
     return connected
 
 
-def _not_started(master: str | None, error: Exception, log_file: Path | None) -> PipelineError:
+def _not_started(master: str | None, error: BaseException, log_file: Path | None) -> PipelineError:
     where = f"; see {log_file}" if log_file else ""
     return PipelineError(f"Spark did not start with master {master or LOCAL_MASTER}: {_first_line(error)}{where}")
 
 
-def _first_line(error: Exception) -> str:
+def _first_line(error: BaseException) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
 
 

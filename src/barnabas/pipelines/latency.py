@@ -1,0 +1,117 @@
+"""From a record's arrival in the log to its row in the tables.
+
+Records carry the time of their event, not of their arrival. So while a pipeline runs, the ends of the log are sampled
+into `_arrivals.jsonl` beside the tables, a few times a second and only when they have moved; with the commits' offset
+ranges and times that gives every record's way to within one sample. What was in the log before the pipeline started,
+and what its last stop left lying, is a backlog and not counted.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from barnabas.pipelines.commits import Commit
+
+ARRIVALS = "_arrivals.jsonl"
+INTERVAL_S = 0.2
+
+EndOffsets = Callable[[], Mapping[int, int]]
+
+
+class Arrivals:
+    """Samples the ends of the log in a thread of its own until it is closed."""
+
+    def __init__(self, tables: Path, end_offsets: EndOffsets, interval_s: float = INTERVAL_S) -> None:
+        self._file = (tables / ARRIVALS).open("a", buffering=1)
+        self._end_offsets = end_offsets
+        self._interval_s = interval_s
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="arrivals", daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._closed.set()
+        self._thread.join()
+        self._file.close()
+
+    def _run(self) -> None:
+        before: dict[int, int] = {}
+        started = True
+        while not self._closed.is_set():
+            try:
+                ends = dict(self._end_offsets())
+            except (OSError, RuntimeError):
+                # While a leader is being elected there is nothing to be learnt; the next sample bridges it.
+                ends = before
+            if ends != before:
+                self._file.write(_sample(ends, started))
+                before, started = ends, False
+            self._closed.wait(self._interval_s)
+
+
+def _sample(ends: Mapping[int, int], started: bool) -> str:
+    sample = {"time_ms": time.time_ns() // 1_000_000, "ends": dict(ends)} | ({"started": True} if started else {})
+    return json.dumps(sample, separators=(",", ":")) + "\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Groups of records that took equally long: when they were in the tables, how long it took, how many they were."""
+
+    recorded_ms: np.ndarray
+    latency_ms: np.ndarray
+    records: np.ndarray
+
+    def percentile_ms(self, percent: float) -> float | None:
+        """None without records."""
+        if not self.records.sum():
+            return None
+        order = np.argsort(self.latency_ms)
+        shares = np.cumsum(self.records[order]) / self.records.sum()
+        return float(self.latency_ms[order][np.searchsorted(shares, percent / 100)])
+
+
+def ways(tables: Path, commits: Iterable[Commit]) -> Ways:
+    """The latencies of all records whose arrival was seen. Each arrived at its sample at the latest: half a sample's
+    interval is taken off."""
+    samples = _samples(tables / ARRIVALS)
+    found: list[tuple[int, float, int]] = []
+    for commit in commits:
+        for partition, (first, end) in commit.ranges.items():
+            for before_ms, arrived_ms, begin, stop in samples.get(partition, ()):
+                records = min(end, stop) - max(first, begin)
+                if records > 0 and arrived_ms <= commit.recorded_ms:
+                    middle_ms = (before_ms + arrived_ms) / 2
+                    found.append((commit.recorded_ms, commit.recorded_ms - middle_ms, records))
+    columns = np.array(found, dtype=np.float64).reshape(-1, 3)
+    return Ways(columns[:, 0], columns[:, 1], columns[:, 2])
+
+
+def _samples(file: Path) -> dict[int, list[tuple[int, int, int, int]]]:
+    """partition -> (time of the sample before, time, first offset that came between, end offset)."""
+    found: dict[int, list[tuple[int, int, int, int]]] = {}
+    ends: dict[int, int] = {}
+    before_ms = 0
+    for line in file.read_text().splitlines() if file.exists() else ():
+        try:
+            sample = json.loads(line)
+        except ValueError:
+            continue  # cut off by a kill
+        if sample.get("started"):
+            ends = {}
+        else:
+            earlier_ms = max(before_ms, sample["time_ms"] - int(INTERVAL_S * 2000))
+            for partition, end in ((int(key), value) for key, value in sample["ends"].items()):
+                begin = ends.get(partition, 0)
+                if end > begin:
+                    found.setdefault(partition, []).append((earlier_ms, sample["time_ms"], begin, end))
+        ends |= {int(key): value for key, value in sample["ends"].items()}
+        before_ms = sample["time_ms"]
+    return found

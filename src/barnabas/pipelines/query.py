@@ -1,0 +1,134 @@
+"""The tables as DuckDB sees them: every table a view, Parquet or Delta, also before its first row.
+
+orders  order_lines  revenue_by_store_hour  household_daily  quarantine      the orders pipeline's
+batches                                                                      its commits
+leader_spans  leader_share  elections  troubles  recovery  partitions         the health pipeline's, once it has run
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import duckdb
+import pyarrow as pa
+
+from barnabas.orders.proof import TableCounts
+from barnabas.pipelines.commits import CommitLog, Identity, identity_of_tables
+from barnabas.pipelines.errors import PipelineError
+from barnabas.pipelines.tables import TABLES, Table
+
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+HEALTH = "health"
+_ROWS_SQL = """
+SELECT o.order_id, coalesce(l.lines, 0)::BIGINT, coalesce(l.cents, 0)::BIGINT
+FROM orders o LEFT JOIN (
+  SELECT order_id, count(*) AS lines, sum(amount * 100) AS cents FROM order_lines GROUP BY order_id
+) l USING (order_id)
+"""
+
+
+def connect(tables: Path) -> DuckDBPyConnection:
+    """A connection in memory with all views.
+
+    Raises:
+        PipelineError: there are no tables.
+    """
+    identity = Identity.read(identity_of_tables(tables))
+    health = sorted((tables / HEALTH).glob("*.parquet"))
+    if identity is None and not health:
+        raise PipelineError(
+            f"there are no tables in {tables}",
+            "run `barnabas pipeline orders` first, or name the directory by --tables",
+        )
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    if identity is not None:
+        for table in TABLES:
+            _view(connection, tables, table, identity.sink)
+        connection.register("batches", _batches(tables))
+    for file in health:
+        connection.execute(f"CREATE VIEW {_name(file.stem)} AS SELECT * FROM read_parquet({_text(str(file))})")
+    return connection
+
+
+def run(tables: Path, sql: str) -> pa.Table:
+    """The rows of one SELECT.
+
+    Raises:
+        PipelineError: there are no tables, or DuckDB refuses the query.
+    """
+    connection = connect(tables)
+    try:
+        relation = connection.sql(sql)
+        if relation is None:
+            raise PipelineError("the query has no rows to show", "write one SELECT")
+        return relation.to_arrow_table()
+    except duckdb.Error as error:
+        raise PipelineError(str(error).strip().splitlines()[0], _views(connection)) from error
+
+
+def rows_of(source: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
+    """The rows of a query as Python values; times with their zone, which DuckDB itself makes only with pytz."""
+    return arrow_rows(source.sql(sql).to_arrow_table())
+
+
+def arrow_rows(table: pa.Table) -> list[tuple[Any, ...]]:
+    return list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+
+
+def table_counts(tables: Path) -> TableCounts:
+    """What the tables hold, for the proof against ledger and log."""
+    connection = connect(tables)
+    orders = connection.sql(_ROWS_SQL).fetchall()
+    quarantined = connection.sql("SELECT reason, count(*) FROM quarantine GROUP BY reason").fetchall()
+    last = CommitLog(tables).last()
+    return TableCounts.of(orders, quarantined, 0 if last is None else last.total.duplicates)
+
+
+def _view(connection: DuckDBPyConnection, tables: Path, table: Table, sink: str) -> None:
+    directory = tables / table.name
+    if sink == "delta" and (directory / "_delta_log").exists():
+        from deltalake import DeltaTable
+
+        connection.register(table.name, DeltaTable(str(directory)).to_pyarrow_dataset())
+        return
+    pattern = "day=*/*.parquet" if table.by_day else "*.parquet"
+    if next(directory.glob(pattern), None) is None:
+        day = [pa.field("day", pa.date32())] if table.by_day else []
+        connection.register(table.name, pa.schema([*table.schema, *day]).empty_table())
+        return
+    files = f"read_parquet({_text(str(directory / pattern))}, hive_partitioning = {str(table.by_day).lower()})"
+    connection.execute(f"CREATE VIEW {_name(table.name)} AS SELECT * FROM {files}")
+
+
+def _batches(tables: Path) -> pa.Table:
+    """One row for each commit."""
+    commits = CommitLog(tables).all()
+    time = pa.timestamp("ms", tz="UTC")
+    return pa.table(
+        {
+            "batch": pa.array([commit.number for commit in commits], pa.int64()),
+            "started": pa.array([commit.started_ms for commit in commits], time),
+            "recorded": pa.array([commit.recorded_ms for commit in commits], time),
+            "records": pa.array([commit.batch.read for commit in commits], pa.int64()),
+            "orders": pa.array([commit.batch.orders for commit in commits], pa.int64()),
+            "duplicates": pa.array([commit.batch.duplicates for commit in commits], pa.int64()),
+            "quarantined": pa.array([sum(commit.batch.quarantined.values()) for commit in commits], pa.int64()),
+        }
+    )
+
+
+def _views(connection: DuckDBPyConnection) -> str:
+    names = connection.sql("SELECT view_name FROM duckdb_views() WHERE NOT internal ORDER BY 1").fetchall()
+    return "the tables are " + ", ".join(name for (name,) in names)
+
+
+def _name(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _text(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
