@@ -37,6 +37,8 @@ _TOPIC_RESOURCE: Final = 2
 _MIN_ISR: Final = "min.insync.replicas"
 #: How old what is known of min.insync.replicas may be.
 _MIN_ISR_AGE_MS_MAX: Final = 15_000
+#: Without an active controller this question is not answered.
+_QUORUM_TIMEOUT_S: Final = 1.0
 _LATEST: Final = -1
 _DEBUGGING_REPLICA: Final = -2
 _FETCH_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -149,8 +151,9 @@ class ClusterReader:
         """The leader of the metadata quorum; of a cluster without a quorum, whom the metadata names."""
         partition = DescribeQuorumRequest.PartitionData(partition_index=0)
         topic = DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
+        request = DescribeQuorumRequest(topics=[topic])
         try:
-            answer = await self._ask_any(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
+            answer = await self._ask_any(request, DescribeQuorumResponse, timeout_s=_QUORUM_TIMEOUT_S)
         except Unreachable:
             # Brokers pass the question on to a controller: where none is active, it is not answered.
             return NOBODY if any(each.knows(DescribeQuorumRequest) for each in self._connections.values()) else told
@@ -271,13 +274,13 @@ class ClusterReader:
 
     # -- connections
 
-    async def _ask_any(self, request: Message, response: type[M]) -> M:
+    async def _ask_any(self, request: Message, response: type[M], *, timeout_s: float | None = None) -> M:
         """Of the broker that answered last, else of any. Raises Unreachable."""
         reasons = []
         for address in dict.fromkeys((*self._connections, *self._known, *self._bootstrap)):
             connection = self._connection(address)
             try:
-                answer = await connection.ask(request, response)
+                answer = await connection.ask(request, response, timeout_s=timeout_s)
             except NoAnswer as error:
                 reasons.append(f"{address[0]}:{address[1]}: {error}")
                 # Last in the order from now on.

@@ -83,11 +83,13 @@ class BrokerConnection:
         self._versions: dict[int, tuple[int, int]] = {}
         self._correlation_id = 0
 
-    async def ask(self, request: Message, response: type[M], *, version_max: int | None = None) -> M:
+    async def ask(
+        self, request: Message, response: type[M], *, version_max: int | None = None, timeout_s: float | None = None
+    ) -> M:
         """The answer, in the highest version that both know."""
         async with self._turn:
             try:
-                async with asyncio.timeout(self._timeout_s):
+                async with asyncio.timeout(timeout_s or self._timeout_s):
                     if self._streams is not None:
                         try:
                             return await self._exchange(request, response, self._version(request, version_max))

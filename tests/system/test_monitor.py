@@ -1,0 +1,248 @@
+"""`barnabas monitor` on three brokers that are killed and come back, and on Apache Kafka."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+import kafka_jars
+from barnabas.cli.app import run
+from barnabas.testing import Cluster
+from support.monitor_lines import MonitorProcess, await_check, check
+
+OK, NO_ANSWER, NOTICE, WARNING, ERROR, CRITICAL = 0, 1, 3, 4, 5, 6
+
+
+def create(bootstrap: str, name: str, assignments: list[list[int]], min_isr: int = 1) -> AdminClient:
+    admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
+    config = {"min.insync.replicas": str(min_isr)}
+    topic = NewTopic(name, len(assignments), replica_assignment=assignments, config=config)
+    admin.create_topics([topic])[name].result(timeout=30)
+    return admin
+
+
+def write(bootstrap: str, topic: str, count: int) -> None:
+    producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
+    for _ in range(count):
+        producer.produce(topic, b"x" * 100, partition=0)
+    assert producer.flush(30) == 0
+
+
+def once(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    capsys.readouterr()  # of checks before
+    assert run(["monitor", "--once", "--json", *arguments]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_replicas_sizes_and_lags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+        create(cluster.bootstrap, "orders", [[2, 1, 3]], min_isr=2)
+        write(cluster.bootstrap, "orders", 50)
+        cluster.pause(3)  # it is in the ISR still, and does not fetch
+        write_some = subprocess.Popen(
+            [sys.executable, "-c", _WRITER, cluster.bootstrap], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        try:
+            assert write_some.wait(30) == 0
+            paused = once(capsys, "orders", "-b", cluster.bootstrap.rsplit(",", 1)[0])
+        finally:
+            cluster.resume(3)
+        (partition,) = paused["partitions"]
+        details = {detail["broker"]: detail for detail in partition["replica_details"]}
+        assert (partition["leader"], partition["replicas"], partition["followers"]) == (2, [2, 1, 3], [1, 3])
+        assert (details[2]["log_end_offset"], details[2]["lag"]) == (70, 0)
+        assert details[3]["log_end_offset"] is None, "it does not answer"
+        assert partition["silent"] == [3]
+        assert partition["state"] == "at min ISR"
+        assert 5_000 < partition["size_bytes"] < 20_000
+
+        cluster.kill(1)
+        await_check(cluster.bootstrap, WARNING, "orders")
+        write(cluster.bootstrap, "orders", 30)
+        cluster.start_broker(1)
+        await_check(cluster.bootstrap, OK)
+        (partition,) = once(capsys, "orders", "-b", cluster.bootstrap)["partitions"]
+        assert [detail["log_end_offset"] for detail in partition["replica_details"]] == [100, 100, 100]
+        assert [detail["lag"] for detail in partition["replica_details"]] == [0, 0, 0]
+
+
+#: acks=1, for a follower does not answer.
+_WRITER = """
+import sys
+from confluent_kafka import Producer
+producer = Producer({"bootstrap.servers": sys.argv[1], "acks": "1"})
+for _ in range(20):
+    producer.produce("orders", b"x" * 100, partition=0)
+sys.exit(producer.flush(20))
+"""
+
+
+def test_brokers_are_killed_and_come_back(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+        bootstrap = cluster.bootstrap
+        create(bootstrap, "orders", [[2, 1, 3]], min_isr=2)
+        create(bootstrap, "strict", [[1, 2, 3]], min_isr=3)
+        create(bootstrap, "loose", [[1, 2, 3]], min_isr=1)
+        admin = create(bootstrap, "single", [[2]])
+        assert check(bootstrap) == OK
+        with MonitorProcess(bootstrap, "--interval", "0.2", errors=tmp_path / "errors.txt") as monitor:
+            first = monitor.until(lambda line: line["type"] == "snapshot", "a snapshot")
+            assert first["severity"] == "ok"
+            cluster.kill(2)
+            gone = monitor.change("broker 2", "broker-gone")
+            lost = monitor.change("single-0", "offline")
+            moved = monitor.change("orders-0", "leader-change")
+            assert "nobody listens at its address" in gone["cause"]
+            assert "nobody listens at its address" in lost["cause"]
+            assert (lost["severity"], lost["after"]["leader"]) == ("critical", -1)
+            assert moved["causes"][-1] == "broker-gone"
+            assert (moved["before"]["leader"], moved["before"]["isr"]) == (2, [2, 1, 3])
+            assert moved["after"]["leader"] in (1, 3)
+            assert moved["after"]["osr"] == [2]
+            assert moved["severity"] == "warning"
+            assert monitor.change("strict-0", "isr-shrink")["severity"] == "error"
+            assert monitor.change("loose-0", "isr-shrink")["severity"] == "notice"
+            assert [check(bootstrap, topic) for topic in ("single", "strict", "orders", "loose")] == [
+                CRITICAL,
+                ERROR,
+                WARNING,
+                NOTICE,
+            ]
+            assert check(bootstrap) == CRITICAL
+
+            cluster.start_broker(2)
+            back = monitor.change("orders-0", "isr-expand", after=moved)
+            assert "caught up with leader" in back["cause"]
+            assert monitor.change("single-0", "online")["after"]["leader"] == 2
+            await_check(bootstrap, OK)
+
+            create(bootstrap, "fresh", [[1, 2], [2, 3]])
+            created = monitor.change("fresh", "topic-created")
+            assert [state["replicas"] for state in created["partitions"]] == [[1, 2], [2, 3]]
+            assert created["cause"] == "User:ANONYMOUS created fresh"
+            admin.delete_topics(["fresh"])["fresh"].result(timeout=30)
+            assert monitor.change("fresh", "topic-deleted")["cause"] == "User:ANONYMOUS deleted fresh"
+        assert monitor.exit_code == 130
+        assert (tmp_path / "errors.txt").read_text() == ""
+
+
+def test_all_brokers_gone_and_back(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+        bootstrap = cluster.bootstrap
+        create(bootstrap, "orders", [[1, 2, 3]], min_isr=2)
+        with MonitorProcess(bootstrap, "--interval", "0.2", errors=tmp_path / "errors.txt") as monitor:
+            monitor.until(lambda line: line["type"] == "snapshot", "a snapshot")
+            cluster.kill()
+            lost = monitor.change("cluster", "unreachable")
+            assert lost["severity"] == "critical"
+            assert lost["text"].count("connection refused") == 3
+            assert check(bootstrap) == NO_ANSWER
+            cluster.restart()
+            monitor.change("cluster", "reachable", after=lost)
+            await_check(bootstrap, OK)
+            assert sum(line.get("kind") == "unreachable" for line in monitor.lines) == 1
+
+
+def test_without_a_majority_what_the_metadata_says_is_not_believed(tmp_path: Path) -> None:
+    """Nobody can take the dead leader out of the metadata; it is told as it is for clients."""
+    with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+        create(cluster.bootstrap, "orders", [[1, 2, 3]], min_isr=2)
+        cluster.kill(1, 2)
+        await_check(cluster.bootstrap, CRITICAL)
+
+
+def test_bad_command_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    (port,) = kafka_jars.free_ports(1)
+    assert run(["monitor", "--once", "-b", f"127.0.0.1:{port}"]) == NO_ANSWER
+    assert "connection refused" in capsys.readouterr().err
+    assert run(["monitor", "--once", "-b", "nowhere"]) == 1
+    assert "expected HOST:PORT" in capsys.readouterr().err
+    assert run(["monitor", "--once", "-X", "security.protocol=magic"]) == 1
+    assert "security.protocol=magic" in capsys.readouterr().err
+    assert run(["monitor", "--interval", "0"]) == 2
+
+
+# Apache Kafka.
+
+
+class KafkaVoter(kafka_jars.KafkaServer):
+    """One of several whose properties name the voters."""
+
+    def format(self) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        self.properties_path.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
+        arguments = ("format", "-t", kafka_jars.CLUSTER_ID, "-c", str(self.properties_path))
+        done = kafka_jars.run_tool("kafka.tools.StorageTool", *arguments)
+        assert done.returncode == 0, done.stderr
+
+    def await_serving(self) -> None:
+        assert self.process is not None
+        kafka_jars.wait_until_serving(self.port, self.process, log=self.log_path, timeout_s=120)
+
+
+@pytest.fixture
+def kafkas(tmp_path: Path) -> Iterator[list[KafkaVoter]]:
+    """Three brokers of Apache Kafka, each a controller too."""
+    ports = kafka_jars.free_ports(6)
+    voters = ",".join(f"{number}@127.0.0.1:{ports[2 + number]}" for number in (1, 2, 3))
+    servers = []
+    for number in (1, 2, 3):
+        port, controller_port = ports[number - 1], ports[2 + number]
+        properties = {
+            "node.id": str(number),
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "controller.quorum.voters": voters,
+            "broker.session.timeout.ms": "4000",
+        }
+        server = KafkaVoter(tmp_path / f"kafka-{number}", port=port, properties=properties)
+        del server.properties["controller.quorum.bootstrap.servers"]
+        servers.append(server)
+    try:
+        for server in servers:
+            server.format()
+            server.launch()
+        for server in servers:
+            server.await_serving()
+        yield servers
+    finally:
+        for server in servers:
+            server.kill()
+
+
+@pytest.mark.full
+def test_apache_kafka(kafkas: list[KafkaVoter], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same, without causes: it keeps no journal."""
+    bootstrap = ",".join(server.bootstrap for server in kafkas)
+    create(bootstrap, "orders", [[2, 1, 3]], min_isr=2)
+    create(bootstrap, "single", [[2]])
+    write(bootstrap, "orders", 40)
+    await_check(bootstrap, OK, within_s=60)
+    (partition,) = once(capsys, "orders", "-b", bootstrap)["partitions"]
+    assert [detail["log_end_offset"] for detail in partition["replica_details"]] == [40, 40, 40]
+    assert all(detail["size_bytes"] > 4_000 for detail in partition["replica_details"])
+    with MonitorProcess(bootstrap, "--interval", "0.5", errors=tmp_path / "errors.txt", timeout_s=60) as monitor:
+        assert monitor.until(lambda line: line["type"] == "snapshot", "a snapshot")["controller"] in (1, 2, 3)
+        kafkas[1].kill()
+        assert monitor.change("single-0", "offline")["cause"] is None
+        moved = monitor.change("orders-0", "leader-change")
+        assert (moved["before"]["leader"], moved["cause"]) == (2, None)
+        await_check(bootstrap, WARNING, "orders")
+        await_check(bootstrap, CRITICAL)
+        kafkas[1].launch()
+        monitor.change("orders-0", "isr-expand", after=moved)
+        monitor.change("single-0", "online")
+        # It is known by now that there is no journal to wait for.
+        begin_s = time.monotonic()
+        create(bootstrap, "fresh", [[1]])
+        monitor.change("fresh", "topic-created")
+        assert time.monotonic() - begin_s < 3.5
