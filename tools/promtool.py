@@ -27,8 +27,9 @@ def promtool() -> Path:
     return cached
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([promtool(), *arguments], capture_output=True, text=True, timeout=120, check=False)
+def run(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    command = [promtool(), *arguments]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
 
 
 def _fetch(target: Path) -> None:

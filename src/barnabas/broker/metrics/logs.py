@@ -58,13 +58,13 @@ def _directories(broker: Broker) -> Iterator[Family]:
             f"barnabas_log_directory_{kind}_bytes",
             GAUGE,
             "Room of the file system that a log directory is on.",
-            "logDirectory",
+            "directory",
             [(path, usage[place]) for path, usage in space.items()],
         )
     yield labelled(
         "barnabas_log_directory_full",
         GAUGE,
         "1: a write found no room lately, and this directory takes none now.",
-        "logDirectory",
+        "directory",
         [(path, int(path in manager.roots.full)) for path in manager.directories],
     )
