@@ -7,6 +7,7 @@ make bench ARGS="--only storage --gigabytes 2"
 make bench ARGS="--only cluster"
 make bench ARGS="--only scale"
 make bench ARGS="--only groups"
+make bench ARGS="--only spark"
 """
 
 from __future__ import annotations
@@ -26,11 +27,13 @@ from typing import Any
 import cluster
 import report
 import scale
+import spark_rows
 import storage
 from client_process import Client
 from cluster_rows import CLUSTER_STEPS
 from group_rows import GROUP_STEPS
 from scale import SCALE
+from spark_rows import SPARK
 from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
 from workloads import EXPERIMENTS, STEPS, Experiment, Step
 
@@ -94,7 +97,7 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     of_groups = [step.name for step in GROUP_STEPS]
     others = [name for name in clusters if name not in of_groups]
     groups = {"speed": steps, "storage": list(experiments), "cluster": others, "groups": of_groups}
-    experiments.append(SCALE.name)
+    experiments += [SCALE.name, SPARK.name]
     if only is None:
         return list(STEPS), experiments, clusters
     wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
@@ -130,7 +133,7 @@ def run_rounds(
             run_life(TARGETS[name](data / f"{name}-{index}"), steps, values, quick=quick)
 
 
-def tables(rounds: int, experiments: Sequence[Experiment], large: Experiment) -> list[report.Table]:
+def tables(rounds: int, experiments: Sequence[Experiment], large: Experiment, spark: Experiment) -> list[report.Table]:
     """What the report consists of."""
     counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
     return [
@@ -163,6 +166,12 @@ def tables(rounds: int, experiments: Sequence[Experiment], large: Experiment) ->
             "network; CPU time of one core. The broker that fails has its share of the partitions.",
             large.metrics,
         ),
+        report.Table(
+            "Spark",
+            f"Rounds: {spark.options['rounds']}. One broker, 4 partitions, Spark local[2] on the same machine; beside "
+            "it a source on confluent-kafka's consume() in the same session.",
+            spark.metrics,
+        ),
     ]
 
 
@@ -188,7 +197,7 @@ def arguments_of(argv: Sequence[str]) -> argparse.Namespace:
         "--rounds", type=int, help="how often all is run (default 3, quick 1; storage as its table says)"
     )
     parser.add_argument(
-        "--only", help="steps, separated by commas; speed, storage, cluster, groups, scale: all of a table"
+        "--only", help="steps, separated by commas; speed, storage, cluster, groups, scale, spark: all of a table"
     )
     parser.add_argument("--gigabytes", type=float, help="the size of the large logs (default 10, quick 0.5)")
     parser.add_argument("--targets", default="kafka,barnabas", help="which brokers (default both)")
@@ -206,7 +215,7 @@ def main() -> int:
     steps, names, cluster_names = select(arguments.only)
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
-    large = SCALE.sized(**sized)
+    large, spark = SCALE.sized(**sized), SPARK.sized(**sized)
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
@@ -223,12 +232,16 @@ def main() -> int:
         cluster.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
         if SCALE.name in names and "barnabas" in targets:
             scale.run(large, values)
+        if SPARK.name in names and "barnabas" in targets:
+            spark_rows.run(spark, data, values)
     finally:
         shutil.rmtree(data, ignore_errors=True)
     given = (arguments.only, arguments.gigabytes, arguments.rounds)
     partial = arguments.quick or len(targets) < len(TARGETS) or any(each is not None for each in given)
     name = "partial" if partial else "speed"
-    text = report.write(arguments.results, name, values, tables(rounds, experiments, large), quick=arguments.quick)
+    text = report.write(
+        arguments.results, name, values, tables(rounds, experiments, large, spark), quick=arguments.quick
+    )
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)
     return 0
 

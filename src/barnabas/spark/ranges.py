@@ -80,11 +80,13 @@ def limited(available: Mapping[TopicPartition, tuple[int, int]], records: int) -
 
     `available`: (first offset, end offset). The sum stays within `records` unless there are more partitions than that.
     """
-    total = sum(end - first for first, end in available.values() if end > first)
+    sizes = [end - first for first, end in available.values() if end > first]
+    total = sum(sizes)
     if total <= records:
         return {partition: end for partition, (_, end) in available.items()}
-    ends = {}
-    for partition, (first, end) in available.items():
-        size = end - first
-        ends[partition] = end if size <= 0 else first + max(1, min(size, records * size // total))
-    return ends
+    # One for each, and what is left in proportion.
+    left, others = max(0, records - len(sizes)), total - len(sizes)
+    return {
+        partition: first + 1 + (left * (end - first - 1) // others if others else 0) if end > first else end
+        for partition, (first, end) in available.items()
+    }

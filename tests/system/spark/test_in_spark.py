@@ -37,7 +37,7 @@ def _texts(frame: Any) -> list[str]:
     return sorted(row.value.decode() for row in frame.select("value").collect())
 
 
-def test_arrow_types_are_those_that_spark_compares_with() -> None:
+def test_arrow_types_are_those_that_spark_compares_with(spark: Any) -> None:
     columns = schema.ALL_COLUMNS
     assert to_arrow_schema(schema.spark_schema(columns), timezone="UTC") == schema.arrow_schema(columns)
     expected = types.StructType.fromDDL(f"{KAFKA_COLUMNS}, {HEADERS}")
@@ -98,7 +98,10 @@ def test_a_stream_stops_and_goes_on(
         return query
 
     query = run(maxOffsetsPerTrigger="60")
-    assert [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]] == [59, 41]
+    counts = [progress["numInputRows"] for progress in query.recentProgress if progress["numInputRows"]]
+    assert len(counts) == 2
+    assert 55 < counts[0] <= 60
+    assert sum(counts) == 100
     source = query.lastProgress["sources"][0]
     assert "epoch" in str(source["endOffset"])
     assert source["latestOffset"] is not None

@@ -20,6 +20,7 @@ from cluster_rows import CLUSTER_STEPS
 from clusters import has_leaders, is_in_sync, node_properties, readdressed
 from failover import Acked, first_after, longest_pause
 from scale import SCALE
+from spark_rows import SPARK
 from workloads import STEPS
 
 Partition = MetadataResponse.MetadataResponsePartition
@@ -92,4 +93,4 @@ def test_every_step_of_a_cluster_can_be_run_and_measures_something_of_its_own() 
     for step in CLUSTER_STEPS:
         assert step.quick.keys() <= step.options.keys()
         assert step.client in client.WORKLOADS or step.name in cluster.COURSES or step.name == "cluster_start"
-    assert len(run.tables(1, [], SCALE)) == 5
+    assert len(run.tables(1, [], SCALE, SPARK)) == 6

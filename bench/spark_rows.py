@@ -1,0 +1,67 @@
+"""The rows of the Spark source: beside a source on confluent-kafka's consume(), in the same session, on one broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import report
+from barnabas.testing import Cluster
+from workloads import Experiment, Goal, Metric
+
+_HERE = Path(__file__).resolve().parent
+_TIMEOUT_S = 1800
+_THREE_TIMES = Goal(at_least=3.0, absolute=True)
+
+SPARK = Experiment(
+    "spark",
+    (
+        Metric(
+            "spark_batch_100b",
+            "batch read, {small:,} records of 100 B, all seven columns",
+            "records/s",
+            Goal(at_least=1_500_000, absolute=True),
+        ),
+        Metric("spark_batch_100b_ratio", "that, as a multiple of the other source", "×", _THREE_TIMES),
+        Metric("spark_batch_1kb", "batch read, {large:,} records of 1 kB", "MB/s", Goal(at_least=450, absolute=True)),
+        Metric("spark_batch_1kb_ratio", "that, as a multiple of the other source", "×", _THREE_TIMES),
+        Metric(
+            "spark_backlog",
+            "backlog of {small:,} records of 100 B into Parquet (addBatch)",
+            "records/s",
+            Goal(at_least=500_000, absolute=True),
+        ),
+        Metric("spark_backlog_ratio", "that, as a multiple of the other source", "×", _THREE_TIMES),
+        Metric(
+            "spark_latency_p50",
+            "produce to commit of the micro-batch, into Parquet, p50",
+            "ms",
+            Goal(at_most=400, absolute=True),
+        ),
+        Metric("spark_latency_p90", "the same, p90", "ms"),
+        Metric("spark_sink", "batch write of {small:,} records of 100 B", "records/s"),
+    ),
+    {"rounds": 3, "small": 2_000_000, "large": 300_000, "latencies": 40},
+    {"rounds": 1, "small": 200_000, "large": 50_000, "latencies": 8},
+)
+
+
+def run(experiment: Experiment, data: Path, values: report.Values) -> None:
+    """A broker of its own, filled once; then one process with one Spark session."""
+    print(f"spark: {experiment.name}", flush=True)
+    begun = time.monotonic()
+    with Cluster(data / "spark-broker") as cluster:
+        options = {**experiment.options, "bootstrap": cluster.bootstrap, "directory": str(data / "spark")}
+        (data / "spark").mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, str(_HERE / "spark_jobs.py"), json.dumps(options)]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, timeout=_TIMEOUT_S, check=True)
+    found: report.Values = json.loads(done.stdout.splitlines()[-1])
+    for metric in experiment.metrics:
+        for side, measured in found[metric.name].items():
+            values.setdefault(metric.name, {}).setdefault(side, []).extend(measured)
+            for value in measured:
+                print(f"  {side:10} {metric.title:75} {report.number(value):>10} {metric.unit}", flush=True)
+    print(f"  took {time.monotonic() - begun:.0f} s", flush=True)
