@@ -71,7 +71,7 @@ class ReplayOptions:
 class Progress:
     """How far a replay is; the counts are those of the ledger, so they go on after a resume."""
 
-    total_orders: int
+    total_orders: int = 0
     books: Books = field(default_factory=Books)
     #: Acknowledged or refused records by kind.
     acknowledged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
@@ -133,14 +133,17 @@ def replay(
     """
     facts = topics.describe(topics.admin_client(options.bootstrap, options.settings), options.topic)
     topics.check_keeps_orders(facts)
-    data = OrderData(options.weeks, orders=options.orders, years=options.years)
     ledger = Ledger(options.ledger)
     try:
-        run = _Run(options, facts, ledger, Progress(len(data)))
+        run = _Run(options, facts, ledger, Progress())
         run.begin()
         if ledger.contents.end is None:
+            # Only now: it takes a second, and a wrong ledger is refused without it.
+            data = OrderData(options.weeks, orders=options.orders, years=options.years)
+            run.progress.total_orders = len(data)
             run.send_all(sends(data.orders(), options.faults, facts.max_message_bytes + 1), on_progress, stop)
         else:
+            run.progress.total_orders = run.progress.books.orders
             run.progress.finished = True
         on_progress(run.progress)
         return run.progress

@@ -1,0 +1,176 @@
+"""Orders replayed into real brokers while those, or the producer, are killed; and input that cannot be served."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from barnabas.orders import topic as topics
+from barnabas.orders.faults import Faults
+from barnabas.orders.ledger import read_ledger
+from barnabas.orders.proof import verify
+from barnabas.orders.replay import Progress, ReplayOptions, replay
+from barnabas.testing import Cluster
+from support.survival import leader_of
+
+FAULTS = Faults(duplicates=0.01, late=0.02, malformed=0.002, oversized=0.0005, seed=5)
+FLAGS = ["--duplicates", "0.01", "--late", "0.02", "--malformed", "0.002", "--oversized", "0.0005", "--seed", "5"]
+TWO_WEEKS = {"orders": 3_301, "lines": 35_176}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("orders"), brokers=3) as cluster:
+        yield cluster
+
+
+def command(*arguments: str, **more: Any) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "barnabas.cli", "orders", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **more,
+    )
+
+
+def ended(*arguments: str, code: int) -> tuple[str, str]:
+    process = command(*arguments)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == code, err
+    assert "Traceback" not in err
+    return out, err
+
+
+def grown(ledger: Path, lines: int) -> bool:
+    return ledger.exists() and ledger.read_bytes().count(b"\n") >= lines
+
+
+def until_grown(ledger: Path, lines: int) -> None:
+    deadline = time.monotonic() + 60
+    while not grown(ledger, lines):
+        assert time.monotonic() < deadline, "the replay does not go on"
+        time.sleep(0.005)
+
+
+def test_every_acknowledged_order_is_there_once_though_a_leader_is_killed(cluster: Cluster, tmp_path: Path) -> None:
+    topic, ledger = "killed-leader", tmp_path / "ledger"
+    topics.create(topics.admin_client(cluster.bootstrap, {}), topic)
+    # Two weeks in about ten seconds.
+    options = ReplayOptions(cluster.bootstrap, ledger, topic=topic, weeks=2, speed=120_000.0, faults=FAULTS)
+    done: list[Progress] = []
+    replaying = threading.Thread(target=lambda: done.append(replay(options)))
+    replaying.start()
+    until_grown(ledger, 500)
+    leader = leader_of(cluster, topic)
+    cluster.kill(leader)
+    until_grown(ledger, 1_500)
+    cluster.start_broker(leader)
+    replaying.join(120)
+    assert done
+    assert done[0].finished
+    assert {"orders": done[0].books.orders, "lines": done[0].books.lines} == TWO_WEEKS
+    assert done[0].refused["oversized"] > 0
+    proof = verify(ledger, cluster.bootstrap)
+    assert proof.balanced, proof.examples()
+    assert (proof.lost, proof.doubled, proof.again) == (0, 0, 0)
+    assert proof.log_books == done[0].books
+
+
+def test_a_killed_producer_goes_on_where_its_ledger_ends(cluster: Cluster, tmp_path: Path) -> None:
+    topic, ledger = "killed-producer", tmp_path / "ledger"
+    arguments = ["replay", "-b", cluster.bootstrap, "--topic", topic, "--ledger", str(ledger), "--weeks", "2", *FLAGS]
+    for lines in (300, 1_200):
+        process = command(*arguments, "--create-topic", "--speed", "120000")
+        until_grown(ledger, lines)
+        process.kill()
+        process.communicate()
+    # A late one: asked to end in order.
+    process = command(*arguments, "--speed", "120000", start_new_session=True)
+    until_grown(ledger, 2_000)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "the same command goes on" in err
+    done = json.loads(ended(*arguments, "--json", code=0)[0])
+    assert done["finished"]
+    assert {name: done[name] for name in TWO_WEEKS} == TWO_WEEKS
+    proof = json.loads(ended("verify", "-b", cluster.bootstrap, "--ledger", str(ledger), "--json", code=0)[0])
+    assert proof["balanced"]
+    assert proof["complete"]
+    assert (proof["lost"], proof["doubled"]) == (0, 0)
+    contents = read_ledger(ledger)
+    assert contents.resumed == 3
+    assert len({(entry.order_id, entry.kind) for entry in contents.entries}) == len(contents.entries)
+
+
+def test_a_ledger_of_something_else_is_refused(cluster: Cluster, tmp_path: Path) -> None:
+    topic, ledger = "other-ledgers", tmp_path / "ledger"
+    arguments = ["replay", "-b", cluster.bootstrap, "--ledger", str(ledger), "--orders", "20"]
+    ended(*arguments, "--topic", topic, "--create-topic", code=0)
+    assert "complete" in ended(*arguments, "--topic", topic, code=0)[1]
+    assert "another replay (seed 0)" in ended(*arguments, "--topic", topic, "--seed", "1", code=1)[1]
+    topics.create(topics.admin_client(cluster.bootstrap, {}), "another")
+    assert "is of topic other-ledgers" in ended(*arguments, "--topic", "another", code=1)[1]
+    admin = topics.admin_client(cluster.bootstrap, {})
+    admin.delete_topics([topic])[topic].result(30)
+    for check in ([*arguments, "--topic", topic, "--create-topic"], ["verify", *arguments[1:5]]):
+        assert "deleted and created again" in ended(*check, code=1)[1]
+
+
+def test_topics_that_would_lose_orders_are_refused(cluster: Cluster, tmp_path: Path) -> None:
+    admin = topics.admin_client(cluster.bootstrap, {})
+    arguments = ["replay", "-b", cluster.bootstrap, "--ledger", str(tmp_path / "ledger"), "--orders", "20"]
+    for name, config, words in (
+        ("short", {"retention.ms": "604800000"}, "--config retention.ms=-1"),
+        ("compacted", {"cleanup.policy": "compact"}, "one order per household"),
+    ):
+        topics.create(admin, name, config=config)
+        assert words in ended(*arguments, "--topic", name, code=1)[1]
+    assert "--create-topic" in ended(*arguments, "--topic", "missing", code=1)[1]
+
+
+def test_good_orders_that_the_topic_is_too_small_for_are_named(cluster: Cluster, tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    topics.create(topics.admin_client(cluster.bootstrap, {}), "small", config={"max.message.bytes": "2000"})
+    arguments = ["-b", cluster.bootstrap, "--ledger", str(ledger)]
+    _, err = ended("replay", *arguments, "--topic", "small", "--orders", "300", code=1)
+    assert "refused: larger than max.message.bytes" in err
+    assert "max.message.bytes=1048588" in err
+    proof = json.loads(ended("verify", *arguments, "--json", code=0)[0])
+    assert proof["refused"] == len(list(read_ledger(ledger).refused())) > 0
+    assert proof["acknowledged"]["orders"] + proof["refused"] == 300
+
+
+def test_nobody_there(tmp_path: Path) -> None:
+    _, err = ended("replay", "-b", "127.0.0.1:1", "--ledger", str(tmp_path / "ledger"), code=1)
+    assert "no broker reached at 127.0.0.1:1" in err
+    assert "no ledger" in ended("verify", "--ledger", str(tmp_path / "none"), code=1)[1]
+
+
+def test_brokers_gone_for_long_end_the_replay_and_it_goes_on_when_they_are_back(tmp_path: Path) -> None:
+    ledger = tmp_path / "ledger"
+    with Cluster(tmp_path / "cluster") as cluster:
+        arguments = ["replay", "-b", cluster.bootstrap, "--ledger", str(ledger), "--weeks", "1", *FLAGS]
+        process = command(*arguments, "--create-topic", "--speed", "120000", "--give-up-after", "2")
+        until_grown(ledger, 300)
+        cluster.kill()
+        _, err = process.communicate(timeout=60)
+        assert process.returncode == 1
+        assert "no acknowledgement for 2 s" in err
+        assert "it goes on where the ledger ends" in err
+        cluster.start()
+        ended(*arguments, code=0)
+        proof = verify(ledger, cluster.bootstrap)
+        assert proof.balanced, proof.examples()
+        assert proof.is_complete
