@@ -29,8 +29,8 @@ $(STAMP): pyproject.toml
 setup: $(STAMP) ## Make .venv with everything (1-2 minutes, once)
 	@echo "setup: ready; $(BIN)/barnabas --help tells what there is"
 
-demo: $(STAMP) ## Run real orders through a broker and balance the books (about 10 seconds after setup)
-	@echo "demo: a broker, 4 weeks of retail orders in, the same orders out, the books compared (about 10 seconds)"
+demo: $(STAMP) ## Orders through three brokers into Spark's tables, a leader killed on the way (about 2 minutes)
+	@echo "demo: three brokers, real orders, Spark, a leader killed on the way, the books balanced (about 2 minutes)"
 	@$(BIN)/barnabas demo $(ARGS)
 
 system-deps:

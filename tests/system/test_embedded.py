@@ -7,11 +7,9 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
-import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
@@ -139,47 +137,3 @@ def test_properties_reach_the_broker() -> None:
     assert topic["partitions"] == 5
     assert not cluster.running
     assert not directory.exists()
-
-
-def test_the_demo_balances_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    done = command("demo", "--weeks", "1")
-    assert "the books balance" in done.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_an_interrupted_demo_leaves_no_process(tmp_path: Path) -> None:
-    demo = subprocess.Popen(
-        [*BARNABAS, "demo", "--weeks", "53", "--dir", str(tmp_path)],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert demo.stderr is not None
-    for line in demo.stderr:
-        if line.startswith("topic orders"):
-            break
-    pid = pid_in(tmp_path)
-    assert is_alive(pid)
-    os.killpg(demo.pid, signal.SIGINT)
-    assert demo.wait(30) == 130
-    demo.stderr.close()
-    assert not is_alive(pid)
-    wait_for(lambda: not _audits_of(demo.pid), "the consumer process stayed")
-
-
-def _audits_of(parent: int) -> list[str]:
-    """Consumer processes that this demo has left behind; orphans have another parent, so their command line tells."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                status = (entry / "stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            if "barnabas.cli.audit" in line and status[0] != "Z" and status[1] in (str(parent), "1"):
-                found.append(line)
-    return found

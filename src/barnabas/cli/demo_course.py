@@ -1,0 +1,197 @@
+"""The course of the demo: orders flow, a broker is killed, comes back, leads again; all is drained.
+
+Each step waits for what it can see (a leader, an ISR, an offset in the tables), never for a while; a step that does not
+come to its end within its time ends the demo with what was missing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from barnabas.cli import clients, output
+from barnabas.cli.cluster import Interruption
+from barnabas.cli.demo_stage import Pipeline, Replay, Stage, Watcher
+from barnabas.cli.demo_view import View
+from barnabas.cli.failures import Failure
+from barnabas.monitor.snapshot import NOBODY, Key, PartitionState, Snapshot
+from barnabas.orders.ledger import read_ledger
+
+_STEP_TIMEOUT_S: Final = 120.0
+#: The share of the orders after which the broker is killed.
+_KILL_AFTER: Final = 1 / 3
+#: How long the broker stays away, so that one sees the cluster without it.
+_AWAY_S: Final = 4.0
+_POLL_S: Final = 0.05
+
+
+class Kill(StrEnum):
+    """Which broker is killed."""
+
+    LEADER = "leader"
+    CONTROLLER = "controller"
+    NONE = "none"
+
+
+@dataclass(slots=True)
+class Fault:
+    """What was killed, and what came of it. Times in seconds since the kill."""
+
+    broker: int
+    killed_at_s: float
+    led: tuple[int, ...]
+    was_controller: bool
+    leaders_after_s: float = 0.0
+    isr_full_after_s: float = 0.0
+
+
+class Course:
+    """One run through the demo, from running parts to drained tables."""
+
+    def __init__(self, stage: Stage, view: View, interruption: Interruption) -> None:
+        assert stage.watcher is not None
+        assert stage.pipeline is not None
+        assert stage.replay is not None
+        self._stage = stage
+        self._watcher: Watcher = stage.watcher
+        self._pipeline: Pipeline = stage.pipeline
+        self._replay: Replay = stage.replay
+        self._view = view
+        self._interruption = interruption
+
+    def play(self, kill: Kill) -> Fault | None:
+        """Until every acknowledged record is in the tables."""
+        fault = None
+        if kill is not Kill.NONE:
+            self._until(self._is_time_to_kill, "the first third of the orders")
+            fault = self._kill(kill)
+            self._bring_back(fault)
+            self._elect_preferred()
+        self._view.phase("the rest of the orders")
+        self._until(lambda: not self._replay.is_running, "the end of the replay", progress=self._acknowledged)
+        self._view.phase("the pipeline drains the topic")
+        ends = read_ledger(self._stage.places.ledger).end_offsets
+        self._until(lambda: self._is_drained(ends), "the last record in the tables", progress=self._applied)
+        return fault
+
+    def _kill(self, kill: Kill) -> Fault:
+        snapshot = self._snapshot()
+        if kill is Kill.CONTROLLER:
+            victim = snapshot.controller
+            why = "the active controller"
+        else:
+            busiest = max(snapshot.partitions.values(), key=lambda state: state.size_bytes or 0)
+            victim = busiest.leader
+            why = f"leader of {busiest.key}, the busiest partition"
+        led = tuple(sorted(key.partition for key, state in snapshot.partitions.items() if state.leader == victim))
+        self._view.phase(f"kill -9 of broker {victim}, {why}")
+        fault = Fault(victim, time.time(), led, snapshot.controller == victim)
+        self._stage.cluster.kill(victim)
+        self._until(lambda: self._are_led(victim), f"new leaders without broker {victim}")
+        fault.leaders_after_s = time.time() - fault.killed_at_s
+        return fault
+
+    def _bring_back(self, fault: Fault) -> None:
+        away_until = fault.killed_at_s + _AWAY_S
+        self._until(lambda: time.time() >= away_until, "a while")
+        self._view.phase(f"broker {fault.broker} is started again")
+        self._stage.cluster.start_node(fault.broker)
+        self._until(self._are_in_sync, f"broker {fault.broker} in every ISR")
+        fault.isr_full_after_s = time.time() - fault.killed_at_s
+        self._view.say(f"every ISR is full again {fault.isr_full_after_s:.1f} s after the kill")
+
+    def _elect_preferred(self) -> None:
+        self._view.phase("leaders go back to their preferred replicas")
+        admin = clients.admin_client(self._stage.bootstrap)
+        self._until(lambda: self._are_preferred(admin), "preferred leaders")
+        counts = Counter(state.leader for state in self._partitions())
+        leads = ", ".join(f"broker {broker} leads {count}" for broker, count in sorted(counts.items()))
+        self._view.say(f"preferred leaders everywhere: {leads}")
+
+    def _are_preferred(self, admin: AdminClient) -> bool:
+        wrong = [state.key for state in self._partitions() if state.leader != state.replicas[0]]
+        if wrong:
+            asked = [TopicPartition(key.topic, key.partition) for key in wrong]
+            # Those that moved since are told as "election not needed"; the next look shows them.
+            admin.elect_leaders(ElectionType.PREFERRED, asked).result()
+            self._until(lambda: not self._wrong(wrong), "the look after the election", within_s=5.0, is_needed=False)
+        return not wrong
+
+    def _wrong(self, keys: list[Key]) -> bool:
+        return any(state.key in keys and state.leader != state.replicas[0] for state in self._partitions())
+
+    def _is_time_to_kill(self) -> bool:
+        progress = self._replay.progress
+        if not self._replay.is_running:
+            return True
+        return progress is not None and progress.books.orders >= progress.total_orders * _KILL_AFTER
+
+    def _are_led(self, without: int) -> bool:
+        return all(state.leader not in (NOBODY, without) for state in self._partitions())
+
+    def _are_in_sync(self) -> bool:
+        return all(not state.out_of_sync and state.leader != NOBODY for state in self._partitions())
+
+    def _is_drained(self, ends: dict[int, int]) -> bool:
+        last = self._pipeline.last()
+        if last is None:
+            return not any(ends.values())
+        return all(
+            partition in last.progress and last.progress[partition].next_offset >= end
+            for partition, end in ends.items()
+            if end
+        )
+
+    def _snapshot(self) -> Snapshot:
+        self._until(lambda: self._watcher.snapshot is not None, "a look at the cluster")
+        assert self._watcher.snapshot is not None
+        return self._watcher.snapshot
+
+    def _partitions(self) -> list[PartitionState]:
+        snapshot = self._watcher.snapshot
+        return [] if snapshot is None else list(snapshot.partitions.values())
+
+    def _acknowledged(self) -> int:
+        progress = self._replay.progress
+        return 0 if progress is None else sum(progress.acknowledged.values())
+
+    def _applied(self) -> int:
+        last = self._pipeline.last()
+        return 0 if last is None else last.total.read
+
+    def _until(
+        self,
+        is_done: Callable[[], bool],
+        what: str,
+        *,
+        progress: Callable[[], int] | None = None,
+        within_s: float = _STEP_TIMEOUT_S,
+        is_needed: bool = True,
+    ) -> None:
+        """The time starts anew whenever `progress` goes on."""
+        seen = None if progress is None else progress()
+        deadline = time.monotonic() + within_s
+        while not is_done():
+            self._interruption.check()
+            self._pipeline.check()
+            if self._replay.error is not None:
+                raise Failure(f"the replay ended: {self._replay.error}")
+            self._view.show(self._acknowledged(), self._applied(), self._watcher.snapshot)
+            if progress is not None and progress() != seen:
+                seen = progress()
+                deadline = time.monotonic() + within_s
+            if time.monotonic() > deadline:
+                if not is_needed:
+                    return
+                raise Failure(
+                    f"{output.counted(round(within_s), 'second')} without {what}",
+                    f"the pipeline's last lines:\n{self._pipeline.log_tail()}",
+                )
+            time.sleep(_POLL_S)

@@ -1,0 +1,244 @@
+"""What the demo runs, each part by itself: brokers, monitor (a thread), pipeline (a process), replay (a thread).
+
+`Stage` is a context: whatever happens, in the end nothing of it is left. The parts know nothing of each other; the
+course (`demo_course`) looks at them and decides what comes next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import aclosing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Final
+
+from barnabas.cli import clients
+from barnabas.cli.embedded import EmbeddedCluster
+from barnabas.cli.failures import Failure
+from barnabas.monitor.changes import Change
+from barnabas.monitor.cluster import ClusterReader
+from barnabas.monitor.connection import Security
+from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.watch import watch
+
+if TYPE_CHECKING:
+    from barnabas.orders.replay import Progress, ReplayOptions
+    from barnabas.pipelines.commits import Commit
+
+TOPIC: Final = "orders"
+BROKERS: Final = 3
+_LOOK_EVERY_S: Final = 0.5
+_STOP_TIMEOUT_S: Final = 60.0
+_STEP_TIMEOUT_S: Final = 180.0
+_LOG_TAIL_LINES: Final = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Where the demo keeps what."""
+
+    directory: Path
+
+    @property
+    def cluster(self) -> Path:
+        return self.directory / "cluster"
+
+    @property
+    def tables(self) -> Path:
+        return self.directory / "tables"
+
+    @property
+    def pictures(self) -> Path:
+        return self.directory / "pictures"
+
+    @property
+    def ledger(self) -> Path:
+        return self.directory / "orders.ledger"
+
+    @property
+    def proof(self) -> Path:
+        return self.directory / "proof.json"
+
+    @property
+    def mark(self) -> Path:
+        """Tells that the directory is of a demo."""
+        return self.directory / ".barnabas-demo"
+
+    @property
+    def pipeline_log(self) -> Path:
+        return self.directory / "pipeline.log"
+
+
+class Watcher:
+    """The monitor's eyes in a thread of their own: the last look, and every change as it is seen."""
+
+    def __init__(self, bootstrap: str, on_change: Callable[[Change], None]) -> None:
+        self.snapshot: Snapshot | None = None
+        self._addresses = [clients.address(each) for each in bootstrap.split(",")]
+        self._on_change = on_change
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._watch()), daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join(10.0)
+
+    async def _watch(self) -> None:
+        def clock_ms() -> int:
+            return time.time_ns() // 1_000_000
+
+        reader = ClusterReader(self._addresses, Security.from_properties({}), topic=TOPIC, clock_ms=clock_ms)
+        async with aclosing(watch(reader, interval_s=_LOOK_EVERY_S, clock_ms=clock_ms)) as steps:
+            async for step in steps:
+                self.snapshot = step.snapshot
+                for change in step.changes:
+                    self._on_change(change)
+                if self._stopping.is_set():
+                    return
+
+
+class Replay:
+    """The producer, in a thread of its own. `error` is what it ended with, if it did not end well."""
+
+    def __init__(self, options: ReplayOptions) -> None:
+        self.progress: Progress | None = None
+        self.error: BaseException | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(options,), daemon=True)
+        self._thread.start()
+
+    @property
+    def is_running(self) -> bool:
+        return self._thread.is_alive()
+
+    def close(self) -> None:
+        self._stopping.set()
+        self._thread.join(_STOP_TIMEOUT_S)
+
+    def _run(self, options: ReplayOptions) -> None:
+        from barnabas.orders.replay import replay
+
+        def on_progress(progress: Progress) -> None:
+            self.progress = progress
+
+        try:
+            replay(options, on_progress=on_progress, stop=self._stopping.is_set)
+        except BaseException as error:
+            self.error = error
+
+
+class Pipeline:
+    """`barnabas pipeline orders` as a process, with Spark's own ones below it."""
+
+    def __init__(self, bootstrap: str, places: Places, sink: str) -> None:
+        from barnabas.pipelines.commits import CommitLog
+
+        self._commits = CommitLog(places.tables)
+        self._log_path = places.pipeline_log
+        arguments = ["--bootstrap", bootstrap, "--topic", TOPIC, "--tables", str(places.tables), "--sink", sink]
+        command = [sys.executable, "-m", "barnabas.cli", "pipeline", "orders", *arguments]
+        with self._log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [*command, "--trigger", "0 seconds"],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    @property
+    def has_started(self) -> bool:
+        """Whether Spark is there and the stream is about to run."""
+        return b" started in " in self._log_path.read_bytes()
+
+    def last(self) -> Commit | None:
+        return self._commits.last()
+
+    def check(self) -> None:
+        """Raises Failure when it has ended by itself."""
+        if self._process.poll() is not None:
+            raise Failure(f"the pipeline ended with code {self._process.returncode}:\n{self.log_tail()}")
+
+    def log_tail(self) -> str:
+        return "\n".join(self._log_path.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
+
+    def stop(self) -> None:
+        """In order: what it has begun it ends. By force if that takes too long; the tables are whole either way."""
+        if self._process.poll() is None:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_STOP_TIMEOUT_S)
+        self.kill()
+
+    def kill(self) -> None:
+        """All of its processes, at once."""
+        _kill_group(self._process)
+
+
+class Stage:
+    """The parts that run now."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self.cluster = EmbeddedCluster(places.cluster)
+        self.bootstrap = ""
+        self.watcher: Watcher | None = None
+        self.pipeline: Pipeline | None = None
+        self.replay: Replay | None = None
+
+    def __enter__(self) -> Stage:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.pipeline is not None:
+            self.pipeline.kill()
+        if self.replay is not None:
+            self.replay.close()
+        if self.watcher is not None:
+            self.watcher.close()
+        self.cluster.stop()
+
+    def start_brokers(self) -> None:
+        self.cluster.start(brokers=BROKERS)
+        self.bootstrap = self.cluster.bootstrap
+
+    def run_to_end(self, pipeline: str, arguments: list[str]) -> None:
+        """Another pipeline, while the brokers are there. Failure unless it ends well."""
+        with self.places.pipeline_log.open("ab") as log:
+            command = [sys.executable, "-m", "barnabas.cli", "pipeline", pipeline, *arguments]
+            process = subprocess.Popen(
+                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        try:
+            if process.wait(_STEP_TIMEOUT_S):
+                raise Failure(
+                    f"the {pipeline} pipeline ended with code {process.returncode}", str(self.places.pipeline_log)
+                )
+        except subprocess.TimeoutExpired as error:
+            raise Failure(f"the {pipeline} pipeline took more than {_STEP_TIMEOUT_S:.0f} s") from error
+        finally:
+            _kill_group(process)
+
+    def stop_clients(self) -> None:
+        """In order, once all is done; the brokers stay for the proof."""
+        if self.pipeline is not None:
+            self.pipeline.stop()
+        if self.watcher is not None:
+            self.watcher.close()
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

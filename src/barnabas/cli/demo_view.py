@@ -1,0 +1,117 @@
+"""How the demo shows its course: one live view at a terminal, plain lines where there is none.
+
+Both tell the same: phases, the monitor's changes with their causes, and how many records are acknowledged and in the
+tables. The live view adds the partitions as they are now.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from types import TracebackType
+from typing import Final
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from barnabas.cli.monitor_view import STYLES
+from barnabas.monitor import lines
+from barnabas.monitor.changes import Change
+from barnabas.monitor.snapshot import Severity, Snapshot
+
+_KEPT: Final = 12
+_REPORT_EVERY_S: Final = 5.0
+_REFRESH_S: Final = 0.2
+_BAR_WIDTH: Final = 40
+
+
+class View:
+    """As a context. May be told of changes from any thread."""
+
+    def __init__(self, console: Console, total: int) -> None:
+        self._console = console
+        self._total = total
+        self._started_s = time.monotonic()
+        self._lines: deque[Text] = deque(maxlen=_KEPT)
+        self._phase = ""
+        self._shown_s = 0.0
+        self._shown = (-1, -1)
+        self._lock = threading.Lock()
+        self._live = Live(console=console, auto_refresh=False, transient=True) if console.is_terminal else None
+
+    def __enter__(self) -> View:
+        if self._live is not None:
+            self._live.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.__exit__(kind, error, trace)
+
+    def phase(self, text: str) -> None:
+        self._phase = text
+        self._line(Text(f"{self._clock()}  {text}", style="bold"))
+
+    def say(self, text: str) -> None:
+        self._line(Text(f"{self._clock()}  {text}"))
+
+    def change(self, change: Change) -> None:
+        """What the monitor saw."""
+        because = "" if change.cause is None else f", because {change.cause}"
+        style = STYLES[change.severity] if change.severity is not Severity.OK else "green"
+        self._line(Text(f"{self._clock()}  {change.subject}  {change.kind}: {change.text}{because}", style=style))
+
+    def show(self, acknowledged: int, applied: int, snapshot: Snapshot | None) -> None:
+        """How far it is; drawn not more often than an eye can follow, told every five seconds in plain lines."""
+        now_s = time.monotonic()
+        if self._live is not None:
+            if now_s - self._shown_s >= _REFRESH_S:
+                self._shown_s = now_s
+                with self._lock:
+                    self._live.update(self._picture(acknowledged, applied, snapshot), refresh=True)
+        elif now_s - self._shown_s >= _REPORT_EVERY_S and (acknowledged, applied) != self._shown:
+            self._shown_s, self._shown = now_s, (acknowledged, applied)
+            self.say(f"{acknowledged:,} records acknowledged, {applied:,} in the tables")
+
+    def _line(self, text: Text) -> None:
+        with self._lock:
+            self._lines.append(text)
+            if self._live is None:
+                self._console.print(text)
+
+    def _clock(self) -> str:
+        return f"{time.monotonic() - self._started_s:6.1f} s"
+
+    def _picture(self, acknowledged: int, applied: int, snapshot: Snapshot | None) -> RenderableType:
+        parts: list[RenderableType] = [
+            Text(f"{self._clock()}  {self._phase}", style="bold"),
+            self._bars(acknowledged, applied),
+        ]
+        if snapshot is not None:
+            parts.append(_partitions(snapshot))
+        room = max(3, self._console.height - 16)
+        return Group(*parts, *list(self._lines)[-room:])
+
+    def _bars(self, acknowledged: int, applied: int) -> Table:
+        grid = Table.grid(padding=(0, 2))
+        for name, count in (("acknowledged", acknowledged), ("in the tables", applied)):
+            total = max(self._total, acknowledged)
+            grid.add_row(name, ProgressBar(total=total, completed=count, width=_BAR_WIDTH), f"{count:,}")
+        return grid
+
+
+def _partitions(snapshot: Snapshot) -> Table:
+    table = Table(header_style="bold cyan")
+    for name in lines.COLUMNS:
+        table.add_column(name, no_wrap=True)
+    for _, state in sorted(snapshot.partitions.items()):
+        cells = [Text(cell) for cell in lines.row(state)]
+        cells[1].stylize(STYLES[state.severity])
+        table.add_row(*cells)
+    return table

@@ -1,0 +1,138 @@
+"""`barnabas demo` as a person calls it: it balances, its tables can be asked, and it leaves nothing running."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BARNABAS = [sys.executable, "-m", "barnabas.cli"]
+_TIMEOUT_S = 600
+
+
+def processes_of(directory: Path) -> list[str]:
+    """Command lines of all processes that name the directory."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                state = (entry / "stat").read_text().rpartition(")")[2].split()[0]
+            except OSError:
+                continue
+            if str(directory) in line and state != "Z" and int(entry.name) != os.getpid():
+                found.append(line)
+    return found
+
+
+def ports_of(directory: Path) -> list[int]:
+    nodes = json.loads((directory / "cluster" / "cluster.json").read_text())["nodes"]
+    return [node[key] for node in nodes for key in ("port", "controller_port", "metrics_port") if node.get(key)]
+
+
+def is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+def nothing_is_left(directory: Path) -> None:
+    deadline = time.monotonic() + 10
+    while left := processes_of(directory):
+        assert time.monotonic() < deadline, left
+        time.sleep(0.05)
+    assert all(is_free(port) for port in ports_of(directory))
+
+
+def play(directory: Path, *arguments: str) -> dict[str, Any]:
+    command = [*BARNABAS, "demo", "--dir", str(directory), "--json", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def asked(directory: Path, sql: str) -> Any:
+    command = [*BARNABAS, "pipeline", "query", sql, "--tables", str(directory / "tables"), "--json"]
+    return json.loads(subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout)
+
+
+def check(directory: Path, result: dict[str, Any], orders: int) -> None:
+    assert (result["balanced"], result["complete"], result["lost"], result["doubled"]) == (True, True, 0, 0)
+    tables = result["tables"]
+    assert result["acknowledged"]["orders"] == result["log"]["orders"] == tables["orders"] == orders
+    assert tables["sales_cents"] == result["acknowledged"]["sales_cents"]
+    assert tables["duplicates_removed"] == result["acknowledged"]["duplicate"] > 0
+    assert sum(tables["quarantined"].values()) == result["acknowledged"]["malformed"] > 0
+    assert json.loads((directory / "proof.json").read_text()) == result
+    pictures = [Path(file) for file in result["files"] if file.endswith(".png")]
+    assert len(pictures) >= 3
+    assert all(file.read_bytes().startswith(b"\x89PNG") for file in pictures)
+    [rows] = asked(directory, "SELECT count(*) AS orders, sum(total) * 100 AS cents FROM orders")
+    [hours] = asked(directory, "SELECT sum(orders) AS orders, sum(revenue) * 100 AS cents FROM revenue_by_store_hour")
+    [days] = asked(directory, "SELECT sum(orders) AS orders, sum(revenue) * 100 AS cents FROM household_daily")
+    for sums in (rows, hours, days):
+        assert (int(sums["orders"]), int(float(sums["cents"]))) == (orders, tables["sales_cents"])
+    nothing_is_left(directory)
+
+
+def test_the_books_balance_though_a_leader_is_killed(tmp_path: Path) -> None:
+    result = play(tmp_path, "--orders", "4000", "--speed", "400000")
+    check(tmp_path, result, 4000)
+    fault = result["fault"]
+    assert fault["led"]
+    assert 0 < fault["leaders_after_s"] < fault["isr_full_after_s"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("kill", ["controller", "none"])
+def test_the_books_balance_in_delta_tables(tmp_path: Path, kill: str) -> None:
+    result = play(tmp_path, "--orders", "5000", "--speed", "max", "--kill", kill, "--sink", "delta")
+    check(tmp_path, result, 5000)
+    assert (result["fault"] is None) == (kill == "none")
+    if kill == "controller":
+        assert result["fault"]["was_controller"]
+
+
+@pytest.mark.full
+def test_the_whole_year(tmp_path: Path) -> None:
+    result = play(tmp_path, "--orders", "155848", "--speed", "max")
+    check(tmp_path, result, 155_848)
+    assert result["tables"]["sales_cents"] == 459_603_958
+    assert result["tables"]["lines"] == 1_469_307
+
+
+def test_ctrl_c_leaves_no_process_and_no_port(tmp_path: Path) -> None:
+    demo = subprocess.Popen(
+        [*BARNABAS, "demo", "--dir", str(tmp_path)],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert demo.stderr is not None
+    for line in demo.stderr:
+        if "Spark starts" in line:
+            break
+    assert len(processes_of(tmp_path)) >= 4
+    os.killpg(demo.pid, signal.SIGINT)
+    assert demo.wait(60) == 130
+    demo.stderr.close()
+    nothing_is_left(tmp_path)
+
+
+def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "letter").write_text("to be kept")
+    done = subprocess.run(
+        [*BARNABAS, "demo", "--dir", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert "is not empty, and not of a demo" in done.stderr
+    assert (tmp_path / "letter").read_text() == "to be kept"
