@@ -76,6 +76,7 @@ class InFlight:
         correlation_id: int,
         client_id: str | None,
         now_ms: int,
+        times: TimeBuckets,
     ) -> None:
         self.connection = connection
         self.api_key = api_key
@@ -84,7 +85,7 @@ class InFlight:
         self.client_id = client_id
         self.now_ms = now_ms
         #: Where it is counted when it is answered.
-        self.times = connection.times_of(api_key, api_version)
+        self.times = times
         self._chunks: Chunks | None = None
         #: Called if the connection ends before the answer: what waits for it can stop waiting.
         self.on_abandoned: Callable[[], object] | None = None
@@ -335,9 +336,6 @@ class Connection:
         """As `respond_now`, for an answer that is smaller than its request."""
         self._out.append(chunk)
 
-    def times_of(self, api_key: int, api_version: int) -> TimeBuckets:
-        return self._dispatcher.counts.of(api_key, api_version)
-
     @property
     def offers(self) -> Mapping[int, Offer]:
         """The APIs of its listener."""
@@ -357,11 +355,10 @@ class Connection:
         if not queue:
             return  # answered before its handler returned: it is sent then
         self._held_bytes += sum(map(len, chunks))
-        now_ms = self._dispatcher.now_ms()
         while queue and (ready := queue[0]._chunks) is not None:
             answered = queue.popleft()
             answered.let_go()
-            answered.times.add(now_ms - answered.now_ms)
+            answered.times.add(self._dispatcher.now_ms() - answered.now_ms)
             size_bytes = sum(map(len, ready))
             self._held_bytes -= size_bytes
             self._out_bytes += size_bytes
@@ -398,7 +395,7 @@ class Dispatcher:
         self.log = log
         self._package = handlers_package
         self.now_ms = services.host.clock.now_ms
-        self.counts = services.request_counts
+        self._counts = services.request_counts
         self.call_soon = services.host.timers.call_soon
         self._handlers: dict[int, Handler] = {}
         self._raw: dict[int, RawHandler] = {}
@@ -418,14 +415,15 @@ class Dispatcher:
             raise DecodeError(f"api key {api_key} is not served on listener {connection.listener}")
         if not offer.version_min <= api_version <= offer.version_max and api_key != API_VERSIONS:
             raise DecodeError(f"version {api_version} of {offer.name} is not served")
-        request = InFlight(connection, api_key, api_version, correlation_id, client_id, self.now_ms())
+        times = self._counts.of(api_key, api_version)
+        request = InFlight(connection, api_key, api_version, correlation_id, client_id, self.now_ms(), times)
         if connection.nothing_waits:
             chunks = self._call(request, offer, frame, position)
             if chunks is None and request._chunks is None:
                 connection.begin(request)
                 return
             connection.respond_now(chunks if chunks is not None else request._chunks or [])
-            request.times.add(self.now_ms() - request.now_ms)
+            times.add(self.now_ms() - request.now_ms)
             return
         connection.begin(request)
         chunks = self._call(request, offer, frame, position)

@@ -66,8 +66,11 @@ class TimeBuckets:
         self.total_ms = 0
 
     def add(self, elapsed_ms: int) -> None:
-        self.counts[min(elapsed_ms.bit_length(), _LAST_BUCKET)] += 1
-        self.total_ms += elapsed_ms
+        if elapsed_ms:
+            self.counts[min(elapsed_ms.bit_length(), _LAST_BUCKET)] += 1
+            self.total_ms += elapsed_ms
+        else:
+            self.counts[0] += 1
 
     @property
     def count(self) -> int:
