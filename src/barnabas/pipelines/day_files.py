@@ -53,11 +53,16 @@ class DayFiles:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext
 
+        context = TaskContext.get()
+        assert context is not None
+        return self.files(batches, context.partitionId())
+
+    def files(self, batches: Iterable[pa.RecordBatch], part: int) -> Iterator[pa.RecordBatch]:
+        """The work of the part-th task; at most one row."""
         rows = [batch for batch in (self._not_applied(batch) for batch in batches) if batch.num_rows]
         if not rows:
             return
-        context = TaskContext.get()
-        work = _Work(self, context.partitionId() if context else 0)
+        work = _Work(self, part)
         work.take(pa.Table.from_batches(rows))
         yield pa.RecordBatch.from_pydict({"summary": [work.summary()]})
 
