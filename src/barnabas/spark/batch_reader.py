@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from barnabas.spark import cluster as clusters
 from barnabas.spark import lookup
+from barnabas.spark.filters import RangeFilter
 from barnabas.spark.ranges import OffsetRange, RangePartition, cut
 from barnabas.spark.reading import read_range
 from barnabas.spark.source_options import SourceOptions
@@ -19,10 +20,11 @@ class BatchReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
+        self._filter = RangeFilter()
 
     def partitions(self) -> list[InputPartition]:
         options = self._options
-        ranges = planned_ranges(options)
+        ranges = self._filter.chosen(planned_ranges(options))
         return [RangePartition(each) for each in cut(ranges, options.min_partitions, options.max_records_per_partition)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -30,6 +32,13 @@ class BatchReader(DataSourceReader):
         if partition.value is None:
             return iter(())
         return read_range(self._options, partition.value)
+
+
+class FilteringBatchReader(BatchReader):
+    """The one for pushFilters: Spark takes the mere presence of the method for a wish."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        return self._filter.push(filters)
 
 
 def planned_ranges(options: SourceOptions) -> list[OffsetRange]:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from barnabas.spark import cluster as clusters
+from barnabas.spark import schema
 from barnabas.spark.batches import chunks
 from barnabas.spark.decoder import Decoder
 from barnabas.spark.faults import DataLost
 from barnabas.spark.fetcher import Fetcher
 from barnabas.spark.losses import LostRange
 from barnabas.spark.ranges import OffsetRange
+from barnabas.spark.replays import ReplayFilter
 from barnabas.spark.source_options import SourceOptions
 
 _log = logging.getLogger(__name__)
@@ -20,13 +23,37 @@ _log = logging.getLogger(__name__)
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
     """`pa.RecordBatch`es with the columns of the options. DataLost unless failOnDataLoss=false."""
+    if options.drop_replays:
+        return _without_replays(options, wanted)
+    return _read(options, wanted, options.columns)
 
+
+def _read(
+    options: SourceOptions, wanted: OffsetRange, columns: Sequence[str], *, is_look_back: bool = False
+) -> Iterator[Any]:
     def on_lost(lost: LostRange) -> None:
+        if is_look_back:
+            return
         if options.fail_on_data_loss:
             raise DataLost([lost])
         _log.warning("records are lost: %s", lost)
 
     fetcher = Fetcher(clusters.of(options.client), wanted, options.fetch, on_lost)
-    decoder = Decoder(wanted.topic, wanted.partition, options.columns)
+    decoder = Decoder(wanted.topic, wanted.partition, columns)
     for fetched in fetcher.answers():
         yield from decoder.decode(chunks(fetched.records, fetched.batches), fetched.first_offset, wanted.end_offset)
+
+
+def _without_replays(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
+    """Reads the headers too, whether they are asked for or not."""
+    columns = options.columns if schema.HEADERS in options.columns else (*options.columns, schema.HEADERS)
+
+    def before(first: int, end: int) -> Iterator[Any]:
+        earlier = replace(wanted, first_offset=first, end_offset=end)
+        return _read(options, earlier, (schema.HEADERS,), is_look_back=True)
+
+    replays = ReplayFilter(wanted.first_offset, before)
+    for batch in _read(options, wanted, columns):
+        passed = replays.passed(batch)
+        if passed.num_rows:
+            yield passed.select(list(options.columns))

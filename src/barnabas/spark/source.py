@@ -15,7 +15,7 @@ from pyspark.sql.datasource import (
 
 from barnabas.common.errors import ConfigError
 from barnabas.spark import schema, sink_options, source_options
-from barnabas.spark.batch_reader import BatchReader
+from barnabas.spark.batch_reader import BatchReader, FilteringBatchReader
 from barnabas.spark.stream_reader import StreamReader
 
 
@@ -33,7 +33,8 @@ class BarnabasSource(DataSource):
         return schema.spark_schema(source_options.columns_of(dict(self.options)))
 
     def reader(self, schema: Any) -> DataSourceReader:
-        return BatchReader(self._parsed(is_stream=False))
+        options = self._parsed(is_stream=False)
+        return FilteringBatchReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
         return StreamReader(self._parsed(is_stream=True))

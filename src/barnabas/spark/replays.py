@@ -1,0 +1,112 @@
+"""`dropReplays`: leaves out what our own sink wrote a second time (see `origin`).
+
+A query writes its micro-batches one after the other: the next begins when all records of the last are acknowledged. So
+in one partition, for each query:
+
+    a record of a later batch than the last seen     the last one is complete; forget its origins
+    of the same batch                                a replay if its origin was seen, else new
+    of an earlier batch                              a straggler of a try that was given up: a replay
+
+A range may begin inside a batch. When a query is met for the first time, the records before the range are looked
+through for origins of that batch, back to a smaller one of the query, to the beginning of the log, or as far as
+`LOOK_BACK_RECORDS`; a copy whose first lies still further back is not found out. Records without an origin pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from barnabas.spark import schema
+from barnabas.spark.origin import HEADER
+
+LOOK_BACK_RECORDS = 100_000
+_FIRST_STEP = 1_000
+
+#: Record batches with headers of a range [first, end) of the same partition.
+Reader = Callable[[int, int], Iterator[Any]]
+
+
+class Batch:
+    """One query's micro-batch, as far as it was seen: what follows its id in the origins."""
+
+    __slots__ = ("number", "seen")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.seen: set[bytes] = set()
+
+
+class ReplayFilter:
+    """For one range that begins at `first_offset`. `read_before` gives what lies before it."""
+
+    def __init__(self, first_offset: int, read_before: Reader) -> None:
+        self._first_offset = first_offset
+        self._read_before = read_before
+        self._batches: dict[bytes, Batch] = {}
+
+    def passed(self, table: Any) -> Any:
+        """The rows of a record batch that are no replays. It has the column `headers`."""
+        found = origins(table)
+        keep = np.ones(table.num_rows, bool)
+        for row, origin in found:
+            parts = _split(origin)
+            if parts is not None and not self._is_new(*parts):
+                keep[row] = False
+        return table if keep.all() else table.filter(pa.array(keep))
+
+    def _is_new(self, query: bytes, number: int, rest: bytes) -> bool:
+        batch = self._batches.get(query)
+        if batch is None:
+            batch = self._batches[query] = self._look_back(query, number)
+        if number < batch.number:
+            return False
+        if number > batch.number:
+            batch = self._batches[query] = Batch(number)
+        if rest in batch.seen:
+            return False
+        batch.seen.add(rest)
+        return True
+
+    def _look_back(self, query: bytes, number: int) -> Batch:
+        """What of the query's batch lies before the range."""
+        batch = Batch(number)
+        end, step = self._first_offset, _FIRST_STEP
+        lowest = max(0, self._first_offset - LOOK_BACK_RECORDS)
+        while end > lowest:
+            first = max(lowest, end - step)
+            for table in self._read_before(first, end):
+                for _, origin in origins(table):
+                    parts = _split(origin)
+                    if parts is None or parts[0] != query:
+                        continue
+                    if parts[1] < number:
+                        lowest = end
+                    elif parts[1] > batch.number:
+                        batch = Batch(parts[1])
+                    if parts[1] == batch.number:
+                        batch.seen.add(parts[2])
+            end, step = first, 4 * step
+        return batch
+
+
+def origins(table: Any) -> list[tuple[int, bytes]]:
+    """(row, origin) of the rows that have one."""
+    headers = table.column(table.schema.get_field_index(schema.HEADERS))
+    rows = pc.list_parent_indices(headers)
+    pairs = headers.flatten()
+    marked = pc.equal(pairs.field("key"), HEADER)
+    chosen, values = rows.filter(marked).to_pylist(), pairs.field("value").filter(marked).to_pylist()
+    return [(row, value) for row, value in zip(chosen, values, strict=True) if value is not None]
+
+
+def _split(origin: bytes) -> tuple[bytes, int, bytes] | None:
+    """Query, batch and the rest; None for a header that somebody else has put there."""
+    parts = origin.split(b"/", 2)
+    if len(parts) != 3 or not parts[1].isdigit():
+        return None
+    return parts[0], int(parts[1]), parts[2]
