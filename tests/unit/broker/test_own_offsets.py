@@ -1,0 +1,43 @@
+"""ListOffsets with replica id -2: what this replica has, whatever its role, committed or not."""
+
+from __future__ import annotations
+
+from tests.support.replicated import Replicated, list_offsets_request
+
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
+
+EARLIEST, LATEST = -2, -1
+CONSUMER, DEBUGGER = -1, -2
+
+
+def asked(world: Replicated, at: int, replica_id: int, timestamp: int = LATEST, epoch: int = -1) -> tuple[int, int]:
+    request = list_offsets_request("orders", 0, timestamp, epoch=epoch)
+    request.replica_id = replica_id
+    row = world.client.call(f"broker{at}", request, ListOffsetsResponse).topics[0].partitions[0]
+    return row.error_code, row.offset
+
+
+def test_a_follower_tells_what_it_has() -> None:
+    world = Replicated()
+    world.create_topic("orders", [[1, 2]])
+    world.await_isr((1, 2))
+    world.produce(b"a", b"b", to=1)
+    world.await_equal(numbers=(1, 2))
+    assert asked(world, 2, CONSUMER) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+    assert asked(world, 2, DEBUGGER) == (0, 2)
+    assert asked(world, 2, DEBUGGER, EARLIEST) == (0, 0)
+    assert asked(world, 2, DEBUGGER, epoch=7)[0] == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert asked(world, 3, DEBUGGER)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_leader_tells_of_what_is_not_committed_too() -> None:
+    world = Replicated()
+    world.create_topic("orders", [[1, 2]])
+    world.await_isr((1, 2))
+    world.produce(b"a", to=1)
+    world.await_equal(numbers=(1, 2))
+    world.node(2).kill()
+    world.produce(b"b", to=1, acks=1)
+    assert asked(world, 1, CONSUMER) == (0, 1)
+    assert asked(world, 1, DEBUGGER) == (0, 2)
