@@ -19,6 +19,7 @@ from barnabas.coordinators.transactions.markers import Delivery, MarkerSender
 from barnabas.coordinators.transactions.state import TxnImage
 from barnabas.storage.log import Log
 from barnabas.storage.log_reads import LogReader
+from barnabas.storage.producers import ProducerStateManager
 
 Mutation = Callable[[pytest.MonkeyPatch], None]
 
@@ -91,6 +92,24 @@ def offsets_count_at_once(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PendingOffsets, "put", mutated)
 
 
+def aborted_offsets_count(patch: pytest.MonkeyPatch) -> None:
+    """Offsets of a transaction that was aborted are committed all the same."""
+    end_transaction = Offsets.end_transaction
+
+    def mutated(
+        self: Offsets, producer_id: int, commit: bool, marker: bytearray, done: Callable[[ErrorCode], None]
+    ) -> None:
+        end_transaction(self, producer_id, True, marker, done)
+
+    patch.setattr(Offsets, "end_transaction", mutated)
+
+
+def markers_of_any_epoch_count(patch: pytest.MonkeyPatch) -> None:
+    """A log takes a marker that is older than what the producer has written since (G24)."""
+    patch.setattr(ProducerStateManager, "check_marker", lambda *_: None)
+    late_markers_count(patch)
+
+
 #: With the seed that found it first.
 FOUND_BY: dict[Mutation, int] = {
     answers_before_it_is_durable: 6,
@@ -100,4 +119,6 @@ FOUND_BY: dict[Mutation, int] = {
     epochs_are_not_bumped: 4,
     markers_are_told_once: 5,
     offsets_count_at_once: 1,
+    aborted_offsets_count: 1,
+    markers_of_any_epoch_count: 1,
 }

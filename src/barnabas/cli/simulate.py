@@ -26,6 +26,9 @@ Brokers = Annotated[int, typer.Option("--brokers", min=1, help="Nodes with the r
 Controllers = Annotated[
     int, typer.Option("--controllers", min=0, help="Nodes that are controllers only; 0: brokers are.")
 ]
+Work = Annotated[
+    str, typer.Option("--work", metavar="KIND", help="What clients do: `records`, `transactions` or `groups`.")
+]
 Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes for --explore; the cores of this machine.")]
 
 
@@ -37,6 +40,7 @@ def simulate(
     only: Only = None,
     brokers: Brokers = 1,
     controllers: Controllers = 0,
+    work: Work = "records",
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
@@ -52,7 +56,7 @@ def simulate(
         raise Failure(
             "the simulator's clients are aiokafka, which is missing", "pip install 'barnabas[orders]'"
         ) from None
-    settings = runs.settings_for(seed, faults, hours, brokers=brokers, controllers=controllers)
+    settings = runs.settings_for(seed, faults, hours, brokers=brokers, controllers=controllers, work=work)
     if explore is None:
         failed = runs.replay(settings, only, as_json=as_json)
     elif only is not None:

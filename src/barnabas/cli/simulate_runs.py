@@ -14,17 +14,35 @@ from barnabas.simulation.explore import explore as explore_seeds
 from barnabas.simulation.explore import shorten_outcome
 from barnabas.simulation.faults import Fault, FaultKind
 from barnabas.simulation.scenario import Outcome, Settings, run, schedule_of
+from barnabas.simulation.work import WorkKind
 
 _SHORTENED_MAX = 3
 _DEFAULT_FAULTS_S = 60
 _PROBLEMS_SHOWN_MAX = 20
-_CLIENTS = ("producer", "consumer", "auditor")
+_CLIENTS = ("producer", "consumer", "chain", "kiosk", "member", "modern", "reader", "auditor")
+#: Fewer lose their promises with the power of one.
+_BROKERS_OF_COORDINATORS = 3
 
 
-def settings_for(seed: int, faults: str, hours: float, *, brokers: int, controllers: int) -> Settings:
+def settings_for(
+    seed: int, faults: str, hours: float, *, brokers: int, controllers: int, work: str = "records"
+) -> Settings:
     """Failure when they make no sense."""
     layout = Layout(brokers=brokers, controllers=controllers)
-    return Settings(seed=seed, layout=layout, kinds=_kinds(faults), faults_s=max(1, round(hours * 3600)))
+    faults_s = max(1, round(hours * 3600))
+    return Settings(seed=seed, layout=layout, work=_work(work, brokers), kinds=_kinds(faults), faults_s=faults_s)
+
+
+def _work(text: str, brokers: int) -> WorkKind:
+    known = [kind.value for kind in WorkKind]
+    if text not in known:
+        raise Failure(f"--work {text}: no such work", f"there are: {', '.join(known)}")
+    if text != WorkKind.RECORDS.value and brokers < _BROKERS_OF_COORDINATORS:
+        raise Failure(
+            f"--work {text} with {brokers} brokers: what coordinators write is synced nowhere",
+            f"--brokers {_BROKERS_OF_COORDINATORS}",
+        )
+    return WorkKind(text)
 
 
 def _kinds(text: str) -> tuple[FaultKind, ...]:
@@ -105,6 +123,8 @@ def command_for(outcome: Outcome) -> str:
         parts.append(f"--faults {','.join(kind.value for kind in settings.kinds) or 'none'}")
     if settings.faults_s != _DEFAULT_FAULTS_S:
         parts.append(f"--hours {settings.faults_s / 3600:g}")
+    if settings.work is not WorkKind.RECORDS:
+        parts.append(f"--work {settings.work.value}")
     if settings.layout.brokers != 1:
         parts.append(f"--brokers {settings.layout.brokers}")
     if settings.layout.controllers:

@@ -21,7 +21,6 @@ from barnabas.simulation.world import format_time
 
 #: Clocks of machines do not go alike.
 _CLOCKS_US = 100_000
-FOREVER_US = 1 << 62
 
 
 class Owned(NamedTuple):
@@ -45,13 +44,14 @@ class Seen(NamedTuple):
 class _Holding:
     """One partition of one member, as long as it has it."""
 
-    __slots__ = ("generation", "given_back_us", "member", "since_us")
+    __slots__ = ("generation", "member", "since_us", "until_us")
 
     def __init__(self, member: str, generation: int, since_us: int) -> None:
         self.member = member
         self.generation = generation
         self.since_us = since_us
-        self.given_back_us = FOREVER_US
+        #: None as long as it has not given it back.
+        self.until_us: int | None = None
 
 
 class GroupDiary:
@@ -76,7 +76,12 @@ class GroupDiary:
     def revoked(self, member: str, place: Place) -> None:
         holding = self._held.pop((member, place), None)
         if holding is not None:
-            holding.given_back_us = self._now_us()
+            holding.until_us = min(self._now_us(), self._lease_us(holding))
+
+    def _lease_us(self, holding: _Holding) -> int:
+        """How long its owner may be sure that nobody else has it."""
+        heard_us = self._heard_us.get(holding.member)
+        return holding.since_us if heard_us is None else heard_us + self._session_us - _CLOCKS_US
 
     def heard(self, member: str, sent_us: int) -> None:
         self._heard_us[member] = sent_us
@@ -100,12 +105,7 @@ class GroupDiary:
 
     def _owned(self, holdings: list[_Holding]) -> Iterator[Owned]:
         for each in holdings:
-            until_us = each.given_back_us
-            heard_us = self._heard_us.get(each.member)
-            if heard_us is not None:
-                until_us = min(until_us, heard_us + self._session_us - _CLOCKS_US)
-            else:
-                until_us = min(until_us, each.since_us)
+            until_us = self._lease_us(each) if each.until_us is None else each.until_us
             yield Owned(each.member, each.generation, each.since_us, until_us)
 
     def _one_owner(self, place: Place, holdings: list[_Holding]) -> list[str]:
@@ -130,7 +130,7 @@ class GroupDiary:
         told = sorted(seen, key=lambda each: each.told_us)
         for each in seen:
             least = self._least(place, told, each.asked_us)
-            if each.offset < least and not each.is_commit:
+            if each.offset < least:
                 problems.append(
                     f"committed offset went back: {_at(place)} is at {each.offset} at "
                     f"{format_time(each.asked_us)}, and was at {least}"
@@ -147,5 +147,5 @@ def _at(place: Place) -> str:
 
 
 def _told(owned: Owned) -> str:
-    times = f"{format_time(owned.since_us)} to {format_time(min(owned.until_us, 1 << 45))}"
+    times = f"{format_time(owned.since_us)} to {format_time(owned.until_us)}"
     return f"{owned.member} in {owned.generation}, {times}"

@@ -170,8 +170,10 @@ class ModernMember:
             membership = _Membership(self, bare, f"{self.client.name}.{self._sessions}")
             rounds = self._random.randint(10, 150)
             while not self.stopping and not membership.is_over and (rounds := rounds - 1) > 0:
-                await membership.beat()
-                await membership.count()
+                steps = [membership.beat, membership.count]
+                self._random.shuffle(steps)
+                for step in steps:
+                    await step()
                 await asyncio.sleep(_PAUSE_S + self._random.random())
             await membership.leave()
 
