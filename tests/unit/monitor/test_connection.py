@@ -7,7 +7,9 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import ssl
 from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
 
 import pytest
 
@@ -23,6 +25,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
 from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
 
+TLS = Path(__file__).resolve().parents[2] / "data" / "tls"
 VERSIONS = {3: (0, 13), 17: (0, 1), 18: (0, 4), 36: (0, 2)}
 #: None hangs up; an answer of bytes is the whole frame.
 Answer = Message | bytes | None
@@ -34,7 +37,9 @@ def run(main: Coroutine[None, None, None]) -> None:
 
 
 @contextlib.asynccontextmanager
-async def broker(answers: Answers, seen: list[str] | None = None) -> AsyncIterator[tuple[str, int]]:
+async def broker(
+    answers: Answers, seen: list[str] | None = None, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[str, int]]:
     """Its address. ApiVersions it answers by itself."""
     open_writers = []
 
@@ -57,7 +62,7 @@ async def broker(answers: Answers, seen: list[str] | None = None) -> AsyncIterat
                     answer = _framed(answer, key, version, correlation_id)
                 writer.write(answer)
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
     try:
         yield server.sockets[0].getsockname()
     finally:
@@ -166,7 +171,35 @@ def test_an_api_that_the_broker_does_not_know(monkeypatch: pytest.MonkeyPatch) -
     run(main())
 
 
-# SASL.
+# TLS and SASL.
+
+
+def test_tls_with_a_certificate_that_is_trusted_and_without() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(TLS / "certificate.pem", TLS / "key.pem")
+    with_trust = {"security.protocol": "ssl", "ssl.ca.location": str(TLS / "certificate.pem")}
+    unverified = {"security.protocol": "ssl", "enable.ssl.certificate.verification": "false"}
+
+    async def main() -> None:
+        async with broker(metadata, tls=context) as address:
+            for properties in (with_trust, unverified):
+                asked = connection(address, properties)
+                assert (await asked.ask(MetadataRequest(), MetadataResponse)).cluster_id == "by version 13"
+                asked.close()
+            with pytest.raises(NoAnswer, match="certificate"):
+                await connection(address, {"security.protocol": "ssl"}).ask(MetadataRequest(), MetadataResponse)
+
+    run(main())
+
+
+def test_no_tls_where_there_should_be() -> None:
+    async def main() -> None:
+        async with broker(metadata) as address:
+            with pytest.raises(NoAnswer):
+                asked = connection(address, {"security.protocol": "ssl"}, timeout_s=1.0)
+                await asked.ask(MetadataRequest(), MetadataResponse)
+
+    run(main())
 
 
 def sasl(mechanism: str, password: str) -> dict[str, str]:
