@@ -246,3 +246,27 @@ def test_apache_kafka(kafkas: list[KafkaVoter], tmp_path: Path, capsys: pytest.C
         create(bootstrap, "fresh", [[1]])
         monitor.change("fresh", "topic-created")
         assert time.monotonic() - begin_s < 3.5
+
+
+@pytest.mark.full
+def test_apache_kafka_with_sasl(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    port, controller_port = kafka_jars.free_ports(2)
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    properties = {
+        "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT",
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller_port}",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{module} required username="admin" password="secret" '
+        'user_admin="secret" user_alice="open sesame";',
+    }
+    alice = ["-X", "security.protocol=sasl_plaintext", "-X", "sasl.mechanism=PLAIN", "-X", "sasl.username=alice"]
+    with kafka_jars.KafkaServer(tmp_path / "kafka", port=port, properties=properties) as kafka:
+        found = once(capsys, "-b", kafka.bootstrap, *alice, "-X", "sasl.password=open sesame")
+        assert [broker["broker"] for broker in found["brokers"]] == [1]
+        assert found["controller"] == 1
+        assert run(["monitor", "--once", "-b", kafka.bootstrap, *alice, "-X", "sasl.password=guess"]) == NO_ANSWER
+        assert "authentication failed" in capsys.readouterr().err
+        assert run(["monitor", "--once", "-b", kafka.bootstrap]) == NO_ANSWER
