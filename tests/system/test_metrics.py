@@ -107,6 +107,7 @@ def test_the_cluster_is_told_of(scraped: Scraped) -> None:
 
 
 def test_a_killed_broker_and_its_return(cluster: Cluster, scraped: Scraped) -> None:
+    """G30: metrics are right while a broker is gone and when it is back."""
     cluster.kill(3)
     scraped.await_total(1, "kafka_cluster_partition_atminisr", 1, 2, topic="orders", partition="0")
     assert scraped.total(f"{REPLICAS}underreplicatedpartitions", 1, 2) > 0

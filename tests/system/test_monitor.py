@@ -153,7 +153,7 @@ def test_all_brokers_gone_and_back(tmp_path: Path) -> None:
 
 
 def test_without_a_majority_what_the_metadata_says_is_not_believed(tmp_path: Path) -> None:
-    """Nobody can take the dead leader out of the metadata; it is told as it is for clients."""
+    """G30: Nobody can take the dead leader out of the metadata; it is told as it is for clients."""
     with Cluster(tmp_path / "cluster", brokers=3) as cluster:
         create(cluster.bootstrap, "orders", [[1, 2, 3]], min_isr=2)
         cluster.kill(1, 2)

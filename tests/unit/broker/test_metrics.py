@@ -101,6 +101,7 @@ def test_a_waiting_request_is_in_the_purgatory() -> None:
 
 
 def test_three_brokers_of_which_one_is_lost() -> None:
+    """G30: what metrics say follows what happens, on leaders and controllers."""
     world = Replicated()
     world.create_topic("orders", [[1, 2, 3]], **{"min.insync.replicas": "2"})
     world.await_isr((1, 2, 3))

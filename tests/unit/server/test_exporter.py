@@ -108,6 +108,8 @@ def test_a_collector_that_fails_is_told_of_and_fails_alone(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    """G30: a failure of the metrics is seen in them."""
+
     def broken(broker: Broker) -> Iterator[Family]:
         yield single("before", GAUGE, "Before.", 1)
         raise RuntimeError("no luck")
