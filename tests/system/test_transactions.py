@@ -1,4 +1,4 @@
-"""Exactly once from read to write with clients that were not made for this broker, while brokers die and come back."""
+"""Transactions of clients that were not made for this broker, and Kafka's tools on them. Chains under kills: test_exactly_once."""
 
 from __future__ import annotations
 
@@ -7,15 +7,13 @@ import json
 import re
 import subprocess
 import sys
-import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import aiokafka
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.testing import Cluster
@@ -36,33 +34,6 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         for future in admin.create_topics(topics).values():
             future.result()
         yield cluster
-
-
-class Feed:
-    """Writes to `input`, a little at a time, for as long as it is open. `values` are all that were sent."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
-        self.values: list[str] = []
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Feed:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join(WAIT_S)
-        assert self._producer.flush(WAIT_S) == 0
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.05):
-            for _ in range(PARTITIONS):
-                value = f"value-{len(self.values)}"
-                self._producer.produce("input", value, partition=len(self.values) % PARTITIONS)
-                self.values.append(value)
-            self._producer.poll(0)
 
 
 def read(cluster: Cluster, isolation: str = "read_committed", topic: str = "output") -> list[str]:
@@ -95,70 +66,6 @@ def read(cluster: Cluster, isolation: str = "read_committed", topic: str = "outp
     return values
 
 
-class Chain:
-    """Reads `input`, writes `output`, and commits both in one transaction; after every error from where it was."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._bootstrap = cluster.bootstrap
-        self.committed = 0
-        self.aborted = 0
-        self.error: BaseException | None = None
-        self.stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Chain:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop.set()
-        self._thread.join(WAIT_S)
-        assert not self._thread.is_alive(), "the chain does not end"
-        if self.error is not None:
-            raise self.error
-
-    def _run(self) -> None:
-        try:
-            while not self.stop.is_set():
-                self._until_fatal()
-        except BaseException as error:
-            self.error = error
-
-    def _until_fatal(self) -> None:
-        common = {**QUIET, "bootstrap.servers": self._bootstrap}
-        producer = Producer({**common, "transactional.id": "chain", "transaction.timeout.ms": 20_000})
-        consumer = Consumer(
-            {
-                **common,
-                "group.id": "chain",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "session.timeout.ms": 6_000,
-            }
-        )
-        consumer.subscribe(["input"])
-        try:
-            _retried(lambda: producer.init_transactions(20))
-            while not self.stop.is_set():
-                messages = [one for one in consumer.consume(20, 0.2) if one.error() is None]
-                if messages:
-                    self._transform(producer, consumer, messages)
-        except KafkaException:
-            self.aborted += 1  # begin anew: what is open is aborted by the next one's init
-        finally:
-            consumer.close()
-
-    def _transform(self, producer: Producer, consumer: Consumer, messages: list[Message]) -> None:
-        producer.begin_transaction()
-        for message in messages:
-            producer.produce("output", message.value(), partition=message.partition())
-        position = consumer.position(consumer.assignment())
-        _retried(lambda: producer.send_offsets_to_transaction(position, consumer.consumer_group_metadata(), 10))
-        _retried(lambda: producer.commit_transaction(20))
-        self.committed += 1
-
-
 def _retried(step: Callable[[], object]) -> None:
     for _ in range(20):
         try:
@@ -176,19 +83,6 @@ def until(condition: Callable[[], bool], what: str) -> None:
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.2)
-
-
-def test_a_chain_writes_everything_once_while_every_broker_is_killed(cluster: Cluster) -> None:
-    with Chain(cluster) as chain:
-        with Feed(cluster) as feed:
-            for broker_id in (1, 2, 3):
-                goal = chain.committed + 3
-                until(lambda goal=goal: chain.committed >= goal, "the chain goes on")  # type: ignore[misc]
-                cluster.kill(broker_id)
-                time.sleep(1)
-                cluster.start_broker(broker_id)
-        until(lambda: len(read(cluster)) >= len(feed.values), "everything arrives")
-    assert Counter(read(cluster)) == Counter(feed.values)
 
 
 def test_aiokafkas_transactions(cluster: Cluster) -> None:
