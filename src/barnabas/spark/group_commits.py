@@ -10,8 +10,8 @@ from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.spark.checkpoint import Progress
-from barnabas.spark.cluster import Cluster
-from barnabas.spark.faults import ClusterUnreachable, RequestRefused
+from barnabas.spark.cluster import Cluster, Deadline
+from barnabas.spark.faults import RequestRefused
 
 #: Later versions name topics by ids only.
 _COMMIT_VERSION_MAX = 9
@@ -19,9 +19,12 @@ _COMMIT_VERSION_MAX = 9
 _FIND_VERSION_MAX = 3
 
 
+#: A micro-batch waits so long at most for its commit: the next one commits again.
+_GIVE_UP_MS = 1_000
+
+
 class GroupCommits:
-    """Keeps the coordinator's address. One try is made per commit and one more at a new coordinator: the next
-    micro-batch commits again."""
+    """Keeps the coordinator's address, and looks for it anew while it moves or starts."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._cluster = cluster
@@ -30,23 +33,24 @@ class GroupCommits:
 
     def commit(self, progress: Progress) -> None:
         """OSError, ClusterUnreachable, RequestRefused."""
-        for is_last in (False, True):
+        deadline = Deadline(self._cluster.settings, _GIVE_UP_MS)
+        while True:
             try:
                 code = self._try(progress)
+                if code == ErrorCode.NONE:
+                    return
+                if deadline.passed or not code.retriable:
+                    raise RequestRefused(f"group {self._group_id}: {code.name}")
             except OSError:
-                self._coordinator = None
-                if is_last:
+                if deadline.passed:
                     raise
-                continue
-            if code == ErrorCode.NONE:
-                return
             self._coordinator = None
-            if is_last or not code.retriable:
-                raise RequestRefused(f"group {self._group_id}: {code.name}")
+            deadline.pause()
 
     def _try(self, progress: Progress) -> ErrorCode:
-        if self._coordinator is None:
-            self._coordinator = self._find()
+        if self._coordinator is None and (code := self._find()) != ErrorCode.NONE:
+            return code
+        assert self._coordinator is not None
         topics: dict[str, list[OffsetCommitRequest.OffsetCommitRequestPartition]] = {}
         for partition, position in progress.positions.items():
             topics.setdefault(partition.topic, []).append(
@@ -70,16 +74,9 @@ class GroupCommits:
         codes = {each.error_code for topic in response.topics for each in topic.partitions} - {ErrorCode.NONE}
         return ErrorCode(min(codes)) if codes else ErrorCode.NONE
 
-    def _find(self) -> tuple[str, int]:
+    def _find(self) -> ErrorCode:
         request = FindCoordinatorRequest(key=self._group_id, key_type=0)
-        deadline = self._cluster.deadline()
-        while True:
-            response = self._cluster.ask_any(request, FindCoordinatorResponse, version_max=_FIND_VERSION_MAX)
-            if response.error_code == ErrorCode.NONE:
-                return response.host, response.port
-            code = ErrorCode(response.error_code)
-            if not code.retriable:
-                raise RequestRefused(f"group {self._group_id}: {code.name}")
-            if deadline.passed:
-                raise ClusterUnreachable(f"group {self._group_id} has no coordinator: {code.name}")
-            deadline.pause()
+        response = self._cluster.ask_any(request, FindCoordinatorResponse, version_max=_FIND_VERSION_MAX)
+        if response.error_code == ErrorCode.NONE:
+            self._coordinator = (response.host, response.port)
+        return ErrorCode(response.error_code)

@@ -1,4 +1,5 @@
-"""One broker and one Spark session for all tests of the Spark source: a session takes 5 to 10 s to start."""
+"""One broker (or Apache Kafka, with BARNABAS_TARGET=kafka) and one Spark session, which takes 5 to 10 s to start, for
+all tests of the Spark source."""
 
 from __future__ import annotations
 
@@ -13,17 +14,16 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.testing import Cluster
+from clients.servers import Server
 
 
 @pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with Cluster(tmp_path_factory.mktemp("spark-cluster")) as running:
-        yield running
+def cluster(shared_server: Server) -> Server:
+    return shared_server
 
 
 @pytest.fixture(scope="session")
-def admin(cluster: Cluster) -> AdminClient:
+def admin(cluster: Server) -> AdminClient:
     return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
 
@@ -33,7 +33,7 @@ def new_topic(admin: AdminClient) -> Callable[..., str]:
     numbers = itertools.count()
 
     def make(partitions: int = 1, name: str | None = None, **config: str) -> str:
-        name = name or f"topic-{next(numbers)}"
+        name = name or f"spark-{next(numbers)}"
         made = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
         admin.create_topics([made])[name].result(timeout=60)
         return name
@@ -42,7 +42,7 @@ def new_topic(admin: AdminClient) -> Callable[..., str]:
 
 
 @pytest.fixture
-def produce(cluster: Cluster) -> Callable[..., None]:
+def produce(cluster: Server) -> Callable[..., None]:
     """`produce(topic, values, partition=0, **producer configuration)`."""
 
     def send(topic: str, values: list[Any], partition: int = -1, **config: Any) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import types
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from barnabas.spark import schema
-from barnabas.testing import Cluster
+from clients.servers import Server
 
 Produce = Callable[..., None]
 NewTopic = Callable[..., str]
@@ -27,7 +27,7 @@ def _values(count: int, mark: str = "v") -> list[str]:
     return [f"{mark}{number}" for number in range(count)]
 
 
-def _read(spark: Any, cluster: Cluster, topic: str, **more: str) -> Any:
+def _read(spark: Any, cluster: Server, topic: str, **more: str) -> Any:
     named = {key.replace("_", "."): value for key, value in more.items()}
     given = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": topic} | named
     return spark.read.format("barnabas").options(**given).load()
@@ -57,7 +57,7 @@ def test_arrow_types_are_those_that_spark_compares_with(spark: Any) -> None:
     assert schema.spark_schema(columns) == expected
 
 
-def test_batches(spark: Any, cluster: Cluster, new_topic: NewTopic, produce: Produce) -> None:
+def test_batches(spark: Any, cluster: Server, new_topic: NewTopic, produce: Produce) -> None:
     topic = new_topic(2)
     produce(topic, _values(300), 0, compression_type="zstd")
     produce(topic, [None, "last"], 1)
@@ -82,14 +82,14 @@ def test_batches(spark: Any, cluster: Cluster, new_topic: NewTopic, produce: Pro
         ({"columns": "value,size"}, "size is none of key, value"),
     ],
 )
-def test_wrong_options_are_told_when_planned(spark: Any, cluster: Cluster, given: dict[str, str], said: str) -> None:
+def test_wrong_options_are_told_when_planned(spark: Any, cluster: Server, given: dict[str, str], said: str) -> None:
     base = {"kafka.bootstrap.servers": cluster.bootstrap, "subscribe": "t"}
     with pytest.raises(PySparkException, match=said):
         spark.read.format("barnabas").options(**(base | given)).load().count()
 
 
 def test_a_stream_stops_and_goes_on(
-    spark: Any, cluster: Cluster, new_topic: NewTopic, produce: Produce, tmp_path: Path, checkpoint: str
+    spark: Any, cluster: Server, new_topic: NewTopic, produce: Produce, tmp_path: Path, checkpoint: str
 ) -> None:
     topic = new_topic(3)
     produce(topic, _values(100))
@@ -115,7 +115,7 @@ def test_a_stream_stops_and_goes_on(
 
 
 def test_a_lost_range_stops_the_query(
-    spark: Any, cluster: Cluster, new_topic: NewTopic, produce: Produce, admin: Any, checkpoint: str
+    spark: Any, cluster: Server, new_topic: NewTopic, produce: Produce, admin: Any, checkpoint: str
 ) -> None:
     topic = new_topic()
     produce(topic, _values(10))
@@ -135,7 +135,7 @@ def test_a_lost_range_stops_the_query(
 
 
 def test_what_the_sink_writes_is_read_again(
-    spark: Any, cluster: Cluster, new_topic: NewTopic, produce: Produce, checkpoint: str
+    spark: Any, cluster: Server, new_topic: NewTopic, produce: Produce, checkpoint: str
 ) -> None:
     source, target = new_topic(2), new_topic(3)
     producer = Producer({"bootstrap.servers": cluster.bootstrap})

@@ -19,6 +19,7 @@ from barnabas.spark import cluster as clusters
 from barnabas.spark.faults import DataLost
 from barnabas.spark.losses import Cause
 from barnabas.testing import Cluster
+from clients.servers import Server
 
 Produce = Callable[..., None]
 NewTopic = Callable[..., str]
@@ -42,7 +43,7 @@ def _table(path: Path) -> list[dict[str, Any]]:
 
 
 def test_records_that_retention_took(
-    cluster: Cluster, new_topic: NewTopic, produce: Produce, admin: AdminClient, tmp_path: Path
+    cluster: Server, new_topic: NewTopic, produce: Produce, admin: AdminClient, tmp_path: Path
 ) -> None:
     topic = new_topic(2)
     produce(topic, _values(10), 0)
@@ -66,7 +67,7 @@ def test_records_that_retention_took(
 
 
 def test_a_micro_batch_planned_again_says_the_same(
-    cluster: Cluster, new_topic: NewTopic, produce: Produce, admin: AdminClient, tmp_path: Path
+    cluster: Server, new_topic: NewTopic, produce: Produce, admin: AdminClient, tmp_path: Path
 ) -> None:
     """The driver dies after a loss was planned and before it was processed."""
     topic = new_topic()
@@ -88,7 +89,7 @@ def test_a_micro_batch_planned_again_says_the_same(
 
 
 def test_records_that_go_while_the_task_reads(
-    cluster: Cluster, new_topic: NewTopic, produce: Produce, admin: AdminClient
+    cluster: Server, new_topic: NewTopic, produce: Produce, admin: AdminClient
 ) -> None:
     topic = new_topic()
     produce(topic, _values(10))
@@ -103,7 +104,7 @@ def test_records_that_go_while_the_task_reads(
     assert texts(stream.again()) == _values(10)[6:]
 
 
-def _await_topic_id(cluster: Cluster, topic: str, other_than: bytes | None) -> bytes | None:
+def _await_topic_id(cluster: Server, topic: str, other_than: bytes | None) -> bytes | None:
     """The id once it is another one; None for a topic that is gone."""
     view = clusters.Cluster(Stream(cluster.bootstrap, topic).parsed.client)
     deadline = time.monotonic() + 30
@@ -117,7 +118,7 @@ def _await_topic_id(cluster: Cluster, topic: str, other_than: bytes | None) -> b
 
 
 def test_a_topic_made_again_is_not_taken_for_the_old_one(
-    cluster: Cluster, new_topic: NewTopic, produce: Produce, admin: AdminClient, tmp_path: Path
+    cluster: Server, new_topic: NewTopic, produce: Produce, admin: AdminClient, tmp_path: Path
 ) -> None:
     topic = new_topic()
     produce(topic, _values(5, "old"))
@@ -140,12 +141,12 @@ def test_a_topic_made_again_is_not_taken_for_the_old_one(
 
 
 def test_a_topic_that_is_gone(
-    cluster: Cluster, new_topic: NewTopic, produce: Produce, admin: AdminClient, tmp_path: Path
+    cluster: Server, new_topic: NewTopic, produce: Produce, admin: AdminClient, tmp_path: Path
 ) -> None:
-    stays, goes = new_topic(1, "gone-stays"), new_topic(1, "gone-goes")
+    stays, goes = new_topic(1, "spark-gone-stays"), new_topic(1, "spark-gone-goes")
     produce(stays, ["a"])
     produce(goes, ["b"])
-    stream = Stream(cluster.bootstrap, None, subscribePattern="gone-.*", startingOffsets="earliest")
+    stream = Stream(cluster.bootstrap, None, subscribePattern="spark-gone-.*", startingOffsets="earliest")
     assert sorted(stream.drain()) == ["a", "b"]
     before = _await_topic_id(cluster, goes, None)
     admin.delete_topics([goes])[goes].result(timeout=60)
