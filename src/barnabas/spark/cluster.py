@@ -86,12 +86,16 @@ class Cluster:
         self._connections: dict[tuple[str, int], Connection] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, TopicView] = {}
+        #: Who answered last is asked first: one that hangs costs its time-out once, not every time.
+        self._answered: tuple[str, int] | None = None
+        #: Whether somebody has spoken with it, here or, for a task, in the driver.
+        self.was_seen = False
 
     # -- connections
 
     def deadline(self) -> Deadline:
         settings = self.settings
-        return Deadline(settings, settings.api_timeout_ms if self._brokers else settings.first_timeout_ms)
+        return Deadline(settings, settings.api_timeout_ms if self.was_seen else settings.first_timeout_ms)
 
     def connection(self, address: tuple[str, int]) -> Connection:
         """The kept one or a new one. OSError."""
@@ -143,11 +147,15 @@ class Cluster:
         deadline = self.deadline()
         while True:
             last: OSError | None = None
-            for address in dict.fromkeys((*self._brokers.values(), *self.settings.bootstrap)):
+            known = [*self._brokers.values(), *self.settings.bootstrap]
+            for address in dict.fromkeys(known if self._answered is None else [self._answered, *known]):
                 try:
-                    return self.ask_at(address, request, answer, version_max=version_max)
+                    found = self.ask_at(address, request, answer, version_max=version_max)
                 except OSError as error:
                     last = error
+                else:
+                    self._answered, self.was_seen = address, True
+                    return found
             if deadline.passed:
                 raise ClusterUnreachable(
                     f"no broker answers at kafka.bootstrap.servers={self.settings.shown}: {last}"

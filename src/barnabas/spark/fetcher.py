@@ -63,6 +63,8 @@ class Fetcher:
         self._end_offset = wanted.end_offset
         self._address = wanted.leader
         self._connection: Connection | None = None
+        # The driver has planned the range: the cluster is there, and only away for a while.
+        cluster.was_seen = True
         self._deadline: Deadline = cluster.deadline()
         self._cause = "no answer"
 

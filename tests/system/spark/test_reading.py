@@ -6,12 +6,13 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions
+from confluent_kafka.admin import NewTopic as Placed
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from tests.support.spark_streams import Stream, batch, options, texts
 
@@ -262,7 +263,7 @@ def test_a_checkpoint_of_something_else_is_refused(cluster: Server, new_topic: N
         stream.next()
 
 
-def test_a_restarted_broker_is_waited_for(new_topic: NewTopic, tmp_path: Any) -> None:
+def test_a_restarted_broker_is_waited_for(tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster") as running:
         producer = Producer({"bootstrap.servers": running.bootstrap, "log_level": 0})
         producer.produce("t", "before")
@@ -299,3 +300,24 @@ def test_what_came_twice_is_dropped_across_micro_batches(cluster: Server, new_to
     while (table := stream.next()) is not None:
         seen += texts(table)
     assert seen == _values(5)
+
+
+def test_a_leader_that_dies_while_a_task_reads(tmp_path: Path) -> None:
+    """The task goes on with the next leader, behind the last record that it has handed over."""
+    with Cluster(tmp_path / "cluster", brokers=3) as running:
+        admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
+        admin.create_topics([Placed("t", 1, replica_assignment=[[2, 3, 1]])])["t"].result(timeout=60)
+        config = {"bootstrap.servers": running.bootstrap, "log_level": 0, "acks": "all", "batch.size": 5_000}
+        producer = Producer(config)
+        for number in range(20_000):
+            producer.produce("t", f"v{number}")
+        assert producer.flush(60) == 0
+        given = options(running.bootstrap, "t", kafka_max_partition_fetch_bytes="20000")
+        reader = BatchReader(source_options.parse(given, is_stream=False))
+        [partition] = reader.partitions()
+        reading = reader.read(partition)
+        got = [next(reading)]
+        running.kill(2)
+        got += reading
+        assert texts(pa.Table.from_batches(got)) == _values(20_000)
+        assert len(got) > 10
