@@ -25,8 +25,7 @@ from barnabas.pipelines.orders import OrdersPipeline, apply_batch
 from barnabas.pipelines.rules import BROKEN, TIME_AHEAD
 
 DAY_US = 86_400_000_000
-MONEY = pa.decimal128(20, 6)
-LINE = pa.struct([(line.name, MONEY if line.type == "double" else pa.int64()) for line in LINE_FIELDS])
+LINE = pa.struct([(line.name, pa.float64() if line.type == "double" else pa.int64()) for line in LINE_FIELDS])
 ROWS = pa.schema(
     [
         ("key", pa.binary()),
@@ -55,17 +54,17 @@ class Record:
     timestamp_ms: int
 
 
-def order(order_id: int, time: str, lines: Sequence[tuple[int, int, float]] = ((1, 2, 1.5),), **other: Any) -> bytes:
-    """An order's value; `lines` are (product, quantity, amount)."""
+def order(order_id: int, time: str, bought: Sequence[tuple[int, int, float]] = ((1, 2, 1.5),), **other: Any) -> bytes:
+    """An order's value; `bought` are (product, quantity, amount) of its lines."""
     document = {
         "order_id": order_id,
         "customer_id": order_id % 7,
         "store_id": order_id % 3,
         "event_time": time,
         "lines": [
-            dict(zip((line.name for line in LINE_FIELDS), (*line, 0.1, 0.0, 0.0), strict=True)) for line in lines
+            dict(zip((line.name for line in LINE_FIELDS), (*line, 0.1, 0.0, 0.0), strict=True)) for line in bought
         ],
-        "total": sum(cents(amount) for _, _, amount in lines) / 100,
+        "total": sum(cents(amount) for _, _, amount in bought) / 100,
     }
     return json.dumps(document | other).encode()
 
@@ -91,16 +90,9 @@ def _judged(record: Record) -> dict[str, Any]:
     row["event_us"] = event_us
     if event_us > timestamp_us + DAY_US:
         return row | {"fault": TIME_AHEAD}
-    lines = [
-        {
-            name: pa.scalar(f"{value:.6f}").cast(MONEY).as_py() if isinstance(value, float) else value
-            for name, value in line.items()
-        }
-        for line in document["lines"]
-    ]
     row |= {name: document[name] for name in ("order_id", "customer_id", "store_id")}
     row["total"] = pa.scalar(f"{document['total']:.2f}").cast(pa.decimal128(14, 2)).as_py()
-    return row | {"lines": lines, "day": document["event_time"][:10]}
+    return row | {"lines": document["lines"], "day": document["event_time"][:10]}
 
 
 def _moment(time: str) -> datetime:

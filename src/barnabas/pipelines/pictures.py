@@ -33,7 +33,19 @@ if TYPE_CHECKING:
 _SIZE = (10, 4.5)
 _TROUBLES = {"unavailable": "#c0392b", "under_min_isr": "#e67e22", "under_replicated": "#f1c40f"}
 _NO_LEADER = "#c0392b"
-_BROKERS = plt.colormaps["tab10"]
+#: Without a red, which is that of no leader.
+_COLOURS = (
+    "#2c7fb8",
+    "#fdae61",
+    "#5aae61",
+    "#9970ab",
+    "#8c6d31",
+    "#c994c7",
+    "#737373",
+    "#bcbd22",
+    "#17becf",
+    "#1b4965",
+)
 _PARTITIONS_MAX = 40
 _USERS_TOPICS = "NOT starts_with(topic, '__')"
 _FAILOVERS_SQL = f"""
@@ -88,9 +100,11 @@ def _failover_hours(connection: DuckDBPyConnection, tables: Path) -> list[tuple[
     if not (tables / HEALTH / "leader_spans.parquet").exists():
         return []
     failovers = [int(row[0].timestamp() * 1000) for row in rows_of(connection, _FAILOVERS_SQL)]
-    found, before_ms = [], 0
+    before_ms: int | None = None
+    found: list[tuple[datetime, datetime]] = []
     for commit in CommitLog(tables).all():
-        if any(before_ms < at_ms <= commit.recorded_ms for at_ms in failovers) and before_ms:
+        since_ms = commit.started_ms if before_ms is None else before_ms
+        if any(since_ms < at_ms <= commit.recorded_ms for at_ms in failovers):
             days = sorted({file.day for file in commit.files if file.table == "orders" and file.day})
             times = [each.event_time_ms for each in commit.progress.values() if each.event_time_ms is not None]
             if days and times:
@@ -143,7 +157,7 @@ def _leaders(connection: DuckDBPyConnection, _: Path) -> Any:
     for topic, partition, leader, begin, end in rows:
         if (topic, partition) in places:
             line, stop = places.index((topic, partition)), min(end, until)
-            colour = _NO_LEADER if leader < 0 else _BROKERS(leader % 10)
+            colour = _colour(leader)
             axes.barh(line, stop - begin, left=begin, color=colour, height=0.8, label=_broker(leader))
     axes.set_yticks(range(len(places)), [f"{topic}-{partition}" for topic, partition in places])
     axes.invert_yaxis()
@@ -164,7 +178,7 @@ def _leader_share(connection: DuckDBPyConnection, _: Path) -> Any:
     ends = dict.fromkeys(topics, 0.0)
     for topic, broker, share in rows:
         if topic in ends:
-            colour = _NO_LEADER if broker < 0 else _BROKERS(broker % 10)
+            colour = _colour(broker)
             axes.barh(topic, share * 100, left=ends[topic], color=colour, label=_broker(broker))
             ends[topic] += share * 100
     axes.set_xlabel("percent of the partitions' time")
@@ -186,7 +200,7 @@ def _elections(connection: DuckDBPyConnection, _: Path) -> Any:
             [sum(row[2] for row in rows if row[:2] == (broker, cause)) for broker in brokers], dtype=float
         )
         axes.bar(
-            [f"broker {broker}" for broker in brokers], counts, bottom=bottoms, color=_BROKERS(number), label=cause
+            [f"broker {broker}" for broker in brokers], counts, bottom=bottoms, color=_colour(number + 1), label=cause
         )
         bottoms += counts
     axes.set_ylabel("partitions it became leader of")
@@ -227,6 +241,10 @@ def _recovery(connection: DuckDBPyConnection, _: Path) -> Any:
     axes.set_title("mean time to recover")
     axes.legend()
     return figure
+
+
+def _colour(broker: int) -> str:
+    return _NO_LEADER if broker < 0 else _COLOURS[(broker - 1) % len(_COLOURS)]
 
 
 def _broker(number: int) -> str:

@@ -28,7 +28,8 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.streaming.metricsEnabled": "false",
+    # On a busy machine a Python worker may take longer than the usual 15 s to start.
+    "spark.python.authenticate.socketTimeout": "120s",
 }
 
 
@@ -71,9 +72,10 @@ def spark_session(
 
 def _local_settings(master: str | None) -> dict[str, str]:
     options = f"-Dlog4j2.configurationFile=file:{_LOG_SETTINGS}"
-    found = {}
+    found: dict[str, str] = {}
     if master is None or master.startswith("local"):
         options += _QUICK_START
+        found |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
         found["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 2))
     found["spark.driver.extraJavaOptions"] = options
     return found
