@@ -20,6 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from barnabas.orders.event import LINE_FIELDS, cents, problem
+from barnabas.pipelines.commits import Books, Commit, Progress, TableFile
 from barnabas.pipelines.day_files import DayFiles
 from barnabas.pipelines.orders import OrdersPipeline, apply_batch
 from barnabas.pipelines.rules import BROKEN, TIME_AHEAD
@@ -43,6 +44,21 @@ ROWS = pa.schema(
         ("lines", pa.list_(LINE)),
         ("day", pa.string()),
     ]
+)
+
+#: Some commit.
+COMMIT = Commit(
+    number=1,
+    query_id="q",
+    batch_id=0,
+    started_ms=5,
+    recorded_ms=6,
+    ranges={0: (0, 3), 7: (2, 9)},
+    progress={0: Progress(3, 1000), 7: Progress(9)},
+    batch=Books(4, 1, 2, 300, 1, {"not_json": 2}),
+    total=Books(4, 1, 2, 300, 1, {"not_json": 2}),
+    files=(TableFile("orders", "_staging/1/a.parquet", "orders/day=2017-01-01/1.parquet", 1, 100, "2017-01-01"),),
+    staging="_staging/1",
 )
 
 

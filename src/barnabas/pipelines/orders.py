@@ -110,7 +110,7 @@ class OrdersPipeline:
         if there is None:
             there = Identity(uuid.uuid4().hex, self.topic, topic_id, self.sink)
             there.write(identity_of_tables(self.tables))
-        _check_same(f"the tables in {self.tables}", there, self, topic_id, "name another directory by --tables")
+        _check_same(f"the tables in {self.tables} are", there, self, topic_id, "name another directory by --tables")
         before = Identity.read(identity_beside(self.checkpoint))
         if before is None:
             if (self.checkpoint / "metadata").exists():
@@ -119,7 +119,7 @@ class OrdersPipeline:
                 )
             there.write(identity_beside(self.checkpoint))
             return
-        _check_same(f"the checkpoint {self.checkpoint}", before, self, topic_id, "name another by --checkpoint")
+        _check_same(f"the checkpoint {self.checkpoint} is", before, self, topic_id, "name another by --checkpoint")
         if before.id != there.id:
             raise PipelineError(
                 f"the checkpoint {self.checkpoint} belongs to other tables than those in {self.tables}",
@@ -280,11 +280,11 @@ def _query_id(checkpoint: Path) -> str:
 
 def _check_same(what: str, there: Identity, pipeline: OrdersPipeline, topic_id: str | None, hint: str) -> None:
     if there.topic != pipeline.topic:
-        raise PipelineError(f"{what} belongs to topic {there.topic}, not {pipeline.topic}", hint)
+        raise PipelineError(f"{what} of topic {there.topic}, not {pipeline.topic}", hint)
     if there.sink != pipeline.sink:
-        raise PipelineError(f"{what} was begun with --sink {there.sink}", f"go on with that, or {hint}")
+        raise PipelineError(f"{what} of --sink {there.sink}, not {pipeline.sink}", f"go on with that, or {hint}")
     if None not in (there.topic_id, topic_id) and there.topic_id != topic_id:
         raise PipelineError(
-            f"{what} belongs to another topic {there.topic}, which has been deleted since",
+            f"{what} of another topic {there.topic}, which has been deleted since",
             f"to read the new one, {hint}",
         )
