@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -68,3 +69,11 @@ def test_a_duplicate_is_noticed_and_not_counted_twice() -> None:
 def test_sales_are_shown_with_two_places() -> None:
     assert Books(sales_cents=459_603_958).sales == "4,596,039.58"
     assert Books(sales_cents=5).sales == "0.05"
+
+
+def test_amounts_are_written_to_the_cent() -> None:
+    """Order 31833823621 has a line of 1.776357e-15 in the data set; the week holds it."""
+    finer = re.compile(rb"e-|\.\d{3}|-0\.0[,}]")
+    orders = [order for order in OrderData(7).orders() if order.order_id >= 31833823621]
+    assert orders
+    assert not [order.order_id for order in orders if finer.search(order.value)]
