@@ -18,6 +18,8 @@ from typing import Any
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.spark.workers import worker_python
+
 _HERE = Path(__file__).resolve().parent
 _PARTITIONS = 4
 _LATENCY_WARM_UP = 5
@@ -174,7 +176,7 @@ def _committed(checkpoint: Path) -> int:
 
 
 def _session(directory: Path) -> Any:
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = worker_python(directory)
     os.environ["PYTHONPATH"] = os.pathsep.join([str(_HERE), os.environ.get("PYTHONPATH", "")])
     from pyspark.sql import SparkSession
 

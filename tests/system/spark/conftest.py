@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.spark.workers import worker_python
 from clients.servers import Server
 
 
@@ -58,10 +58,10 @@ def produce(cluster: Server) -> Callable[..., None]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """local[2]; workers find the source as an installed module."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    directory = tmp_path_factory.mktemp("spark")
+    os.environ["PYSPARK_PYTHON"] = worker_python(directory)
     from pyspark.sql import SparkSession
 
-    directory = tmp_path_factory.mktemp("spark")
     session = (
         SparkSession.builder.master("local[2]")
         .appName("barnabas-tests")
