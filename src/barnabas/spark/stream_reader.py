@@ -7,6 +7,7 @@ plans, is pickled for the tasks. So nothing is opened in the constructor.
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -25,7 +26,7 @@ from barnabas.spark import advance, checkpoint, lookup, lost_table
 from barnabas.spark import cluster as clusters
 from barnabas.spark.advance import Sighting
 from barnabas.spark.checkpoint import Position, Progress
-from barnabas.spark.cluster import Cluster
+from barnabas.spark.cluster import Cluster, TopicView
 from barnabas.spark.faults import DataLost, SourceFailed
 from barnabas.spark.group_commits import GroupCommits
 from barnabas.spark.ranges import OffsetRange, RangePartition, cut, limited
@@ -45,7 +46,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._looked_at = 0.0
+        self._looked_at = -math.inf
+        self._views: dict[str, TopicView] = {}
         self._target: Sighting | None = None
         self._last_planned_at = time.monotonic()
         self._latest: Progress | None = None
