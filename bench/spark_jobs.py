@@ -84,8 +84,9 @@ class Jobs:
         """A job: all columns of all records into the JVM, in units per second."""
 
         def job(side: str) -> float:
+            frame = self.batch(side, topic)
             begun = time.monotonic()
-            got = self.batch(side, topic).count()
+            got = frame.count()
             taken = time.monotonic() - begun
             if got != count:
                 raise SystemExit(f"spark: {side} read {got} of {count} records of {topic}")
