@@ -29,8 +29,10 @@ BROKEN, TIME_AHEAD, TOO_LATE, UNREADABLE = "broken", "time_ahead", "too_late", "
 #: Before every time there is.
 ALWAYS_US = -(2**63)
 _DAY_US = 86_400_000_000
-#: Read as a double, which refuses text; taken only if it is a whole number of cents to the last bit.
+#: Read as a double, which refuses text; taken only if it is a whole number of cents. The published data has amounts
+#: that somebody added up in binary (1.776357e-15 for nothing).
 _AMOUNT = DoubleType()
+_CENTS_TOLERANCE = 1e-6
 _MONEY = "decimal(14,2)"
 _TIME = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"
 _JSON_OPTIONS = {
@@ -124,7 +126,7 @@ def _add(total: Column, line: Column) -> Column:
 
 
 def _is_in_cents(amount: Column) -> Column:
-    return amount == amount.try_cast(_MONEY).cast("double")
+    return F.abs(amount - amount.try_cast(_MONEY).cast("double")) < _CENTS_TOLERANCE
 
 
 def _is_good_line(line: Column) -> Column:

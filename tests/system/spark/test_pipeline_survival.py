@@ -15,16 +15,21 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from pyspark.sql import functions
 from tests.support.order_batches import order
 
+from barnabas.orders.dataset import OrderData
 from barnabas.pipelines import steps
 from barnabas.pipelines.commits import CommitLog
 from barnabas.pipelines.java import find_java
 from barnabas.pipelines.query import table_counts
+from barnabas.pipelines.rules import judged
 from barnabas.testing import Cluster
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
@@ -271,6 +276,7 @@ def test_over_spark_connect(orders: Orders, tmp_path: Path) -> None:
         "spark.ui.enabled=false",
         "spark.sql.shuffle.partitions=2",
         "spark.driver.host=127.0.0.1",
+        "spark.python.authenticate.socketTimeout=120s",
     )
     flags = [item for setting in settings for item in ("--conf", setting)]
     with spark_process(tmp_path, "server", *server, *flags, "spark-internal", program="spark-submit"):
@@ -280,3 +286,22 @@ def test_over_spark_connect(orders: Orders, tmp_path: Path) -> None:
                 assert driver.wait() == 0, driver.errors()
             orders.check(tmp_path / "tables")
             orders.send(100)
+
+
+def test_no_order_of_the_published_data_is_refused(spark: Any) -> None:
+    data = OrderData()
+    rows = [(bytes(each.value), each.timestamp_ms) for each in data.orders()]
+    frame = spark.createDataFrame(rows, "value binary, ms bigint").selectExpr(
+        "CAST(NULL AS BINARY) AS key",
+        "value",
+        "'orders' AS topic",
+        "0 AS partition",
+        "0L AS offset",
+        "timestamp_millis(ms) AS timestamp",
+    )
+    found = (
+        judged(frame, 2, None)
+        .groupBy("fault")
+        .agg(functions.count("*"), functions.sum("total"), functions.sum(functions.size("lines")))
+    )
+    assert [tuple(row) for row in found.collect()] == [(None, 155_848, Decimal("4596039.58"), 1_469_307)]

@@ -38,6 +38,8 @@ VALUES = [
     b" \n" + GOOD + b"\n ",
     GOOD.replace(b'"total": 1.5', b'"total": 15e-1'),
     GOOD.replace(b'"quantity": 2', b'"quantity": 2, "quantity": 3'),
+    GOOD.replace(b'"amount": 0.0', b'"amount": 1.776357e-15'),
+    GOOD.replace(b'"amount": 0.0', b'"amount": -1.776357e-15'),
     None,
     b"",
     b"  ",
