@@ -6,11 +6,14 @@ The heavy libraries are loaded inside the commands: the others must not wait for
 from __future__ import annotations
 
 import importlib
+import signal
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,7 +21,7 @@ from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import OffsetSpec
 
 from barnabas.cli import clients, output
-from barnabas.cli.cluster import Interruption, interruptible
+from barnabas.cli.cluster import interruptible
 from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, key_values
 
@@ -77,7 +80,7 @@ def orders(
     if sink not in ("parquet", "delta"):
         raise Failure(f"--sink {sink}: expected parquet or delta")
     topic_id = _topic_id(bootstrap, topic)
-    with interruptible() as interruption, _pipeline_failures(tables):
+    with interruptible(), _pipeline_failures(tables):
         module = importlib.import_module("barnabas.pipelines.orders")
         pipeline = module.OrdersPipeline(topic, tables, checkpoint, sink, watermark_ms)
         options = {"kafka.bootstrap.servers": bootstrap, "maxOffsetsPerTrigger": str(batch_records)}
@@ -85,7 +88,7 @@ def orders(
             started = pipeline.start(spark, options | key_values(option or [], "--option"), trigger, topic_id)
             arrivals = _arrivals(tables, bootstrap, topic)
             try:
-                _follow(started, tables, interruption)
+                _follow(started, tables)
             finally:
                 arrivals.close()
                 module.release(started)
@@ -209,19 +212,38 @@ def _arrivals(tables: Path, bootstrap: str, topic: str) -> Any:
     return importlib.import_module("barnabas.pipelines.latency").Arrivals(tables, end_offsets)
 
 
-def _follow(query: Any, tables: Path, interruption: Interruption) -> None:
+def _follow(query: Any, tables: Path) -> None:
     """Until the stream ends, or a signal comes; a line for each batch meanwhile."""
     log = importlib.import_module("barnabas.pipelines.commits").CommitLog(tables)
     last = log.last()
     shown = 0 if last is None else last.number
-    try:
+    with _signals() as stop:
         while not query.awaitTermination(_POLL_S):
-            interruption.check()
             shown = _show_batches(log, shown)
+            if stop.is_set():
+                _stop(query)
         _show_batches(log, shown)
-    except KeyboardInterrupt:
-        _stop(query)
-        _show_batches(log, shown)
+
+
+@contextmanager
+def _signals() -> Iterator[threading.Event]:
+    """Set by the first signal; the second ends the command at once.
+
+    An exception in the middle of a call to Java, as `interruptible` would raise, breaks the connection to it.
+    """
+    stop = threading.Event()
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = [(number, signal.signal(number, on_signal)) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    try:
+        yield stop
+    finally:
+        for number, handler in before:
+            signal.signal(number, handler)
 
 
 def _stop(query: Any) -> None:
