@@ -31,6 +31,17 @@ def test_a_number_is_given_once(tmp_path: Path) -> None:
     assert [file.name for file in (tmp_path / "_commits").iterdir()] == ["000000000001.json"]
 
 
+@pytest.mark.parametrize("count", [*range(10), 15, 16, 17, 33])
+def test_the_last_commit_is_found_among_any_number(tmp_path: Path, count: int) -> None:
+    log = CommitLog(tmp_path)
+    log.create()
+    for number in range(1, count + 1):
+        (tmp_path / "_commits" / f"{number:012}.json").write_text(replace(COMMIT, number=number).to_json())
+    last = log.last()
+    assert (0 if last is None else last.number) == count
+    assert [commit.number for commit in log.all()] == list(range(1, count + 1))
+
+
 def test_books_balance_only_if_every_record_has_an_end() -> None:
     assert COMMIT.batch.balanced
     assert (COMMIT.batch + COMMIT.batch).quarantined == {"not_json": 4}
