@@ -51,6 +51,8 @@ def told(error: BaseException, tables: Path, hint: str | None = STREAM_HINT) -> 
             f"the disk is full under {tables} (or under Spark's own temporary directory)",
             "free some space and start the pipeline again: nothing is lost, it goes on where it stopped",
         )
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return PipelineError(f"Spark's Java process has ended; what it said is in {tables}/_spark.log", hint)
     for name, words in _TOLD.findall(text):
         if name in _OURS:
             return PipelineError(words.strip(), _OURS[name])

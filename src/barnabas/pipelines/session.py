@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sys
 import warnings
@@ -44,6 +45,8 @@ def spark_session(
     """
     # Said of pandas 3, which the pipelines do not use.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
+    # A Java that has died is told in one line; Py4J would log a traceback for each call to it.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     try:

@@ -79,6 +79,10 @@ def test_a_failure_is_one_line_and_what_to_do(text: str, message: str, hint: str
     assert hint in (failure.hint or "")
 
 
+def test_a_java_that_has_died_is_told(tmp_path: Path) -> None:
+    assert "Spark's Java process has ended" in told(ConnectionRefusedError(111, "Connection refused"), tmp_path).message
+
+
 def test_queries_without_tables_or_sense_are_refused(tmp_path: Path) -> None:
     with pytest.raises(PipelineError, match="there are no tables in"):
         connect(tmp_path)
