@@ -52,7 +52,7 @@ class Orders:
 
     def send(self, count: int) -> None:
         for number in range(len(self.ids), len(self.ids) + count):
-            value = order(number, f"2017-01-{number // 40 % 28 + 1:02}T{number % 24:02}:00:00Z")
+            value = order(number, f"2017-01-{number // 100 + 1:02}T{number % 24:02}:00:00Z")
             times = 2 if number % 10 == 0 else 1
             for _ in range(times):
                 self._produce(number, value)
