@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.failures import causes
 from barnabas.pipelines.java import find_java
+from barnabas.spark.workers import worker_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,8 +49,17 @@ def spark_session(
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
     # A Java that has died is told in one line; Py4J would log a traceback for each call to it.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
-    os.environ["PYSPARK_PYTHON"] = sys.executable
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    with tempfile.TemporaryDirectory(prefix="barnabas-spark-") as directory:
+        # Other machines have no such script; there the environment of the cluster says which Python it is.
+        is_local = (master or LOCAL_MASTER).startswith("local")
+        os.environ["PYSPARK_PYTHON"] = worker_python(directory) if is_local else sys.executable
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        with _started(master, settings, log_file) as session:
+            yield session
+
+
+@contextlib.contextmanager
+def _started(master: str | None, settings: Mapping[str, str] | None, log_file: Path | None) -> Iterator[SparkSession]:
     try:
         from pyspark.sql import SparkSession
     except ModuleNotFoundError as error:
