@@ -21,7 +21,7 @@ from dataclasses import replace
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed, StorageFault
 from barnabas.common.host import Host
 from barnabas.common.log_config import LogConfig
-from barnabas.common.types import TopicPartition
+from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.storage.checkpoints import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
@@ -114,7 +114,9 @@ class FutureLogs:
             current = self._logs.get(future.topic_partition)
             if current is None:
                 continue
-            if future.topic_id != current.topic_id or root_of(future.directory) == root_of(current.directory):
+            # One without a topic id is nobody's yet: whose it is it hears when it is opened (`ReplicaMoves.resume`).
+            is_of_another = current.topic_id not in (future.topic_id, ZERO_UUID)
+            if is_of_another or root_of(future.directory) == root_of(current.directory):
                 self.cancel(future.topic_partition)
                 continue
             _truncate_to_common(future, current)

@@ -152,6 +152,15 @@ def test_a_restart_goes_on_with_the_move(clean: bool, after_ms: int) -> None:
     assert made.values() == expected(301)
 
 
+def test_a_log_whose_topic_id_was_not_written_yet_moves_on() -> None:
+    """It is written beside the loop: a kill may come before, though the move has been promised."""
+    made = world(0)
+    assert made.alter("/d2") == 0
+    made.restart(clean=False)
+    made.settle()
+    assert (made.root, made.names("/d2")) == ("/d2", ["orders-0"])
+
+
 def test_to_and_fro() -> None:
     made = world(50)
     count = 50
