@@ -94,10 +94,15 @@ def test_brokers_are_killed_and_come_back(tmp_path: Path) -> None:
         create(bootstrap, "loose", [[1, 2, 3]], min_isr=1)
         admin = create(bootstrap, "single", [[2]])
         assert check(bootstrap) == OK
-        with MonitorProcess(bootstrap, "--interval", "0.2", errors=tmp_path / "errors.txt") as monitor:
-            first = monitor.until(lambda line: line["type"] == "snapshot", "a snapshot")
-            assert first["severity"] == "ok"
+        with (
+            MonitorProcess(bootstrap, "--interval", "0.2", errors=tmp_path / "errors.txt") as monitor,
+            MonitorProcess(bootstrap, "orders", "--interval", "3", errors=tmp_path / "errors-2.txt") as of_one_topic,
+        ):
+            for each in (monitor, of_one_topic):
+                first = each.until(lambda line: line["type"] == "snapshot", "a snapshot")
+                assert first["severity"] == "ok"
             cluster.kill(2)
+            assert of_one_topic.change("orders-0", "leader-change")["causes"][-1] == "broker-gone"
             gone = monitor.change("broker 2", "broker-gone")
             lost = monitor.change("single-0", "offline")
             moved = monitor.change("orders-0", "leader-change")

@@ -92,7 +92,7 @@ class ClusterReader:
         }
         self._known = [(broker.host, broker.port) for broker in brokers.values()]
         partitions = self._partitions(metadata)
-        journal = next((topic for topic in metadata.topics if topic.name == EVENTS_TOPIC), None)
+        journal = next((topic for topic in metadata.topics if _is_journal(topic)), None)
         self._find_journal(journal, brokers)
         await self._update_min_isrs({key.topic for key in partitions})
         controller, details = await asyncio.gather(
@@ -325,6 +325,11 @@ class _Details:
                     replicas = self._found.setdefault(Key(topic.name, row.partition_index), {})
                     detail = replicas.get(broker_id, ReplicaDetail())
                     replicas[broker_id] = detail._replace(log_end_offset=row.offset)
+
+
+def _is_journal(topic: MetadataResponse.MetadataResponseTopic) -> bool:
+    """One that was asked for by name is told of as unknown while it is not there."""
+    return topic.name == EVENTS_TOPIC and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _log_dirs_request(by_topic: dict[str, list[int]]) -> DescribeLogDirsRequest:
