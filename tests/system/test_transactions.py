@@ -1,4 +1,4 @@
-"""Transactions of clients not made for this broker, and Kafka's tools on them. Chains under kills: test_exactly_once."""
+"""Transactions of unmodified clients, and Kafka's tools on them. Chains under kills: test_exactly_once."""
 
 from __future__ import annotations
 
