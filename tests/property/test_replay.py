@@ -111,7 +111,7 @@ def test_shares_are_what_was_asked_for(seed: int) -> None:
 
 
 @given(streams(), faults, st.lists(st.tuples(st.integers(1, 6), st.integers(0, 5), st.integers(0, 40)), max_size=4))
-@settings(max_examples=60, deadline=None, phases=[Phase.explicit, Phase.generate])
+@settings(max_examples=20, deadline=None, phases=[Phase.explicit, Phase.generate])
 def test_a_replay_killed_anywhere_goes_on_without_loss_or_doubling(
     orders: list[Order], chosen: Faults, kills: list[tuple[int, int, int]]
 ) -> None:
