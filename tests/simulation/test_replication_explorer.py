@@ -32,6 +32,7 @@ def test_nothing_acknowledged_is_lost(seed: int) -> None:
         (20038, ()),  # the same
         (20029, ()),  # a topic with a min ISR of 1 loses its end
         (20080, ()),  # a leader of the past hears late of its leadership
+        (23871, ()),  # a dead incarnation's request, long under way, registers it after the living one
     ],
 )
 def test_what_looked_wrong_once(seed: int, kinds: tuple[FaultKind, ...]) -> None:

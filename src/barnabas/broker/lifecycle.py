@@ -184,6 +184,17 @@ class BrokerLifecycle:
             self._timer = self._host.timers.call_later(self._pause_ms, self._register)
             self._pause_ms = min(2 * self._pause_ms, _REGISTRATION_PAUSE_MS_MAX)
 
+    def _register_again(self) -> None:
+        """Another incarnation was registered after this one: a request of a process that is dead, and was long under
+        way. Nobody beats for it, so its session ends; where it lives after all, this one is refused, and gives up."""
+        assert self._registration is not None, "made by start"
+        # Never the proof of a clean shutdown: this process has been running.
+        self._registration.previous_broker_epoch = -1
+        self._registration.incarnation_id = self._host.random.uuid()
+        self._give_up_ms = self._host.clock.now_ms() + self._config.int_of("initial.broker.registration.timeout.ms")
+        self._pause_ms = _REGISTRATION_PAUSE_MS
+        self._register()
+
     def _maybe_amend(self) -> None:
         """Register this same incarnation once more, where `metadata.version` has risen to one that keeps what the
         first registration could not: the directories (KIP-858)."""
@@ -247,6 +258,9 @@ class BrokerLifecycle:
             done, self._on_stopped = self._on_stopped, None
             if done is not None:
                 done()
+            return
+        if code is ErrorCode.STALE_BROKER_EPOCH:
+            self._register_again()
             return
         is_usable = answer is not None and code is ErrorCode.NONE and not answer.is_fenced
         if is_usable and self._on_ready is not None:
