@@ -10,8 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from aiokafka import TopicPartition
-
 from barnabas.common.types import GROUP_METADATA_TOPIC
 from barnabas.simulation.checkers import Checker
 from barnabas.simulation.cluster import Client, Cluster
@@ -20,9 +18,9 @@ from barnabas.simulation.group_members import ClassicMember, ModernMember
 from barnabas.simulation.history import History
 from barnabas.simulation.story import Place
 from barnabas.simulation.topics import Topic
-from barnabas.simulation.transactional_workers import open_reader
+from barnabas.simulation.transactional_workers import committed_offsets
 from barnabas.simulation.work import MOVES, Counts, Size, Verdicts, Worker
-from barnabas.simulation.workload import RETRY_S, TROUBLE, ProducerAtWork, closed
+from barnabas.simulation.workload import ProducerAtWork
 from barnabas.simulation.world import SECOND_US
 
 _PARTITIONS = 6
@@ -90,26 +88,10 @@ class GroupWork:
         return set(owners) == set(self.topic.places) and set(owners.values()) == {1}
 
     async def read(self) -> dict[str, dict[Place, int]]:
-        return {name: await self._offsets_of(name) for name in self.diaries}
-
-    async def _offsets_of(self, group: str) -> dict[Place, int]:
-        places = [TopicPartition(*place) for place in self.topic.places]
-        while True:
-            consumer = open_reader(self._cluster, "auditor", group)
-            found = {}
-            try:
-                await consumer.start()
-                consumer.assign(places)
-                for at in places:
-                    asked_us, offset = self._cluster.world.now_us, await consumer.committed(at)
-                    found[at.topic, at.partition] = -1 if offset is None else offset
-                    self.diaries[group].saw((at.topic, at.partition), asked_us, found[at.topic, at.partition])
-                await closed(consumer.stop)
-                return found
-            except TROUBLE as error:
-                self._cluster.world.note(self._auditor.name, f"cannot ask for the offsets of {group} yet: {error!r}")
-            await closed(consumer.stop)
-            await asyncio.sleep(RETRY_S)
+        return {
+            name: await committed_offsets(self._cluster, self._auditor, name, self.topic.places, diary.saw)
+            for name, diary in self.diaries.items()
+        }
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
         """A group that lost its records may do anything."""

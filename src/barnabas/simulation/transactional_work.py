@@ -22,7 +22,13 @@ from barnabas.simulation.replication_checkers import Replicas
 from barnabas.simulation.story import Place, Story
 from barnabas.simulation.topics import Topic
 from barnabas.simulation.transaction_checkers import StableOffsets
-from barnabas.simulation.transactional_workers import CHAIN_GROUP, Chain, TransactionalProducer, open_reader
+from barnabas.simulation.transactional_workers import (
+    CHAIN_GROUP,
+    Chain,
+    TransactionalProducer,
+    committed_offsets,
+    open_reader,
+)
 from barnabas.simulation.work import MOVES, Counts, Size, Verdicts, Worker
 from barnabas.simulation.workload import RETRY_S, TROUBLE, closed
 
@@ -110,7 +116,8 @@ class TransactionalWork:
 
     async def read(self) -> dict[Place, list[tuple[int, str]]]:
         for name in KIOSKS:
-            self.ends[name] = await self._offset_of(name)
+            offsets = await committed_offsets(self._cluster, self._auditor, name, [COUNTED])
+            self.ends[name] = None if offsets[COUNTED] < 0 else offsets[COUNTED]
         places = [place for topic in self.topics for place in topic.places]
         while True:
             found: dict[Place, list[tuple[int, str]]] = {place: [] for place in places}
@@ -127,21 +134,6 @@ class TransactionalWork:
                 return found
             except TROUBLE as error:
                 self._cluster.world.note(self._auditor.name, f"cannot read everything yet: {error!r}")
-            await closed(consumer.stop)
-            await asyncio.sleep(RETRY_S)
-
-    async def _offset_of(self, group: str) -> int | None:
-        """None if it has none."""
-        while True:
-            consumer = open_reader(self._cluster, "auditor", group)
-            try:
-                await consumer.start()
-                consumer.assign([TopicPartition(*COUNTED)])
-                found: int | None = await consumer.committed(TopicPartition(*COUNTED))
-                await closed(consumer.stop)
-                return found
-            except TROUBLE as error:
-                self._cluster.world.note(self._auditor.name, f"cannot ask for the offset of {group} yet: {error!r}")
             await closed(consumer.stop)
             await asyncio.sleep(RETRY_S)
 

@@ -9,7 +9,7 @@ partitions from each other all the time, so there are zombies in every run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -220,3 +220,31 @@ def open_reader(cluster: Cluster, name: str, group: str | None) -> AIOKafkaConsu
         request_timeout_ms=TIMEOUT_MS,
         metadata_max_age_ms=METADATA_AGE_MS,
     )
+
+
+async def committed_offsets(
+    cluster: Cluster,
+    client: Client,
+    group: str,
+    places: Iterable[Place],
+    saw: Callable[[Place, int, int], None] = lambda *_: None,
+) -> dict[Place, int]:
+    """Of a group, -1 where it has none; tries until it has them all. `saw`: each answer, with the time (us) of its
+    question."""
+    while True:
+        consumer = open_reader(cluster, client.name, group)
+        found = {}
+        try:
+            await consumer.start()
+            asked = [TopicPartition(*place) for place in places]
+            consumer.assign(asked)
+            for at in asked:
+                asked_us, offset = cluster.world.now_us, await consumer.committed(at)
+                found[at.topic, at.partition] = -1 if offset is None else offset
+                saw((at.topic, at.partition), asked_us, found[at.topic, at.partition])
+            await closed(consumer.stop)
+            return found
+        except TROUBLE as error:
+            cluster.world.note(client.name, f"cannot ask for the offsets of {group} yet: {error!r}")
+        await closed(consumer.stop)
+        await asyncio.sleep(RETRY_S)
