@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from barnabas.cli import clients, output
+from barnabas.cli import clients, elect, output
 from barnabas.cli.cluster import Interruption
 from barnabas.cli.demo_stage import Pipeline, Replay, Stage, Watcher
 from barnabas.cli.demo_view import View
@@ -120,7 +120,7 @@ class Course:
         if wrong:
             asked = [TopicPartition(key.topic, key.partition) for key in wrong]
             # Those that moved since are told as "election not needed"; the next look shows them.
-            admin.elect_leaders(ElectionType.PREFERRED, asked).result()
+            elect.hold(admin, elect.Kind.PREFERRED, asked)
             self._until(lambda: not self._wrong(wrong), "the look after the election", within_s=5.0, is_needed=False)
         return not wrong
 

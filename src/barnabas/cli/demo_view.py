@@ -18,10 +18,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from barnabas.cli.monitor_view import STYLES
-from barnabas.monitor import lines
+from barnabas.cli.monitor_view import STYLES, partitions
 from barnabas.monitor.changes import Change
-from barnabas.monitor.snapshot import Severity, Snapshot
+from barnabas.monitor.snapshot import Snapshot
 
 _KEPT: Final = 12
 _REPORT_EVERY_S: Final = 5.0
@@ -64,8 +63,8 @@ class View:
     def change(self, change: Change) -> None:
         """What the monitor saw."""
         because = "" if change.cause is None else f", because {change.cause}"
-        style = STYLES[change.severity] if change.severity is not Severity.OK else "green"
-        self._line(Text(f"{self._clock()}  {change.subject}  {change.kind}: {change.text}{because}", style=style))
+        text = f"{self._clock()}  {change.subject}  {change.kind}: {change.text}{because}"
+        self._line(Text(text, style=STYLES[change.severity]))
 
     def show(self, acknowledged: int, applied: int, snapshot: Snapshot | None) -> None:
         """How far it is; drawn not more often than an eye can follow, told every five seconds in plain lines."""
@@ -94,7 +93,7 @@ class View:
             self._bars(acknowledged, applied),
         ]
         if snapshot is not None:
-            parts.append(_partitions(snapshot))
+            parts.append(partitions(state for _, state in sorted(snapshot.partitions.items())))
         room = max(3, self._console.height - 16)
         return Group(*parts, *list(self._lines)[-room:])
 
@@ -104,14 +103,3 @@ class View:
             total = max(self._total, acknowledged)
             grid.add_row(name, ProgressBar(total=total, completed=count, width=_BAR_WIDTH), f"{count:,}")
         return grid
-
-
-def _partitions(snapshot: Snapshot) -> Table:
-    table = Table(header_style="bold cyan")
-    for name in lines.COLUMNS:
-        table.add_column(name, no_wrap=True)
-    for _, state in sorted(snapshot.partitions.items()):
-        cells = [Text(cell) for cell in lines.row(state)]
-        cells[1].stylize(STYLES[state.severity])
-        table.add_row(*cells)
-    return table

@@ -60,12 +60,14 @@ def elect(
         asked = [TopicPartition(topic, partition)]
     elif path is not None:
         asked = read_partitions(path)
-    rows = _ask(admin_client(bootstrap, properties), kind, asked)
+    rows = hold(admin_client(bootstrap, properties), kind, asked)
     _show(kind, rows)
 
 
-def _ask(admin: AdminClient, kind: Kind, asked: list[TopicPartition] | None) -> list[_Row]:
-    """Over a connection of our own: confluent-kafka's `elect_leaders` raises SystemError with any timeout."""
+def hold(admin: AdminClient, kind: Kind, asked: list[TopicPartition] | None) -> list[_Row]:
+    """The election, of all partitions where `asked` is None.
+
+    Over a connection of our own: confluent-kafka's `elect_leaders` raises SystemError with any timeout."""
     described = result(admin.describe_cluster(request_timeout=TIMEOUT_S), "cannot describe the cluster")
     by_topic: dict[str, list[int]] = {}
     for each in asked or ():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Final
 
@@ -13,7 +14,7 @@ from rich.text import Text
 
 from barnabas.monitor import lines
 from barnabas.monitor.changes import Change
-from barnabas.monitor.snapshot import Severity, Snapshot, at
+from barnabas.monitor.snapshot import PartitionState, Severity, Snapshot, at
 from barnabas.monitor.watch import Step
 
 STYLES: Final = {
@@ -69,15 +70,21 @@ def _headline(snapshot: Snapshot, *, is_old: bool) -> Text:
     return Text(f"as last seen: {text}", style="dim") if is_old else Text(text, style=STYLES[snapshot.severity])
 
 
-def _table(snapshot: Snapshot, rows_max: int) -> Table:
+def partitions(states: Iterable[PartitionState]) -> Table:
+    """A row for each, in this order."""
     table = Table(header_style="bold cyan")
     for name in lines.COLUMNS:
         table.add_column(name, justify="right" if name in ("leader", "size") else "left", no_wrap=True)
-    states = snapshot.by_severity()
-    for state in states[:rows_max]:
+    for state in states:
         cells = [Text(cell) for cell in lines.row(state)]
         cells[1].stylize(STYLES[state.severity])
         table.add_row(*cells)
+    return table
+
+
+def _table(snapshot: Snapshot, rows_max: int) -> Table:
+    states = snapshot.by_severity()
+    table = partitions(states[:rows_max])
     if len(states) > rows_max:
         table.caption = f"and {len(states) - rows_max} more, none of them worse"
     return table
