@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, ParamSpec, TypeVar
 
 from barnabas.common.errors import ErrorCode, RequestFailed, StorageExhausted, StorageFault, is_exhausted
 from barnabas.common.host import Buffer
@@ -19,6 +19,9 @@ from barnabas.storage.segment import Segment
 from barnabas.storage.segments import LogServices, Segments
 from barnabas.storage.time_search import TimeSearch
 from barnabas.storage.transactions import AbortedTxn
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 
 class LogRead(NamedTuple):
@@ -63,10 +66,7 @@ class LogReader:
         """
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
-        try:
-            read = self._read(offset, max_bytes, up_to, min_one_batch)
-        except OSError as error:
-            raise fault(self, "cannot read", error) from error
+        read = self._with_room(self._read, offset, max_bytes, up_to, min_one_batch)
         assert isinstance(read, LogRead), "only a reader that does not wait is told so"
         return read
 
@@ -77,16 +77,7 @@ class LogReader:
         handed to `take`."""
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
-        try:
-            read = self._read(offset, max_bytes, up_to, min_one_batch, cached=True, with_aborted=with_aborted)
-            if not with_aborted or not isinstance(read, LogRead) or not read.data:
-                return read
-            aborted = self._aborted(offset, read, cached=True)
-        except OSError as error:
-            raise fault(self, "cannot read", error) from error
-        if aborted is not None:
-            return read._replace(aborted=aborted)
-        return self._freeze(read.segment, offset, max_bytes, up_to, min_one_batch, read.position, with_aborted=True)
+        return self._with_room(self._read_cached, offset, max_bytes, up_to, min_one_batch, with_aborted)
 
     def take(self, cold: ColdRead) -> LogRead | ColdRead | None:
         """What was loaded; None if the log has changed so that it must be read again, and another one if there is more
@@ -137,6 +128,29 @@ class LogReader:
         ends_here = up_to < self.log_end_offset and (len(later) == 1 or up_to < later[1].base_offset)
         wanted = ReadRange(offset, max_bytes, up_to, ends_here, min_one_batch)
         return ColdRead(self._services.disk, segment, wanted, position, later if with_aborted else None)
+
+    def _with_room(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+        """An index needs a descriptor for a moment, and there is none where `.log` files took the last just before."""
+        try:
+            return work(*args, **kwargs)
+        except OSError as error:
+            if not self._services.descriptors.relieve(error):
+                raise fault(self, "cannot read", error) from error
+        try:
+            return work(*args, **kwargs)
+        except OSError as error:
+            raise fault(self, "cannot read", error) from error
+
+    def _read_cached(
+        self, offset: int, max_bytes: int, up_to: int, min_one_batch: bool, with_aborted: bool
+    ) -> LogRead | ColdRead:
+        read = self._read(offset, max_bytes, up_to, min_one_batch, cached=True, with_aborted=with_aborted)
+        if not with_aborted or not isinstance(read, LogRead) or not read.data:
+            return read
+        aborted = self._aborted(offset, read, cached=True)
+        if aborted is not None:
+            return read._replace(aborted=aborted)
+        return self._freeze(read.segment, offset, max_bytes, up_to, min_one_batch, read.position, with_aborted=True)
 
     def _read(
         self,
@@ -192,18 +206,13 @@ class LogReader:
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the first record with at least this time, or None."""
-        try:
-            segments = self.segments.from_offset(self.log_start_offset)
-            return time_search.first_at(segments, timestamp, self.log_start_offset)
-        except OSError as error:
-            raise fault(self, "cannot read", error) from error
+        start = self.log_start_offset
+        return self._with_room(time_search.first_at, self.segments.from_offset(start), timestamp, start)
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
         """(timestamp, offset, leader epoch) of the record with the largest timestamp, the first of them; or None."""
-        try:
-            return time_search.latest(self.segments.from_offset(self.log_start_offset), self.log_start_offset)
-        except OSError as error:
-            raise fault(self, "cannot read", error) from error
+        start = self.log_start_offset
+        return self._with_room(time_search.latest, self.segments.from_offset(start), start)
 
     def search_time(self, timestamp: int | None) -> TimeSearch:
         """As `offset_for_timestamp`, or `max_timestamp` for None, to be done beside the loop and handed to `found`."""
@@ -228,10 +237,7 @@ class LogReader:
 
     def aborted_transactions(self, offset: int, read: LogRead) -> list[tuple[int, int]]:
         """(producer id, first offset) of the aborted transactions with records in what was read."""
-        try:
-            return self._aborted(offset, read) or []
-        except OSError as error:
-            raise fault(self, "cannot read", error) from error
+        return self._with_room(self._aborted, offset, read) or []
 
     def _aborted(self, offset: int, read: LogRead, *, cached: bool = False) -> list[tuple[int, int]] | None:
         """None if it is to be `cached` and is not."""
