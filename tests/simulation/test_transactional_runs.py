@@ -42,9 +42,9 @@ def test_chains_make_one_receipt_of_each_payment() -> None:
     assert outcome.polled > 300
 
 
-def test_a_marker_that_a_clean_stop_left_above_the_hw_may_count_as_replicated() -> None:
+def test_a_marker_that_a_clean_stop_left_above_the_hw_still_holds_readers_back() -> None:
     """Seed 10 stops a broker in order whose log ends with a marker that the HW has not passed. Its snapshot does not
-    say so, as Apache Kafka's does not; the look at LSOs took that for a mistake."""
+    say so."""
     outcome = run(replace(TRANSACTIONS, seed=10))
     assert not outcome.failed, explain(outcome)
 

@@ -47,7 +47,15 @@ class LogWorld:
         self.descriptors = Descriptors(2)
         self.log = self.open(clean=clean, recovery_point=recovery_point)
 
-    def open(self, *, clean: bool, recovery_point: int = 0, log_start_offset: int = 0, contiguous: bool = False) -> Log:
+    def open(
+        self,
+        *,
+        clean: bool,
+        recovery_point: int = 0,
+        log_start_offset: int = 0,
+        high_watermark: int | None = None,
+        contiguous: bool = False,
+    ) -> Log:
         services = LogServices(self.disk, lambda: self.wall_ms, self._pick_jitter, self.descriptors)
         self.log = open_log(
             services,
@@ -59,22 +67,33 @@ class LogWorld:
                 clean=clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
+                high_watermark=high_watermark,
                 contiguous=contiguous,
             ),
         )
         return self.log
 
-    def restart(self) -> Log:
+    def restart(self, high_watermark: int | None = None) -> Log:
         """A stop in order, and the start after it."""
         log = self.log
         log.close(clean=True)
-        return self.open(clean=True, recovery_point=log.log_end_offset, log_start_offset=log.log_start_offset)
+        return self.open(
+            clean=True,
+            recovery_point=log.log_end_offset,
+            log_start_offset=log.log_start_offset,
+            high_watermark=high_watermark,
+        )
 
-    def kill(self) -> Log:
+    def kill(self, high_watermark: int | None = None) -> Log:
         """The process dies; the files are as it left them, and so are the checkpoints written last."""
         log = self.log
         log.segments.release()
-        return self.open(clean=False, recovery_point=log.recovery_point, log_start_offset=log.log_start_offset)
+        return self.open(
+            clean=False,
+            recovery_point=log.recovery_point,
+            log_start_offset=log.log_start_offset,
+            high_watermark=high_watermark,
+        )
 
     def append(self, *timestamps: int, epoch: int = 0, value: bytes = b"v", **options: Any) -> AppendInfo:
         """One batch with a record for each timestamp."""

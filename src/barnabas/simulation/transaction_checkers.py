@@ -1,9 +1,7 @@
 """The last stable offset of every replica, worked out from its log's batches alone and compared with what it says.
 
 It is the first offset of the oldest transaction that is open, or whose marker the HW has not passed yet; else the HW.
-Nothing of the broker's own book-keeping is asked. Markers that were in the log when it was opened may be taken for
-replicated: the snapshot of a clean stop does not tell which of them the HW had not passed; nor does Apache Kafka's. The
-coordinator had decided all the same.
+Nothing of the broker's own book-keeping is asked, and no stop, kill or truncation changes the rule.
 """
 
 from __future__ import annotations
@@ -20,7 +18,7 @@ from barnabas.storage.log import Log
 class _Transactions:
     """Of one log, as far as `end`."""
 
-    __slots__ = ("end", "ended", "epoch", "found_end", "log", "open")
+    __slots__ = ("end", "ended", "epoch", "log", "open")
 
     def __init__(self, log: Log, epoch: int, start: int) -> None:
         self.log = log
@@ -30,15 +28,10 @@ class _Transactions:
         self.open: dict[int, int] = {}
         #: First offset, offset of the marker.
         self.ended: list[tuple[int, int]] = []
-        #: What was there when it was seen first.
-        self.found_end = start
 
-    def stable(self, high_watermark: int) -> set[int]:
+    def stable(self, high_watermark: int) -> int:
         self.ended = [(first, marker) for first, marker in self.ended if marker >= high_watermark]
-        new = [first for first, marker in self.ended if marker >= self.found_end]
-        return {
-            min((high_watermark, *self.open.values(), *firsts)) for firsts in (new, [first for first, _ in self.ended])
-        }
+        return min((high_watermark, *self.open.values(), *(first for first, _ in self.ended)))
 
 
 class StableOffsets:
@@ -59,10 +52,9 @@ class StableOffsets:
         ):
             # Something may have been cut off and written anew.
             known = self._known[partition] = _Transactions(now.log, now.leader_epoch, now.log_start_offset)
-            known.found_end = now.log_end_offset
         self._read_on(node, partition, known, now.log_end_offset)
         expected, found = known.stable(now.high_watermark), partition.last_stable_offset
-        if found not in expected:
+        if found != expected:
             raise Violation(
                 f"the LSO is not where it should be: {partition.topic_partition} on {node.name} says {found}, its log "
                 f"says {expected}; HW {now.high_watermark}, open {known.open}, ended {known.ended}"

@@ -142,6 +142,7 @@ class LogManager:
                 clean=directory.clean,
                 recovery_point=recovery_points.get(topic_partition, 0),
                 log_start_offset=log_starts.get(topic_partition, 0),
+                high_watermark=high_watermarks.get(topic_partition, 0),
                 producer_expiration_ms=self._config.int_of("producer.id.expiration.ms"),
             )
             if found.suffix == FUTURE_DIR_SUFFIX:

@@ -197,10 +197,10 @@ def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
 class SnapshotFiles:
     """The `.snapshot` files of one log, known by their offsets. `directory` is changed when the log's is renamed."""
 
-    __slots__ = ("_disk", "_offsets", "directory")
+    __slots__ = ("_offsets", "directory", "disk")
 
     def __init__(self, disk: Disk, directory: str, names: Iterable[str] | None = None) -> None:
-        self._disk = disk
+        self.disk = disk
         self.directory = directory
         found = disk.list_dir(directory) if names is None else names
         offsets = [offset_of(name) for name in found if name.endswith(SNAPSHOT_SUFFIX)]
@@ -222,14 +222,14 @@ class SnapshotFiles:
 
     def read(self, offset: int) -> list[ProducerEntry]:
         path = self.path(offset)
-        return decode_snapshot(path, self._disk.read(path))
+        return decode_snapshot(path, self.disk.read(path))
 
     def write(self, offset: int, entries: Iterable[ProducerEntry], *, sync: bool) -> None:
         path = self.path(offset)
         try:
-            self._disk.write(path, encode_snapshot(entries), sync=sync)
+            self.disk.write(path, encode_snapshot(entries), sync=sync)
         except OSError:
-            remove_quietly(self._disk, path)
+            remove_quietly(self.disk, path)
             raise
         if offset not in self._offsets:
             insort(self._offsets, offset)
@@ -238,8 +238,8 @@ class SnapshotFiles:
         if offset in self._offsets:
             self._offsets.remove(offset)
             path = self.path(offset)
-            if self._disk.exists(path):
-                self._disk.remove(path)
+            if self.disk.exists(path):
+                self.disk.remove(path)
 
     def forget(self, offset: int) -> None:
         """Somebody else renames or removes the file, together with its segment."""
@@ -440,16 +440,21 @@ class ProducerStateManager:
 
     # Snapshots and truncation
 
-    def reload(self, log_start_offset: int, log_end_offset: int, wall_ms: int) -> None:
+    def reload(self, log_start_offset: int, log_end_offset: int, wall_ms: int) -> bool:
         """Go to the newest good snapshot that fits into the log. What the log has from `map_end_offset` on is still to
-        be replayed. Snapshots out of its range are deleted, damaged ones too."""
+        be replayed. Snapshots out of its range are deleted, damaged ones too. Whether one tells of producers.
+
+        Snapshots do not tell which transactions ended above the high watermark: what is known of that stays known as
+        far as the log still has the marker (Apache Kafka forgets it)."""
         for offset in self.snapshots:
             if offset > log_end_offset or offset <= log_start_offset:
                 self.snapshots.delete(offset)
         if log_end_offset == self.map_end_offset:
             self.on_log_start(log_start_offset)
-            return
+            return False
+        ended = {first: marker for first, marker in self._ended.items() if marker < log_end_offset}
         self._clear()
+        self._ended = ended
         self.map_end_offset = self._snapshot_offset = log_start_offset
         while (latest := self.snapshots.latest) is not None:
             try:
@@ -459,7 +464,8 @@ class ProducerStateManager:
                 continue
             self._take_over(entries, wall_ms)
             self.map_end_offset = self._snapshot_offset = latest
-            return
+            return bool(entries)
+        return False
 
     def _take_over(self, entries: Iterable[ProducerEntry], wall_ms: int) -> None:
         self._producers = {
@@ -469,6 +475,28 @@ class ProducerStateManager:
             (e.txn_first_offset, e.producer_id) for e in self._producers.values() if e.txn_first_offset is not None
         ]
         self._open = dict(sorted(opened))
+
+    def as_of(self, offset: int, log_start_offset: int) -> ProducerStateManager:
+        """What the newest good snapshot at or below `offset` tells, or nothing, at the log start. On disk nothing
+        changes."""
+        past = ProducerStateManager(self.snapshots.disk, self.snapshots.directory, self.topic_partition, names=())
+        past.map_end_offset = log_start_offset
+        for snapshot in reversed(tuple(self.snapshots)):
+            if not log_start_offset < snapshot <= offset:
+                continue
+            try:
+                past._take_over(self.snapshots.read(snapshot), wall_ms=0)
+            except CheckpointError:
+                continue
+            past.map_end_offset = snapshot
+            break
+        return past
+
+    def recall_ended(self, past: ProducerStateManager, high_watermark: int) -> None:
+        """Take over from `past`, brought to `map_end_offset`, what ended at or above the high watermark."""
+        assert past.map_end_offset == self.map_end_offset, "it tells of the same part of the log"
+        self._ended.update(past._ended)
+        self.on_high_watermark(high_watermark)
 
     def take_over(self, other: ProducerStateManager) -> None:
         """What another copy of the log knows: also of producers whose records are gone from it (G20)."""

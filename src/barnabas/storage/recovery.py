@@ -73,6 +73,8 @@ class Opening:
     clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
+    #: That its checkpoint tells; None for a log that is new here.
+    high_watermark: int | None = None
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     #: Nothing was ever compacted here: where a segment ends before the next one begins, its tail was lost.
     contiguous: bool = False
@@ -316,7 +318,14 @@ class _Recovery:
                 self.epochs.assign(epoch, start_offset)
 
     def _replay(self, log_start_offset: int, end_offset: int) -> None:
-        replay_producers(self.producers, self.segments, log_start_offset, end_offset, self._wall_ms)
+        replay_producers(
+            self.producers,
+            self.segments,
+            log_start_offset,
+            end_offset,
+            self._wall_ms,
+            high_watermark=self._opening.high_watermark,
+        )
 
 
 def _starts(runs: list[EpochRun]) -> list[EpochEntry]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Buffer
 from barnabas.records.batch import BatchHeader, decode_batch, read_end_txn_marker
@@ -49,18 +51,51 @@ def take_snapshot(producers: ProducerStateManager) -> bool:
 
 
 def replay_producers(
-    producers: ProducerStateManager, segments: Segments, log_start_offset: int, log_end_offset: int, wall_ms: int
+    producers: ProducerStateManager,
+    segments: Segments,
+    log_start_offset: int,
+    log_end_offset: int,
+    wall_ms: int,
+    *,
+    high_watermark: int | None = None,
 ) -> None:
     """The state at the LEO, from the newest snapshot that is not above it, and the batches behind that. What they
-    say to transaction indexes is there already."""
-    producers.reload(log_start_offset, log_end_offset, wall_ms)
-    start = max(producers.map_end_offset, log_start_offset)
-    for segment in segments.from_offset(start) if start < log_end_offset else ():
+    say to transaction indexes is there already. With a HW, also what snapshots do not tell, see `_recall_ended`."""
+    tells_of_producers = producers.reload(log_start_offset, log_end_offset, wall_ms)
+    if tells_of_producers and high_watermark is not None:
+        _recall_ended(producers, segments, log_start_offset, max(high_watermark, log_start_offset))
+    _replay(producers, segments, max(producers.map_end_offset, log_start_offset), log_end_offset)
+
+
+def _recall_ended(
+    producers: ProducerStateManager, segments: Segments, log_start_offset: int, high_watermark: int
+) -> None:
+    """Which transactions ended below `map_end_offset`, but at or above the HW: it takes an older snapshot and the
+    batches in between. Mostly there is not one marker."""
+    end_offset = producers.map_end_offset
+    beyond = _headers(segments, high_watermark, end_offset)
+    if any(header.is_control and header.producer_id >= 0 for _, _, header in beyond):
+        past = producers.as_of(high_watermark, log_start_offset)
+        _replay(past, segments, past.map_end_offset, end_offset)
+        producers.recall_ended(past, high_watermark)
+
+
+def _replay(producers: ProducerStateManager, segments: Segments, start: int, end_offset: int) -> None:
+    for segment, at, header in _headers(segments, start, end_offset):
+        if header.producer_id >= 0:
+            batch = segment.read(at, header.size_bytes) if header.is_control else b""
+            note_producer(producers, header, batch, None)
+    producers.map_end_offset = end_offset
+
+
+def _headers(segments: Segments, start: int, end_offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
+    """(segment, position, header) of the batches between two offsets."""
+    for segment in segments.from_offset(start) if start < end_offset else ():
         position = segment.locate(start) if start > segment.base_offset else 0
         if position is None:
             continue
         for at, header in segment.headers(position):
-            if header.producer_id >= 0 and header.last_offset >= start:
-                batch = segment.read(at, header.size_bytes) if header.is_control else b""
-                note_producer(producers, header, batch, None)
-    producers.map_end_offset = log_end_offset
+            if header.base_offset >= end_offset:
+                return
+            if header.last_offset >= start:
+                yield segment, at, header
