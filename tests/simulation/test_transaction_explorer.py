@@ -7,7 +7,7 @@ import inspect
 import pytest
 from tests.support import txn_mutations
 from tests.support.txn_explorer import explore
-from tests.support.txn_mutations import FOUND_BY, Mutation
+from tests.support.txn_mutations import FOUND_BY, FOUND_IN, Mutation, Situation
 
 _BLOCK = 25
 _MORE_SEEDS = 20
@@ -30,7 +30,8 @@ def test_all_of_a_transaction_or_nothing_in_many_seeds(block: int) -> None:
 
 def test_every_mistake_is_tried() -> None:
     functions = inspect.getmembers(txn_mutations, inspect.isfunction)
-    assert {f for _, f in functions if f.__module__ == txn_mutations.__name__} == set(FOUND_BY)
+    own = {f for _, f in functions if f.__module__ == txn_mutations.__name__}
+    assert own == set(FOUND_BY) | set(FOUND_IN)
 
 
 @pytest.mark.parametrize("mutation", FOUND_BY, ids=lambda m: m.__name__)
@@ -40,3 +41,17 @@ def test_a_mistake_is_found(mutation: Mutation, monkeypatch: pytest.MonkeyPatch)
     mutation(monkeypatch)
     problems = (explore(attempt).problem for attempt in range(seed, seed + _MORE_SEEDS))
     assert any(problem is not None for problem in problems), f"none of {_MORE_SEEDS} seeds finds it"
+
+
+SITUATIONS = [(mutation, situation, says) for mutation, found in FOUND_IN.items() for situation, says in found]
+NAMES = [f"{mutation.__name__}-{number}" for number, (mutation, _, _) in enumerate(SITUATIONS)]
+
+
+@pytest.mark.parametrize(("mutation", "situation", "says"), SITUATIONS, ids=NAMES)
+def test_a_situation_is_mastered_but_for_the_mistake(
+    mutation: Mutation, situation: Situation, says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    situation()
+    mutation(monkeypatch)
+    with pytest.raises(AssertionError, match=says):
+        situation()

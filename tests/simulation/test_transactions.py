@@ -4,46 +4,18 @@ from __future__ import annotations
 
 import pytest
 from tests.support.replicated import RawClient, Replicated, list_offsets_request
-from tests.support.txn_client import Coordination, TxnProducer, fetch, marker_request, read, write_marker
+from tests.support.txn_client import Coordination, fetch, marker_request, read, write_marker
+from tests.support.txn_situations import completed, producer, rig, settle
 
-from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.errors import ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.coordinators.transactions.markers import VERSION_TAG
-from barnabas.coordinators.transactions.state import TxnState
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.messages.list_offsets import ListOffsetsResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 
 VERSIONS = [1, 2]
-
-
-def rig(**properties: str) -> Replicated:
-    """`orders` with two partitions, led by brokers 1 and 2."""
-    world = Replicated(1, 3, transaction_state_log_num_partitions="1", offsets_topic_num_partitions="1", **properties)
-    world.create_topic("orders", [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2")
-    return world
-
-
-def producer(world: Replicated, version: int, transactional_id: str = "t", timeout_ms: int = 60_000) -> TxnProducer:
-    made = TxnProducer(world, transactional_id, version=version)
-    made.begin(timeout_ms)
-    return made
-
-
-def state(world: Replicated) -> TxnState | None:
-    """As its coordinator knows it; None while there is none."""
-    leader = world.leader(TRANSACTION_STATE_TOPIC)
-    if leader < 0 or not world.node(leader).is_running:
-        return None
-    try:
-        return world.broker(leader).transactions.describe("t").image.state
-    except RequestFailed:
-        return None
-
-
-def settle(world: Replicated, wanted: TxnState = TxnState.COMPLETE_COMMIT) -> None:
-    world.run_until(lambda: state(world) is wanted, wanted.shown)
 
 
 def await_leader_but(world: Replicated, dead: int) -> None:
@@ -72,7 +44,7 @@ def test_what_is_committed_is_seen_and_what_is_aborted_is_not(version: int) -> N
             seen += values
         else:
             writer.abort()
-        settle(world, TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
+        settle(world, completed(commit))
         world.run_for(50)
         assert read(world) == seen
     row = fetch(world, 0)
@@ -138,34 +110,6 @@ def test_all_replicas_know_the_same_of_transactions(version: int) -> None:
 
 
 # -- failover
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-@pytest.mark.parametrize("commit", [True, False])
-def test_a_coordinator_that_dies_after_its_decision_is_followed_by_one_that_goes_on(version: int, commit: bool) -> None:
-    world = rig()
-    writer = producer(world, version)
-    writer.send(b"a")
-    writer.send(b"b", partition=1)
-    coordinator = world.leader(TRANSACTION_STATE_TOPIC)
-    other = world.leader("orders", 0) if world.leader("orders", 0) != coordinator else world.leader("orders", 1)
-    pairs = [(f"broker{coordinator}", f"broker{other}"), (f"broker{other}", f"broker{coordinator}")]
-    if coordinator in (1, 2):
-        # Its markers do not get through to the other leader; its records still do, to the third.
-        for pair in pairs:
-            world.cluster.network.cut(*pair)
-    assert writer.end(commit) is ErrorCode.NONE
-    world.node(coordinator).kill()
-    for pair in pairs:
-        world.cluster.network.heal(*pair)
-    settle(world, TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
-    world.run_until(lambda: world.leader("orders", 0) > 0 and world.leader("orders", 1) > 0, "leaders")
-    world.run_for(500)
-    assert read(world) + read(world, 1) == ([b"a", b"b"] if commit else [])
-    writer.send(b"next")
-    writer.commit()
-    settle(world)
-    assert read(world) == ([b"a", b"next"] if commit else [b"next"])
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -337,7 +281,7 @@ def test_offsets_count_when_the_transaction_is_committed(version: int, commit: b
     assert group.offsets(stable=True)[0] == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
     assert group.offsets(stable=True)[1] == (0, -1)
     writer.again(lambda: writer.end(commit))
-    settle(world, TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
+    settle(world, completed(commit))
     world.run_for(100)
     assert group.offsets(stable=True)[0] == (0, 41 if commit else -1)
 
@@ -353,7 +297,7 @@ def test_offsets_of_an_open_transaction_outlive_their_coordinator(commit: bool) 
     group = Coordination(world)
     assert group.offsets(stable=True)[0] == (ErrorCode.UNSTABLE_OFFSET_COMMIT, -1)
     writer.again(lambda: writer.end(commit))
-    settle(world, TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT)
+    settle(world, completed(commit))
     world.run_for(200)
     assert group.offsets(stable=True)[0] == (0, 7 if commit else -1)
 

@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
+from tests.support.txn_situations import (
+    Situation,
+    a_coordinator_dies_after_its_decision,
+    a_producer_begins_before_its_transactions_are_loaded,
+    offsets_are_asked_for_before_they_are_loaded,
+)
 
 from barnabas.broker.handlers import write_txn_markers
 from barnabas.common.errors import ErrorCode
@@ -13,9 +20,10 @@ from barnabas.common.types import TopicPartition
 from barnabas.coordinators.groups.offsets import Offsets
 from barnabas.coordinators.groups.pending_offsets import PendingOffsets
 from barnabas.coordinators.groups.records import CommittedOffset, OffsetKey
-from barnabas.coordinators.runtime import ShardLog
+from barnabas.coordinators.runtime import ShardLife, ShardLog, ShardState
 from barnabas.coordinators.transactions import shard, transitions
 from barnabas.coordinators.transactions.markers import Delivery, MarkerSender
+from barnabas.coordinators.transactions.shard import TransactionShard
 from barnabas.coordinators.transactions.state import TxnImage
 from barnabas.storage.log import Log
 from barnabas.storage.log_reads import LogReader
@@ -110,6 +118,29 @@ def markers_of_any_epoch_count(patch: pytest.MonkeyPatch) -> None:
     late_markers_count(patch)
 
 
+def answers_before_it_is_loaded(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator of groups or transactions answers from the moment that the partition is its own."""
+    check_serving = ShardLife.check_serving
+
+    def mutated(self: ShardLife) -> None:
+        if self.state is not ShardState.LOADING:
+            check_serving(self)
+
+    patch.setattr(ShardLife, "check_serving", mutated)
+
+
+def decided_transactions_are_left_alone(patch: pytest.MonkeyPatch) -> None:
+    """A coordinator tells only of its own decisions, not of those that it finds in its log."""
+    on_loaded = TransactionShard.on_loaded
+
+    def mutated(self: TransactionShard, transactions: Any) -> None:
+        with patch.context() as loading:
+            loading.setattr(TransactionShard, "_deliver", lambda *_: None)
+            on_loaded(self, transactions)
+
+    patch.setattr(TransactionShard, "on_loaded", mutated)
+
+
 #: With the seed that found it first.
 FOUND_BY: dict[Mutation, int] = {
     answers_before_it_is_durable: 6,
@@ -121,4 +152,18 @@ FOUND_BY: dict[Mutation, int] = {
     offsets_count_at_once: 1,
     aborted_offsets_count: 1,
     markers_of_any_epoch_count: 1,
+}
+
+#: No seed has found these yet: the situations of `txn_situations` that do, and what is said there.
+FOUND_IN: dict[Mutation, list[tuple[Situation, str]]] = {
+    answers_before_it_is_loaded: [
+        (offsets_are_asked_for_before_they_are_loaded, "a committed offset went back"),
+        (partial(a_producer_begins_before_its_transactions_are_loaded, 1), "the id of the last producer"),
+        (partial(a_producer_begins_before_its_transactions_are_loaded, 2), "the id of the last producer"),
+    ],
+    decided_transactions_are_left_alone: [
+        (partial(a_coordinator_dies_after_its_decision, version, commit), f"not within 20000 ms: {shown}")
+        for version in (1, 2)
+        for commit, shown in ((True, "CompleteCommit"), (False, "CompleteAbort"))
+    ],
 }

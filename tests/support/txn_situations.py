@@ -1,0 +1,142 @@
+"""Situations of coordinators that seeds hardly ever meet, for a failover is over in a millisecond: each leads a world
+into one, and raises AssertionError where a promise broke."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tests.support.replicated import Replicated
+from tests.support.txn_client import Coordination, TxnProducer, fetch, read
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
+from barnabas.coordinators.transactions.state import TxnState
+from barnabas.simulation.faulty_disk import FaultyDisk
+
+#: What a read takes of a coordinator's log that memory has not got.
+_SLOW_READ_US = 700_000
+
+
+def rig(**properties: str) -> Replicated:
+    """`orders` with two partitions, led by brokers 1 and 2; one coordinator of each kind."""
+    world = Replicated(1, 3, transaction_state_log_num_partitions="1", offsets_topic_num_partitions="1", **properties)
+    world.create_topic("orders", [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2")
+    return world
+
+
+def producer(world: Replicated, version: int, transactional_id: str = "t", timeout_ms: int = 60_000) -> TxnProducer:
+    made = TxnProducer(world, transactional_id, version=version)
+    made.begin(timeout_ms)
+    return made
+
+
+def state(world: Replicated) -> TxnState | None:
+    """As its coordinator knows it; None while there is none."""
+    leader = world.leader(TRANSACTION_STATE_TOPIC)
+    if leader < 0 or not world.node(leader).is_running:
+        return None
+    try:
+        return world.broker(leader).transactions.describe("t").image.state
+    except RequestFailed:
+        return None
+
+
+def settle(world: Replicated, wanted: TxnState = TxnState.COMPLETE_COMMIT) -> None:
+    world.run_until(lambda: state(world) is wanted, wanted.shown)
+
+
+def completed(commit: bool) -> TxnState:
+    return TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT
+
+
+# -- a coordinator that dies after its decision
+
+
+def a_coordinator_dies_after_its_decision(version: int, commit: bool) -> None:
+    """Before its markers are there: the next one goes on with them, and the producer's next transaction follows."""
+    world = rig()
+    writer = producer(world, version)
+    writer.send(b"a")
+    writer.send(b"b", partition=1)
+    coordinator = world.leader(TRANSACTION_STATE_TOPIC)
+    other = world.leader("orders", 0) if world.leader("orders", 0) != coordinator else world.leader("orders", 1)
+    pairs = [(f"broker{coordinator}", f"broker{other}"), (f"broker{other}", f"broker{coordinator}")]
+    # Its markers do not get through to the other leader; its records still do, to the third broker.
+    for pair in pairs:
+        world.cluster.network.cut(*pair)
+    assert writer.end(commit) is ErrorCode.NONE
+    assert state(world) in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT), "it is decided, and not complete"
+    world.node(coordinator).kill()
+    for pair in pairs:
+        world.cluster.network.heal(*pair)
+    settle(world, completed(commit))
+    world.run_until(lambda: world.leader("orders", 0) > 0 and world.leader("orders", 1) > 0, "leaders")
+    world.run_for(500)
+    assert read(world) + read(world, 1) == ([b"a", b"b"] if commit else [])
+    for partition in (0, 1):
+        row = fetch(world, row_end(world, partition), partition)
+        assert row.last_stable_offset == row.high_watermark, "nobody is held up"
+    writer.send(b"next")
+    writer.commit()
+    settle(world)
+    assert read(world) == ([b"a", b"next"] if commit else [b"next"])
+
+
+def row_end(world: Replicated, partition: int) -> int:
+    return fetch(world, 0, partition).high_watermark
+
+
+# -- a coordinator that is asked while it loads
+
+
+def _read_slowly(disk: FaultyDisk, topic: str) -> None:
+    """Memory has nothing of this topic's logs any more, and the disk takes its time; threads wait for it, no loop."""
+    use, on_loop, disk.cold_chance = disk.use, disk.charge, 1.0
+
+    def slow(duration_us: int, call: str, path: str) -> None:
+        is_slow = call == "read" and topic in path and disk.charge is not on_loop
+        use(_SLOW_READ_US if is_slow else duration_us, call, path)
+
+    disk.use = slow  # type: ignore[method-assign]
+
+
+def _fail_over_slowly(world: Replicated, topic: str) -> None:
+    """This topic's coordinator dies; whoever takes over needs a while to read what it said."""
+    dead = world.leader(topic)
+    for number in (1, 2, 3):
+        _read_slowly(world.node(number).disk, topic)
+    world.node(dead).kill()
+    world.run_until(lambda: world.leader(topic) not in (-1, dead), "another coordinator")
+
+
+def offsets_are_asked_for_before_they_are_loaded() -> None:
+    """A group that was told of no offset would begin anew, or be at the end and miss records."""
+    world = rig()
+    writer = producer(world, 2)
+    group = Coordination(world)
+    writer.again(lambda: writer.send_offset(41))
+    writer.commit()
+    settle(world)
+    world.run_until(lambda: group.offsets(stable=True)[0] == (0, 41), "the offset counts")
+    _fail_over_slowly(world, GROUP_METADATA_TOPIC)
+    assert Coordination(world).offsets(stable=True)[0] == (0, 41), "a committed offset went back"
+
+
+def a_producer_begins_before_its_transactions_are_loaded(version: int) -> None:
+    """Who had the transactional id before is fenced all the same, and what it left open is aborted."""
+    world = rig()
+    zombie = producer(world, version)
+    zombie.send(b"zombie")
+    _fail_over_slowly(world, TRANSACTION_STATE_TOPIC)
+    successor = producer(world, version)
+    assert successor.producer_id == zombie.producer_id, "the id of the last producer"
+    assert successor.epoch > zombie.epoch
+    world.run_until(world.settled, "a leader")
+    assert zombie.produce(b"again") is ErrorCode.INVALID_PRODUCER_EPOCH
+    successor.send(b"successor")
+    successor.commit()
+    settle(world)
+    assert read(world) == [b"successor"]
+
+
+Situation = Callable[[], None]
