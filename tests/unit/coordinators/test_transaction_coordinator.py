@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from tests.support.txn_world import A, B, Marker, TransactionWorld
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import TopicPartition
+from barnabas.coordinators.patterns import matcher
 from barnabas.coordinators.runtime import LOAD_SLICE_RECORDS, ShardState
 from barnabas.coordinators.transactions.config import TransactionConfig
 from barnabas.coordinators.transactions.coordinator import Filters
@@ -460,8 +459,8 @@ def test_what_is_listed(world: TransactionWorld) -> None:
     assert listed(producer_ids=frozenset({1001})) == ["b-1"]
     assert listed(states=frozenset({S.ONGOING}), open_for_ms=4_999) == ["a-1"]
     assert listed(states=frozenset({S.ONGOING}), open_for_ms=5_000) == []
-    assert listed(pattern=re.compile("b.*")) == ["b-1"]
-    assert listed(pattern=re.compile("b")) == []
+    assert listed(matches=matcher("b.*")) == ["b-1"]
+    assert listed(matches=matcher("b")) == []
 
 
 def test_ids_are_spread_over_partitions_as_kafka_spreads_them() -> None:

@@ -1,15 +1,14 @@
 """ListTransactions (66), versions 0-2: the transactional ids that this broker coordinates (KIP-664).
 
-KIP-994 (filter by how long they are open, 1+), KIP-1152 (by a pattern of ids, 2). A filter by a state that there is not
-is told back, and matches nothing.
+KIP-994 (filter by how long they are open, 1+), KIP-1152 (by a pattern of ids, 2: RE2's, of the whole id). A filter by a
+state that there is not is told back, and matches nothing.
 """
 
 from __future__ import annotations
 
-import re
-
 from barnabas.broker.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.patterns import PatternError, matcher
 from barnabas.coordinators.transactions.coordinator import Filters
 from barnabas.coordinators.transactions.state import TxnState
 from barnabas.protocol.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
@@ -26,12 +25,12 @@ def handle(context: RequestContext, request: ListTransactionsRequest, services: 
             states=frozenset(_SHOWN[name] for name in request.state_filters if name in _SHOWN),
             producer_ids=frozenset(request.producer_id_filters),
             open_for_ms=request.duration_filter,
-            pattern=re.compile(request.transactional_id_pattern) if request.transactional_id_pattern else None,
+            matches=matcher(request.transactional_id_pattern) if request.transactional_id_pattern else None,
         )
         if request.state_filters and not filters.states:
             return response
         found = services.transactions.list(filters)
-    except re.error:
+    except PatternError:
         return ListTransactionsResponse(error_code=ErrorCode.INVALID_REGULAR_EXPRESSION)
     except RequestFailed as failure:
         return ListTransactionsResponse(error_code=failure.code)

@@ -6,7 +6,6 @@ coordinates it. Every method with a callback answers by calling it once, at once
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence, Set
 from typing import NamedTuple, Protocol
 
@@ -60,7 +59,8 @@ class Filters(NamedTuple):
     states: frozenset[TxnState] = frozenset()
     producer_ids: frozenset[int] = frozenset()
     open_for_ms: int = -1
-    pattern: re.Pattern[str] | None = None
+    #: What the whole id matches.
+    matches: Callable[[str], object] | None = None
 
     def match(self, transaction: Transaction, wall_ms: int) -> bool:
         image = transaction.image
@@ -69,7 +69,7 @@ class Filters(NamedTuple):
             and (not self.states or image.state in self.states)
             and (not self.producer_ids or image.producer_id in self.producer_ids)
             and (self.open_for_ms < 0 or wall_ms - image.start_ms > self.open_for_ms)
-            and (self.pattern is None or self.pattern.fullmatch(transaction.transactional_id) is not None)
+            and (self.matches is None or bool(self.matches(transaction.transactional_id)))
         )
 
 

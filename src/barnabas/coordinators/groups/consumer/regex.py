@@ -1,22 +1,12 @@
-"""Subscriptions by a regular expression (KIP-848): RE2's syntax, matched against whole topic names.
-
-RE2 takes time linear in its input whatever the expression, so a client cannot stop the broker with one; the price is
-that it has neither look-around nor back references.
-"""
+"""Subscriptions by a regular expression (KIP-848)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache
-from typing import Any, NamedTuple
-
-import re2
+from typing import NamedTuple
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-
-_OPTIONS = re2.Options()
-_OPTIONS.log_errors = False
-_COMPILED_MAX = 1_024
+from barnabas.coordinators.patterns import PatternError, matcher
 
 
 class ResolvedRegex(NamedTuple):
@@ -27,28 +17,21 @@ class ResolvedRegex(NamedTuple):
     timestamp_ms: int
 
 
-@lru_cache(_COMPILED_MAX)
-def _compile(regex: str) -> Any:
-    return re2.compile(regex, _OPTIONS)
-
-
 def check_regex(regex: str) -> None:
     """RequestFailed: INVALID_REGULAR_EXPRESSION."""
     try:
-        _compile(regex)
-    except re2.error as error:
-        problem = error.args[0]
-        text = problem.decode(errors="replace") if isinstance(problem, bytes) else str(problem)
+        matcher(regex)
+    except PatternError as error:
         raise RequestFailed(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {text}.",
+            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}.",
         ) from None
 
 
 def resolve(regex: str, names: Iterable[str], *, version: int, timestamp_ms: int) -> ResolvedRegex:
     """One that cannot be compiled, as from another's log, stands for nothing."""
     try:
-        matches = _compile(regex).fullmatch
-    except re2.error:
+        matches = matcher(regex)
+    except PatternError:
         return ResolvedRegex(frozenset(), version, timestamp_ms)
     return ResolvedRegex(frozenset(name for name in names if matches(name)), version, timestamp_ms)
