@@ -1,14 +1,13 @@
 """How the demo shows its course: one live view at a terminal, plain lines where there is none.
 
 Both tell the same: phases, the monitor's changes with their causes, and how many records are acknowledged and in the
-tables. The live view adds the partitions as they are now.
+tables. At a terminal these lines scroll above bars and partitions as they are now, and stay when those go.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from types import TracebackType
 from typing import Final
 
@@ -18,11 +17,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from barnabas.cli.monitor_view import STYLES, partitions
+from barnabas.cli.monitor_view import STYLES, partitions, wrapped
 from barnabas.monitor.changes import Change
 from barnabas.monitor.snapshot import Snapshot
 
-_KEPT: Final = 12
 _REPORT_EVERY_S: Final = 5.0
 _REFRESH_S: Final = 0.2
 _BAR_WIDTH: Final = 40
@@ -35,7 +33,6 @@ class View:
         self._console = console
         self._total = total
         self._started_s = time.monotonic()
-        self._lines: deque[Text] = deque(maxlen=_KEPT)
         self._phase = ""
         self._shown_s = 0.0
         self._shown = (-1, -1)
@@ -80,22 +77,25 @@ class View:
 
     def _line(self, text: Text) -> None:
         with self._lock:
-            self._lines.append(text)
             if self._live is None:
                 self._console.print(text)
+            else:
+                for line in wrapped(text.plain, str(text.style), self._console.width):
+                    self._console.print(line)
 
     def _clock(self) -> str:
         return f"{time.monotonic() - self._started_s:6.1f} s"
 
     def _picture(self, acknowledged: int, applied: int, snapshot: Snapshot | None) -> RenderableType:
+        width = self._console.width
         parts: list[RenderableType] = [
-            Text(f"{self._clock()}  {self._phase}", style="bold"),
+            *wrapped(f"{self._clock()}  {self._phase}", "bold", width)[:1],
             self._bars(acknowledged, applied),
         ]
         if snapshot is not None:
-            parts.append(partitions(state for _, state in sorted(snapshot.partitions.items())))
-        room = max(3, self._console.height - 16)
-        return Group(*parts, *list(self._lines)[-room:])
+            states = [state for _, state in sorted(snapshot.partitions.items())]
+            parts.append(partitions(states, width))
+        return Group(*parts)
 
     def _bars(self, acknowledged: int, applied: int) -> Table:
         grid = Table.grid(padding=(0, 2))

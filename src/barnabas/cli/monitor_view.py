@@ -1,9 +1,15 @@
-"""The live view of `barnabas monitor`: the cluster in a line, its partitions (the worst first), the last changes."""
+"""The live view of `barnabas monitor`: the cluster, its partitions (the worst first), the last changes.
+
+Nothing that matters is cut off: what a narrow terminal has no room for is left out by whole columns, those first that
+follow from the others; names keep their partition's number; long lines are wrapped. Columns have the width of what may
+come, so that the table does not jump from look to look.
+"""
 
 from __future__ import annotations
 
+import textwrap
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Final
 
@@ -25,8 +31,17 @@ STYLES: Final = {
     Severity.CRITICAL: "bold white on red",
 }
 _CHANGES_KEPT: Final = 200
-#: Headline, the table's head and frame, what is left out, an empty line.
-_FRAME_LINES: Final = 7
+#: The table's head and frame.
+TABLE_LINES: Final = 4
+#: What is left out, and an empty line.
+_SPARE_LINES: Final = 2
+#: A narrow terminal does without these, in this order.
+_DISPENSABLE: Final = ("followers", "OSR", "size", "replicas", "lag", "ISR", "leader")
+#: Names are shortened to this before a column is left out.
+_NAME_WIDTH: Final = 20
+_STATE_WIDTH: Final = len("under-replicated")
+_SIZE_WIDTH: Final = len("999.9 kB")
+_LAG_DIGITS: Final = 4
 
 
 class LiveView:
@@ -48,43 +63,102 @@ class LiveView:
 
     def show(self, step: Step) -> None:
         self._changes.extend(step.changes)
-        self._live.update(picture(step, list(self._changes), self._console.height), refresh=True)
+        size = self._console.size
+        self._live.update(picture(step, list(self._changes), size.width, size.height), refresh=True)
 
 
-def picture(step: Step, changes: list[Change], height: int) -> RenderableType:
-    """Within `height` lines: a third for the changes, the rest for partitions."""
+def picture(step: Step, changes: Sequence[Change], width: int, height: int) -> RenderableType:
+    """Within `height` lines: a third for the changes, more where the partitions leave room."""
     parts: list[RenderableType] = []
     if step.problem is not None:
-        parts.append(Text(f"no broker answers: {step.problem}", style=STYLES[Severity.CRITICAL]))
-    room = max(3, height - _FRAME_LINES)
-    changes_room = min(len(changes), max(2, room // 3))
-    if step.snapshot is not None:
-        parts.append(_headline(step.snapshot, is_old=step.problem is not None))
-        parts.append(_table(step.snapshot, max(1, room - changes_room)))
-    parts += [Text(lines.change_line(change), style=STYLES[change.severity]) for change in changes[-changes_room:]]
-    return Group(*parts)
+        parts += wrapped(f"no broker answers: {step.problem}", STYLES[Severity.CRITICAL], width)
+    newest_first = list(reversed(changes))
+    if step.snapshot is None:
+        return Group(*parts, *latest(newest_first, width, height - len(parts) - 1))
+    parts += _headline(step.snapshot, width, is_old=step.problem is not None)
+    room = max(3, height - len(parts) - TABLE_LINES - _SPARE_LINES)
+    told = latest(newest_first, width, max(2, room // 3, room - len(step.snapshot.partitions)))
+    parts.append(_table(step.snapshot, width, max(1, room - len(told))))
+    return Group(*parts, *told)
 
 
-def _headline(snapshot: Snapshot, *, is_old: bool) -> Text:
+def latest(newest_first: Iterable[Change], width: int, room: int) -> list[Text]:
+    """The last changes that fit, the newest at the end; the very newest in part rather than not at all."""
+    found: list[Text] = []
+    for change in newest_first:
+        # The day is in the headline.
+        line = lines.change_line(change).partition("T")[2]
+        drawn = wrapped(line, STYLES[change.severity], width)
+        if len(found) + len(drawn) > room:
+            return found or drawn[:room]
+        found = [*drawn, *found]
+    return found
+
+
+def wrapped(text: str, style: str, width: int) -> list[Text]:
+    """At most three lines of `width` cells; those after the first are indented."""
+    found = textwrap.wrap(
+        text, max(20, width), subsequent_indent="    ", break_on_hyphens=False, max_lines=3, placeholder=" …"
+    )
+    return [Text(line, style=style) for line in found]
+
+
+def _headline(snapshot: Snapshot, width: int, *, is_old: bool) -> list[Text]:
     text = f"{at(snapshot.time_ms)}  {lines.headline(snapshot)}"
-    return Text(f"as last seen: {text}", style="dim") if is_old else Text(text, style=STYLES[snapshot.severity])
+    return wrapped(f"as last seen: {text}", "dim", width) if is_old else wrapped(text, STYLES[snapshot.severity], width)
 
 
-def partitions(states: Iterable[PartitionState]) -> Table:
-    """A row for each, in this order."""
+def partitions(states: Sequence[PartitionState], width: int) -> Table:
+    """A row for each, in this order, as many columns as fit into `width`."""
+    rows = [dict(zip(lines.COLUMNS, lines.row(state), strict=True)) for state in states]
+    widths = _widths(states, rows)
+    name_width = min(widths["partition"], _NAME_WIDTH)
+    shown = list(lines.COLUMNS)
+    for name in _DISPENSABLE:
+        if _framed(shown, widths | {"partition": name_width}) <= width:
+            break
+        shown.remove(name)
+    rest = _framed(shown, widths | {"partition": 0})
+    widths["partition"] = max(min(widths["partition"], width - rest), min(name_width, len("partition")))
     table = Table(header_style="bold cyan")
-    for name in lines.COLUMNS:
-        table.add_column(name, justify="right" if name in ("leader", "size") else "left", no_wrap=True)
-    for state in states:
-        cells = [Text(cell) for cell in lines.row(state)]
-        cells[1].stylize(STYLES[state.severity])
-        table.add_row(*cells)
+    for name in shown:
+        right = name in ("leader", "size")
+        table.add_column(name, justify="right" if right else "left", no_wrap=True, min_width=widths[name])
+    for state, row in zip(states, rows, strict=True):
+        row["partition"] = _shortened(row["partition"], widths["partition"])
+        cells = {name: Text(row[name]) for name in shown}
+        cells["state"].stylize(STYLES[state.severity])
+        table.add_row(*cells.values())
     return table
 
 
-def _table(snapshot: Snapshot, rows_max: int) -> Table:
+def _widths(states: Sequence[PartitionState], rows: Sequence[dict[str, str]]) -> dict[str, int]:
+    """Of each column, with room for what may come."""
+    widths = {name: max((len(row[name]) for row in rows), default=0) for name in lines.COLUMNS}
+    widths = {name: max(width, len(name)) for name, width in widths.items()}
+    widths["state"] = max(widths["state"], _STATE_WIDTH)
+    widths["size"] = max(widths["size"], _SIZE_WIDTH)
+    widths["ISR"] = max([widths["ISR"], *(len(row["replicas"]) for row in rows)])
+    lags = (" ".join(f"{replica}:{'9' * _LAG_DIGITS}" for replica in state.followers) for state in states)
+    widths["lag"] = max([widths["lag"], *(len(lag) for lag in lags)])
+    return widths
+
+
+def _framed(columns: Sequence[str], widths: dict[str, int]) -> int:
+    return sum(widths[name] + 3 for name in columns) + 1
+
+
+def _shortened(name: str, width: int) -> str:
+    """In the middle: the number tells partitions apart."""
+    if len(name) <= width:
+        return name
+    stem, dash, number = name.rpartition("-")
+    return f"{stem[: max(0, width - 1 - len(dash + number))]}…{dash}{number}"
+
+
+def _table(snapshot: Snapshot, width: int, rows_max: int) -> Table:
     states = snapshot.by_severity()
-    table = partitions(states[:rows_max])
+    table = partitions(states[:rows_max], width)
     if len(states) > rows_max:
         table.caption = f"and {len(states) - rows_max} more, none of them worse"
     return table

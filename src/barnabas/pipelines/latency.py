@@ -9,6 +9,7 @@ and what its last stop left lying, is a backlog and not counted.
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -29,7 +30,7 @@ class Arrivals:
     """Samples the ends of the log in a thread of its own until it is closed."""
 
     def __init__(self, tables: Path, end_offsets: EndOffsets, interval_s: float = INTERVAL_S) -> None:
-        self._file = (tables / ARRIVALS).open("a", buffering=1)
+        self._file = os.open(tables / ARRIVALS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         self._end_offsets = end_offsets
         self._interval_s = interval_s
         self._closed = threading.Event()
@@ -39,7 +40,7 @@ class Arrivals:
     def close(self) -> None:
         self._closed.set()
         self._thread.join()
-        self._file.close()
+        os.close(self._file)
 
     def _run(self) -> None:
         before: dict[int, int] = {}
@@ -50,15 +51,22 @@ class Arrivals:
             except (OSError, RuntimeError):
                 # While a leader is being elected there is nothing to be learnt; the next sample bridges it.
                 ends = before
-            if ends != before:
-                self._file.write(_sample(ends, started))
+            if ends != before and self._write(_sample(ends, started)):
                 before, started = ends, False
             self._closed.wait(self._interval_s)
+
+    def _write(self, sample: str) -> bool:
+        """False on a full disk, of which the pipeline itself will tell: the next sample bridges that too."""
+        try:
+            return os.write(self._file, sample.encode()) == len(sample)
+        except OSError:
+            return False
 
 
 def _sample(ends: Mapping[int, int], started: bool) -> str:
     sample = {"time_ms": time.time_ns() // 1_000_000, "ends": dict(ends)} | ({"started": True} if started else {})
-    return json.dumps(sample, separators=(",", ":")) + "\n"
+    # The line before may have been cut off; empty lines do no harm.
+    return "\n" + json.dumps(sample, separators=(",", ":")) + "\n"
 
 
 @dataclass(frozen=True, slots=True)

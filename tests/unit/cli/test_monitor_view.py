@@ -16,9 +16,9 @@ from barnabas.monitor.watch import Step
 CHANGES = [Change("isr-shrink", f"orders-{number}", 1_700_000_000_000, f"change {number}") for number in range(30)]
 
 
-def drawn(step: Step, changes: list[Change], height: int) -> list[str]:
-    console = Console(file=io.StringIO(), width=150, height=height, force_terminal=True, color_system=None)
-    console.print(picture(step, changes, height))
+def drawn(step: Step, changes: list[Change], height: int, width: int = 150) -> list[str]:
+    console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
+    console.print(picture(step, changes, width, height), soft_wrap=True)
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -36,6 +36,43 @@ def test_it_fits_and_shows_the_worst(height: int, changes: list[Change]) -> None
         assert any("more, none of them worse" in line for line in lines)
     if changes:
         assert "change 29" in lines[-1]
+
+
+LONG = "orders-of-the-whole-year"
+
+
+@pytest.mark.parametrize(
+    ("width", "columns"),
+    [
+        (60, "partition state leader ISR"),
+        (80, "partition state leader ISR lag"),
+        (100, "partition state leader replicas ISR size lag"),
+        (140, "partition state leader replicas ISR OSR followers size lag"),
+    ],
+)
+def test_a_narrow_terminal_shows_whole_columns_and_tells_partitions_apart(width: int, columns: str) -> None:
+    ends = details(b1=50, b2=50, b3=30)
+    states = [partition(f"{LONG}-{number}", details=ends, isr=(1, 2)) for number in range(12)]
+    told = [Change("isr-shrink", f"{LONG}-3", 1_700_000_000_000, "ISR 1,2,3 -> 1,2, now at min ISR, " + "why " * 12)]
+    lines = drawn(Step(snapshot(*states), told, None, True), told, 30, width)
+    assert len(lines) <= 30
+    assert all(len(line) <= width for line in lines)
+    head = next(line for line in lines if "partition " in line and "leader" in line)
+    assert head.replace("┃", " ").split() == columns.split()
+    rows = [line.split("│")[1:] for line in lines if line.startswith("│")]
+    assert [row[0].strip()[-2:].lstrip("-") for row in rows] == sorted((str(number) for number in range(12)), key=int)
+    assert all(row[1].strip() == "at min ISR" for row in rows)
+    assert "12 at min ISR" in " ".join(" ".join(lines).split())
+    assert lines[-1].endswith("why")
+
+
+def test_the_table_keeps_its_place_while_figures_grow() -> None:
+    def look(lag: int) -> list[str]:
+        state = partition("orders-0", details=details(b1=lag, b2=0, b3=lag))
+        return drawn(Step(snapshot(state), [], None, True), [], 24, 120)
+
+    assert [line.find("│", 20) for line in look(0)] == [line.find("│", 20) for line in look(9_999)]
+    assert [len(line) for line in look(0)][1:] == [len(line) for line in look(9_999)][1:]
 
 
 def test_when_nobody_answers_what_was_seen_last_is_marked() -> None:

@@ -51,11 +51,26 @@ def test_the_ends_of_the_log_are_sampled_while_they_move(tmp_path: Path) -> None
     for _ in range(6):
         assert seen.acquire(timeout=10)
     arrivals.close()
-    written = [json.loads(line) for line in (tmp_path / ARRIVALS).read_text().splitlines()]
+    written = [json.loads(line) for line in (tmp_path / ARRIVALS).read_text().splitlines() if line]
     assert [(line["ends"], line.get("started")) for line in written] == [
         ({"0": 1}, True),
         ({"0": 3, "1": 2}, None),
     ]
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_full_disk_costs_samples_and_no_more(tmp_path: Path) -> None:
+    (tmp_path / ARRIVALS).symlink_to("/dev/full")
+    seen = threading.Semaphore(0)
+
+    def end_offsets() -> dict[int, int]:
+        seen.release()
+        return {0: 1}
+
+    arrivals = Arrivals(tmp_path, end_offsets, interval_s=0.001)
+    for _ in range(4):
+        assert seen.acquire(timeout=10), "it has ended by itself"
+    arrivals.close()
 
 
 @pytest.mark.parametrize(
