@@ -38,11 +38,12 @@ system-deps:
 
 test: $(STAMP) system-deps ## All tests but the long ones (under 20 minutes on 2 cores)
 	@echo "test: unit, property, conformance, structure and system tests with real clients (under 20 minutes on 2 cores)"
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m "not full" $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 \
+		-m "not full" $(ARGS)
 
 test-full: $(STAMP) system-deps ## All tests, those beside Apache Kafka too (longer)
 	@echo "test-full: every test, also the long ones"
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 $(ARGS)
 
 bench: $(STAMP) ## Barnabas beside Apache Kafka on this machine; ARGS=--quick for a short run
 	$(BIN)/python bench/run.py $(ARGS)

@@ -16,6 +16,7 @@ import contextlib
 import fcntl
 import hashlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -29,6 +30,9 @@ from pathlib import Path
 
 VERSION = "4.1.0"
 CLUSTER_ID = "QmFybmFiYXMtVGVzdHMtMQ"
+#: Below the ports that systems give to outgoing connections (Linux: from 32768): no client sits on the port of a server
+#: that is down for a moment.
+FREE_PORTS = range(20_000, 32_768)
 POM = Path(__file__).resolve().parent / "kafka" / "pom.xml"
 
 # What kafka-server-start.sh gives a broker, so that measurements compare with Kafka as people run it.
@@ -120,11 +124,18 @@ def run_tool(main: str, *args: str, timeout_s: float = 120, stdin: str = "") -> 
 
 
 def free_ports(count: int) -> list[int]:
+    """Of FREE_PORTS, at random, for others look there too."""
     with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
+        found: list[int] = []
+        for port in random.sample(FREE_PORTS, len(FREE_PORTS)):
+            if len(found) == count:
+                break
+            probe = stack.enter_context(socket.socket())
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind(("127.0.0.1", port))
+                found.append(port)
+        return found
 
 
 def answers(host: str, port: int, *, timeout_s: float = 2.0) -> bool:

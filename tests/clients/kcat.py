@@ -14,7 +14,7 @@ from typing import Any
 
 from clients.drivers import ClientFailure, Record, Traits
 
-WAIT_S = 30
+WAIT_S = 120
 
 
 class Kcat:

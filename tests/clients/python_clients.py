@@ -16,7 +16,7 @@ import kafka.admin
 import kafka
 from clients.drivers import ClientFailure, Record, Traits
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 class ConfluentKafka:

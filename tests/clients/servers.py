@@ -30,9 +30,9 @@ class Server(Protocol):
     @property
     def pid(self) -> int: ...
 
-    def start(self, timeout_s: float = 60.0) -> Server: ...
+    def start(self, timeout_s: float = 120.0) -> Server: ...
 
-    def stop(self, timeout_s: float = 30.0) -> int: ...
+    def stop(self, timeout_s: float = 120.0) -> int: ...
 
     def kill(self) -> None: ...
 
@@ -71,7 +71,7 @@ class BarnabasServer:
         assert self.process is not None, "the server has not been started"
         return self.process.pid
 
-    def start(self, timeout_s: float = 30.0) -> BarnabasServer:
+    def start(self, timeout_s: float = 120.0) -> BarnabasServer:
         assert self.process is None or self.process.poll() is not None, "the server runs already"
         self.directory.mkdir(parents=True, exist_ok=True)
         self.properties_path.write_text("".join(f"{key}={value}\n" for key, value in self.properties.items()))
@@ -81,7 +81,7 @@ class BarnabasServer:
         kafka_jars.wait_until_serving(self.port, self.process, log=self.log_path, timeout_s=timeout_s)
         return self
 
-    def stop(self, timeout_s: float = 30.0) -> int:
+    def stop(self, timeout_s: float = 120.0) -> int:
         """Ends the process as an operator would (SIGTERM); its exit code."""
         if self.process is None:
             return 0
@@ -128,11 +128,11 @@ class BarnabasCluster:
     def pid(self) -> int:
         return self.cluster.pid
 
-    def start(self, timeout_s: float = 30.0) -> BarnabasCluster:
+    def start(self, timeout_s: float = 120.0) -> BarnabasCluster:
         self.cluster.start()
         return self
 
-    def stop(self, timeout_s: float = 30.0) -> int:
+    def stop(self, timeout_s: float = 120.0) -> int:
         self.cluster.stop()
         return 0
 

@@ -103,7 +103,7 @@ class Side:
     def wait_for_group(self, group: str) -> None:
         """The first look for a coordinator creates the offsets topic; its partitions are loaded a moment later."""
         values = {"group_id": group, "generation_id": 1, "member_id": "nobody"}
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         self.ask("FindCoordinator", 1, {"key": group, "key_type": 0})
         while self.ask("Heartbeat", 4, values)["error_code"] in (14, 15, 16):
             assert time.monotonic() < deadline, f"no coordinator for {group}"

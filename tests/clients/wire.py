@@ -24,7 +24,7 @@ API_VERSIONS = 18
 class Wire:
     """One connection; requests with header version 1."""
 
-    def __init__(self, port: int, *, timeout_s: float = 10.0) -> None:
+    def __init__(self, port: int, *, timeout_s: float = 60.0) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout_s)
         self._correlation_id = 0
 
@@ -166,9 +166,10 @@ def end_offset(port: int, topic: str, partition: int) -> int:
 
 def wait_until_led(port: int, topic: str, partition: int = 0) -> None:
     """A topic is created a moment before its leader takes it up; clients retry, hand-made requests must wait."""
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 120
     while (error := list_offsets(port, topic, partition, -1)[0]) != 0:
         assert time.monotonic() < deadline, f"{topic}-{partition} has no leader: error {error}"
+        time.sleep(0.01)
 
 
 def _varint(value: int) -> bytes:

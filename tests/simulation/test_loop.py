@@ -36,7 +36,7 @@ def test_sleeping_takes_virtual_time_only() -> None:
         return asyncio.get_running_loop().time() - before
 
     assert two.client.run_until_complete(sleep_long()) == pytest.approx(7200, abs=0.001)
-    assert time.perf_counter() - began_s < 5
+    assert time.perf_counter() - began_s < 60
 
 
 def test_streams_talk_over_the_simulated_network() -> None:

@@ -20,13 +20,14 @@ from types import TracebackType
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka.admin import AdminClient, NewTopic
-from tests.support.survival import PRODUCER, QUIET, Brokers, wait_until
+from tests.support.survival import PRODUCER, QUIET, WAIT_S, Brokers, create_topic, known_leader_of, wait_until
 
 from barnabas.histories import judge
 from barnabas.testing import History
 
 PARTITIONS = 3
+#: So many records go through at least.
+LOAD = 100
 #: How a link ends whose client waits for ever.
 HUNG = 75
 #: Kafka's number of partitions of `__transaction_state`.
@@ -55,7 +56,7 @@ class Link:
 
     def end(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
+        self.process.wait(WAIT_S)
 
     def committed(self) -> int:
         """Transactions whose commit was acknowledged."""
@@ -89,10 +90,8 @@ class Chain:
         self._reader = threading.Thread(daemon=True, target=self._watched, args=(self._read,))
 
     def __enter__(self) -> Chain:
-        admin = AdminClient({**QUIET, "bootstrap.servers": self.cluster.bootstrap})
-        topics = [NewTopic(name, PARTITIONS, 3, config={"min.insync.replicas": "2"}) for name in ("input", "output")]
-        for future in admin.create_topics(topics).values():
-            future.result()
+        for name in ("input", "output"):
+            create_topic(self.cluster, name, PARTITIONS)
         for index, name in enumerate(self._names):
             own = [str(each) for each in range(PARTITIONS) if each % len(self._names) == index]
             command = [*self._program(self._client), self.cluster.bootstrap]
@@ -110,11 +109,11 @@ class Chain:
         for link in self.links:
             if link.process.poll() is None:
                 link.kill()
-        self._feeder.join(60)
-        self._reader.join(60)
+        self._feeder.join(2 * WAIT_S)
+        self._reader.join(WAIT_S)
         self._history.close()
 
-    def go_on(self, transactions: int = 3, timeout_s: float = 90) -> None:
+    def go_on(self, transactions: int = 3, timeout_s: float = 2 * WAIT_S) -> None:
         """Until every link has committed so many more."""
         goals = [(link, link.committed() + transactions) for link in self.links]
 
@@ -124,20 +123,17 @@ class Chain:
 
         wait_until(reached, "the chain goes on", timeout_s)
 
-    def leader_of(self, topic: str, partition: int) -> int:
-        admin = AdminClient({**QUIET, "bootstrap.servers": self.cluster.bootstrap})
-        return int(admin.list_topics(topic, timeout=20).topics[topic].partitions[partition].leader)
-
     def transaction_coordinator(self, name: str) -> int:
-        return self.leader_of("__transaction_state", _java_hash(name) % _STATE_PARTITIONS)
+        return known_leader_of(self.cluster, "__transaction_state", _java_hash(name) % _STATE_PARTITIONS)
 
     def group_coordinator(self) -> int:
-        return self.leader_of("__consumer_offsets", _java_hash("chain") % 50)
+        return known_leader_of(self.cluster, "__consumer_offsets", _java_hash("chain") % 50)
 
-    def settle(self, timeout_s: float = 90) -> None:
-        """Write no more, wait until all has come through, and end the links in order."""
+    def settle(self, timeout_s: float = 2 * WAIT_S) -> None:
+        """Once there was a load: write no more, wait until all has come through, and end the links in order."""
+        wait_until(lambda: bool(self._failed) or len(self._written) > LOAD, "there is a load", timeout_s)
         self._feeding.set()
-        self._feeder.join(60)
+        self._feeder.join(2 * WAIT_S)
 
         def through() -> bool:
             self._revive()
@@ -150,7 +146,7 @@ class Chain:
     def judge(self) -> None:
         """AssertionError says what is wrong."""
         self._reading.set()
-        self._reader.join(60)
+        self._reader.join(WAIT_S)
         if self._failed:
             raise self._failed[0]
         drained = f"drain-{self._history._drains + 1}"
@@ -159,7 +155,6 @@ class Chain:
         merged = merge([self._history.path, *(path for link in self.links for path in link.histories)])
         (self._directory / "merged.jsonl").write_text("".join(merged))
         judge_chain(merged, self._written, drained)
-        assert len(self._written) > 100, "there was a load"
 
     def _revive(self) -> None:
         """What ended because its client hung (tests/clients/chain.py) is started again; nothing else may end."""
@@ -186,7 +181,7 @@ class Chain:
                 self._written.append(value)
                 producer.produce("input", value, partition=partition)
             producer.poll(0)
-        assert producer.flush(60) == 0
+        assert producer.flush(WAIT_S) == 0
 
     def _read(self) -> None:
         settings = {**QUIET, "bootstrap.servers": self.cluster.bootstrap, "group.id": "reader"}

@@ -18,7 +18,7 @@ from typing import Any
 import confluent_kafka
 from tests.support.group_verdict import FOREVER, Diary, judge
 from tests.support.served import ask
-from tests.support.survival import PRODUCER, Brokers, wait_until
+from tests.support.survival import PRODUCER, WAIT_S, Brokers, wait_until
 
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
@@ -45,7 +45,7 @@ class Process(Diary):
 
     def leave(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(30)
+        self.process.wait(WAIT_S)
         self.ended_at = time.monotonic()
 
 
@@ -82,7 +82,7 @@ class Group:
             if member.process.poll() is None:
                 member.kill()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(WAIT_S)
 
     def start(self, client: str, instance: str | None = None) -> Process:
         """A member of this make."""
@@ -97,7 +97,7 @@ class Group:
     def alive(self) -> list[Process]:
         return [member for member in self.members if member.ended_at == FOREVER]
 
-    def await_owners(self, timeout_s: float = 40) -> None:
+    def await_owners(self, timeout_s: float = WAIT_S) -> None:
         """All partitions are owned once, and every live member owns its share."""
 
         def settled() -> bool:
@@ -115,15 +115,27 @@ class Group:
             raise AssertionError(f"{error}: {owners}") from error
 
     def coordinator(self) -> int:
-        return int(self._found().node_id)
+        """Once there is one."""
+        found = -1
 
-    def settle(self, timeout_s: float = 40) -> None:
+        def look() -> bool:
+            nonlocal found
+            try:
+                found = int(self._found().node_id)
+            except OSError:
+                return False
+            return found >= 0
+
+        wait_until(look, f"{self.group} has a coordinator")
+        return found
+
+    def settle(self, timeout_s: float = WAIT_S) -> None:
         """Write no more, and wait until all is read and committed."""
         self._writing.set()
-        self._threads[0].join(60)
+        self._threads[0].join(2 * WAIT_S)
         wait_until(lambda: self._committed() == self.written, "all is committed", timeout_s)
         self._watching.set()
-        self._threads[1].join(60)
+        self._threads[1].join(WAIT_S)
 
     def judge(self) -> None:
         """AssertionError says what is wrong."""
@@ -143,7 +155,7 @@ class Group:
                 producer.produce(self.topic, b"x", partition=partition, on_delivery=delivered)
             producer.poll(0)
             time.sleep(0.05)
-        producer.flush(60)
+        producer.flush(WAIT_S)
 
     def _watch(self) -> None:
         while not self._watching.is_set():

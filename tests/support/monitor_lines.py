@@ -20,7 +20,7 @@ Line = dict[str, Any]
 class MonitorProcess:
     """As a context. Lines are kept; `until` waits for one."""
 
-    def __init__(self, bootstrap: str, *arguments: str, errors: Path, timeout_s: float = 30.0) -> None:
+    def __init__(self, bootstrap: str, *arguments: str, errors: Path, timeout_s: float = 120.0) -> None:
         self._command = [sys.executable, "-m", "barnabas.cli", "monitor", *arguments, "--json", "-b", bootstrap]
         self._errors = errors
         self._timeout_s = timeout_s
@@ -37,7 +37,7 @@ class MonitorProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._process.terminate()
-        self.exit_code = self._process.wait(20)
+        self.exit_code = self._process.wait(60)
         self._reader.join(10)
 
     def _read(self) -> None:
@@ -73,7 +73,7 @@ def check(bootstrap: str, *arguments: str) -> int:
     return run(["monitor", *arguments, "--check", "-b", bootstrap])
 
 
-def await_check(bootstrap: str, code: int, *arguments: str, within_s: float = 30.0) -> None:
+def await_check(bootstrap: str, code: int, *arguments: str, within_s: float = 120.0) -> None:
     deadline = time.monotonic() + within_s
     while (found := check(bootstrap, *arguments)) != code:
         assert time.monotonic() < deadline, f"--check {' '.join(arguments)} exits with {found}, not {code}"

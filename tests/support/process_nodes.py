@@ -32,10 +32,10 @@ from barnabas.protocol.messages.index import response_class
 M = TypeVar("M", bound=Message)
 T = TypeVar("T")
 Address = tuple[str, int]
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
-def ask(address: Address, request: Message, version: int, response: type[M], *, timeout_s: float = 10.0) -> M:
+def ask(address: Address, request: Message, version: int, response: type[M], *, timeout_s: float = 60.0) -> M:
     """One request on a connection of its own. OSError if there is no answer in time."""
     assert request.API_KEY is not None
     assert response_class(request.API_KEY) is response
@@ -66,19 +66,19 @@ def until(what: str, attempt: Callable[[], T | None], timeout_s: float = WAIT_S)
         time.sleep(0.01)
 
 
-def creation(topic: str, *, replicas: int = 1, timeout_ms: int = 5_000) -> CreateTopicsRequest:
+def creation(topic: str, *, replicas: int = 1, timeout_ms: int = 60_000) -> CreateTopicsRequest:
     entry = CreateTopicsRequest.CreatableTopic(name=topic, num_partitions=1, replication_factor=replicas)
     return CreateTopicsRequest(topics=[entry], timeout_ms=timeout_ms)
 
 
-def create_topic(address: Address, topic: str, *, replicas: int = 1, timeout_s: float = 10.0) -> int:
+def create_topic(address: Address, topic: str, *, replicas: int = 1, timeout_s: float = 60.0) -> int:
     """The error code."""
     request = creation(topic, replicas=replicas, timeout_ms=int(timeout_s * 1000))
     answer = ask(address, request, 7, CreateTopicsResponse, timeout_s=timeout_s)
     return int(answer.topics[0].error_code)
 
 
-def describe_quorum(address: Address, *, timeout_s: float = 3.0) -> DescribeQuorumResponse.PartitionData:
+def describe_quorum(address: Address, *, timeout_s: float = 30.0) -> DescribeQuorumResponse.PartitionData:
     """What this node, or on a broker's listener the leader, says of the quorum; with its error code."""
     wanted = DescribeQuorumRequest.TopicData(
         topic_name=METADATA_TOPIC, partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)]
@@ -146,7 +146,7 @@ class Node:
     def format(self, cluster_id: str, *flags: str, code: int = 0) -> str:
         """`barnabas format`; what it says."""
         command = [sys.executable, "-m", "barnabas.cli", "format", str(self.file), "-t", cluster_id, *flags]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=WAIT_S, check=False)
         assert done.returncode == code, done.stdout + done.stderr
         return done.stdout + done.stderr
 
@@ -276,7 +276,7 @@ class Nodes:
         def found() -> int | None:
             for node in nodes:
                 try:
-                    told = describe_quorum(node.controller_address, timeout_s=1)
+                    told = describe_quorum(node.controller_address, timeout_s=3)
                 except (OSError, DecodeError):
                     continue
                 if told.error_code == 0 and told.high_watermark >= 0:

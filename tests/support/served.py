@@ -30,7 +30,7 @@ from barnabas.protocol.messages.offset_for_leader_epoch import OffsetForLeaderEp
 from clients.servers import Server
 from clients.wire import Wire
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 ISOLATION = {READ_UNCOMMITTED: "read_uncommitted", READ_COMMITTED: "read_committed"}

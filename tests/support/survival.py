@@ -37,6 +37,8 @@ PRODUCER = {
     "topic.metadata.refresh.interval.ms": 2_000,
 }
 _RECORD_GAP_S = 0.004
+#: For what takes a moment: machines may be slow, and busy.
+WAIT_S = 120.0
 
 
 class Brokers(Protocol):
@@ -74,7 +76,7 @@ class Load:
         self._bootstrap = cluster.bootstrap
         self._producing = threading.Event()
         self._consuming = threading.Event()
-        self._reading = 0
+        self._reading: set[str] = set()
         self._threads = [
             threading.Thread(daemon=True, target=self._produce, args=(f"p{n}",)) for n in range(1, producers + 1)
         ]
@@ -102,9 +104,9 @@ class Load:
         for thread in self._readers:
             # librdkafka 2.16 may hang in close, all its requests answered, when brokers came and went often.
             thread.join(15)
-        assert self._reading == 0, "a consumer does not return from its poll"
+        wait_until(lambda: not self._reading, "all consumers return from their polls")
 
-    def judge(self, *, drain_s: float = 60, errors_allowed: bool = False) -> None:
+    def judge(self, *, drain_s: float = WAIT_S, errors_allowed: bool = False) -> None:
         """`errors_allowed`: a client may be told that a record was not written, or that nobody knows."""
         self.history.drain(self._bootstrap, self.topics, timeout_s=drain_s)
         verdict = self.history.verdict()
@@ -117,7 +119,7 @@ class Load:
             assert verdict.counts["acked"] == verdict.counts["sent"] - len(self.refused)
             assert set(self.refused) <= {"_UNKNOWN_PARTITION"}
 
-    def go_on(self, records: int = 100, timeout_s: float = 40) -> float:
+    def go_on(self, records: int = 100, timeout_s: float = WAIT_S) -> float:
         """Until so many more records were acknowledged; when the first of them was, seconds from now."""
         begin, before = time.monotonic(), len(self.acked_at)
         wait_until(lambda: len(self.acked_at) >= before + records, "no records are acknowledged", timeout_s)
@@ -151,7 +153,7 @@ class Load:
                     # The client has not heard of the topic or the partition yet.
                     self.refused.append(refused.args[0].name())
             producer.poll(_RECORD_GAP_S)
-        if producer.flush(60):
+        if producer.flush(WAIT_S):
             self.errors.append(f"{process}: not everything was answered")
 
     def _acked(self, process: str, topic: str, partition: int) -> None:
@@ -173,7 +175,7 @@ class Load:
             enable_idempotence=True,
             # Not only how long it waits for one answer: it gives a record up that has had no leader for so long, and
             # then leaves a gap in its sequence numbers. Connections of killed brokers end without it.
-            request_timeout_ms=60_000,
+            request_timeout_ms=120_000,
             retry_backoff_ms=20,
             metadata_max_age_ms=5_000,
         )
@@ -190,7 +192,7 @@ class Load:
                 future.add_done_callback(partial(self._settled, process))
             await asyncio.sleep(_RECORD_GAP_S)
         if pending:
-            await asyncio.wait(pending, timeout=60)
+            await asyncio.wait(pending, timeout=WAIT_S)
         await raw.stop()
 
     def _produce_java(self, process: str, java: Any) -> None:
@@ -243,10 +245,10 @@ class Load:
             consumer.subscribe(list(self.topics))
         else:
             consumer.assign([TopicPartition(topic, index, 0) for topic, n in self.topics.items() for index in range(n)])
-        self._reading += 1
+        self._reading.add(process)
         while not self._consuming.is_set():
             consumer.consume(200, 0.2)
-        self._reading -= 1
+        self._reading.discard(process)
         consumer.close()
 
 
@@ -258,9 +260,11 @@ def create_topic(cluster: Brokers, name: str, partitions: int = 3, **config: str
         new = NewTopic(name, partitions, 3, config=configs)
         # A client that nobody holds answers nothing any more.
         client = admin(cluster)
-        (future,) = client.create_topics([new], request_timeout=5).values()
+        (future,) = client.create_topics([new], request_timeout=10).values()
         try:
-            future.result(10)
+            future.result(15)
+        except TimeoutError:
+            return False
         except KafkaException as error:
             if error.args[0].name() != "TOPIC_ALREADY_EXISTS":
                 return False
@@ -277,7 +281,7 @@ def admin(cluster: Brokers) -> AdminClient:
 def partitions_of(cluster: Brokers, topic: str) -> Mapping[int, Any]:
     """Asked by a client of its own: one that knows of a broker that sleeps may wait for that. Empty if nobody says."""
     try:
-        found = admin(cluster).list_topics(topic, timeout=5).topics[topic]
+        found = admin(cluster).list_topics(topic, timeout=10).topics[topic]
     except KafkaException:
         return {}
     return found.partitions
@@ -294,6 +298,19 @@ def leader_of(cluster: Brokers, topic: str, partition: int = 0) -> int:
     return -1 if found is None else int(found.leader)
 
 
+def known_leader_of(cluster: Brokers, topic: str, partition: int = 0) -> int:
+    """Once there is one."""
+    found = -1
+
+    def look() -> bool:
+        nonlocal found
+        found = leader_of(cluster, topic, partition)
+        return found >= 0
+
+    wait_until(look, f"{topic}-{partition} is led")
+    return found
+
+
 def controller_of(cluster: Brokers) -> int:
     """The active one."""
     addresses = [(host, int(port)) for host, _, port in (each.rpartition(":") for each in cluster.bootstrap.split(","))]
@@ -308,7 +325,7 @@ def controller_of(cluster: Brokers) -> int:
     return found
 
 
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 40) -> None:
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not: {what}"

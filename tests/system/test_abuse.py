@@ -293,7 +293,7 @@ def test_mutated_requests_are_answered_or_end_their_connection(server: Server, n
             mutated[position] = chance.choice((0, 1, 0x7F, 0x80, 0xFF, chance.randrange(256)))
         if chance.random() < 0.2:
             del mutated[chance.randrange(len(mutated)) :]
-        with Wire(server.port, timeout_s=20) as wire:
+        with Wire(server.port, timeout_s=60) as wire:
             wire.send_frame(struct.pack(">hhih", key, version, 5, -1) + mutated)
             # The half-close tells the server that no more will come; it must come to an end by itself.
             wire.socket.shutdown(socket.SHUT_WR)

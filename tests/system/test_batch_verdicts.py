@@ -35,7 +35,7 @@ def port(server: Server) -> Iterator[int]:
     admin = AdminClient({"bootstrap.servers": server.bootstrap})
     made = admin.create_topics([NewTopic(name, 1, 1, config=config) for name, config in TOPICS.items()])
     for future in made.values():
-        future.result(30)
+        future.result(120)
     return int(server.bootstrap.rpartition(":")[2])
 
 

@@ -71,20 +71,20 @@ def broker(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     assert process.stdout is not None
     try:
         line = process.stdout.readline()
-        assert line.startswith("started: "), process.communicate(timeout=10)[1]
+        assert line.startswith("started: "), process.communicate(timeout=120)[1]
         yield process, line.removeprefix("started: ").strip()
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             try:
-                process.communicate(timeout=20)
+                process.communicate(timeout=120)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.communicate()
 
 
 def refused(*arguments: str) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*BROKER, *arguments], capture_output=True, text=True, timeout=30, check=False)
+    done = subprocess.run([*BROKER, *arguments], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
     assert "started: " not in done.stdout
     return done
@@ -94,9 +94,9 @@ def test_kafkas_example_configuration_starts_as_it_stands(tmp_path: Path) -> Non
     file = tmp_path / "server.properties"
     file.write_text(EXAMPLE)
     with broker(str(file), *places(tmp_path / "logs")) as (process, address):
-        assert AdminClient({"bootstrap.servers": address}).list_topics(timeout=10).brokers.keys() == {1}
+        assert AdminClient({"bootstrap.servers": address}).list_topics(timeout=60).brokers.keys() == {1}
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=120)
     assert process.returncode == 0
     assert "Traceback" not in errors
     assert (tmp_path / "logs" / "meta.properties").exists()
@@ -108,7 +108,7 @@ def test_ctrl_c_stops_in_order_too(tmp_path: Path) -> None:
     file.write_text(EXAMPLE)
     with broker(str(file), *places(tmp_path / "logs")) as (process, _):
         process.send_signal(signal.SIGINT)
-        assert process.wait(20) == 0
+        assert process.wait(120) == 0
     assert (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
 
 
@@ -117,7 +117,7 @@ def test_unknown_keys_warn_and_wrong_values_stop(tmp_path: Path) -> None:
     file.write_text(EXAMPLE + "no.such.key=1\n")
     with broker(str(file), *places(tmp_path / "logs")) as (process, _):
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=20)
+        _, errors = process.communicate(timeout=120)
     assert "no.such.key" in errors
     file.write_text(EXAMPLE + "log.retention.hours=soon\n")
     done = refused(str(file), *places(tmp_path / "other"))
@@ -132,7 +132,7 @@ def test_two_brokers_never_share_a_directory(tmp_path: Path) -> None:
     with broker(str(file), *places(tmp_path / "logs")) as (_, address):
         done = refused(str(file), *places(tmp_path / "logs"))
         assert str(tmp_path / "logs") in done.stderr
-        assert AdminClient({"bootstrap.servers": address}).list_topics(timeout=10).brokers.keys() == {1}
+        assert AdminClient({"bootstrap.servers": address}).list_topics(timeout=60).brokers.keys() == {1}
 
 
 def test_a_port_in_use_is_an_error_and_no_traceback(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def run(server: HasBootstrap) -> Run:
             input=stdin,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=120,
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr

@@ -64,14 +64,14 @@ def create(server: Server, replicas: int | None) -> Create:
             client.create_topic(topic, PARTITIONS)
             return
         admin = AdminClient({"bootstrap.servers": server.bootstrap})
-        admin.create_topics([NewTopic(topic, PARTITIONS, replicas)])[topic].result(30)
+        admin.create_topics([NewTopic(topic, PARTITIONS, replicas)])[topic].result(120)
 
     return create
 
 
 def codecs_of(server: Server, topic: str, partition: int) -> set[str]:
     """Of the batches of a partition, asked for where its leader is."""
-    metadata = AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(topic, timeout=10)
+    metadata = AdminClient({"bootstrap.servers": server.bootstrap}).list_topics(topic, timeout=60)
     leader = metadata.topics[topic].partitions[partition].leader
     return codecs_on_the_wire(metadata.brokers[leader].port, topic, partition)
 

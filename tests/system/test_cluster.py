@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.survival import controller_of
 
 from barnabas.testing import Cluster
 
 QUIET = {"log_level": "0"}
+#: For what takes a moment: machines may be slow, and busy.
+WAIT_S = 120.0
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def patient_cluster(tmp_path: Path) -> Iterator[Cluster]:
+    """A broker's session is so long that what waits for its end comes too late for every test."""
+    properties = {"broker.session.timeout.ms": "900000"}
+    with Cluster(tmp_path / "cluster", brokers=3, properties=properties) as cluster:
         yield cluster
 
 
@@ -33,51 +46,48 @@ def create(
     name: str,
     partitions: int = 3,
     factor: int = 3,
-    timeout_s: float = 10,
-) -> float:
-    """Until it is there; seconds that it took. A request that was under way when its broker died is asked again, by a
-    client that does not remember a controller of before."""
-    begin = time.monotonic()
+    timeout_s: float = WAIT_S,
+) -> None:
+    """Until it is there. A request that was under way when its broker died is asked again, by a client that does not
+    remember a controller of before."""
+    deadline = time.monotonic() + timeout_s
     while True:
         client = admin(cluster, *broker_ids)
-        (future,) = client.create_topics([NewTopic(name, partitions, factor)], request_timeout=2).values()
+        (future,) = client.create_topics([NewTopic(name, partitions, factor)], request_timeout=5).values()
         try:
             future.result()
         except KafkaException as error:
             if error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS:
-                break
-            if time.monotonic() - begin > timeout_s:
+                return
+            if time.monotonic() > deadline:
                 raise
             time.sleep(0.02)
         else:
-            break
-    return time.monotonic() - begin
+            return
 
 
-def in_sync(client: AdminClient, topic: str) -> set[int]:
-    """Brokers that are in all of its ISRs."""
-    partitions = client.list_topics(topic, timeout=10).topics[topic].partitions.values()
-    return set.intersection(*(set(partition.isrs) for partition in partitions))
-
-
-def leaders(client: AdminClient, topic: str) -> set[int]:
-    return {partition.leader for partition in client.list_topics(topic, timeout=10).topics[topic].partitions.values()}
-
-
-def has_lost_its_leaderships(cluster: Cluster, others: tuple[int, ...], topic: str, broker_id: int) -> bool:
-    """As the others see it. A client that knows of the broker which does not answer may go on asking that one, so each
-    look is a new client's."""
+def partitions_of(cluster: Cluster, broker_ids: tuple[int, ...], topic: str) -> Mapping[int, Any]:
+    """As these brokers see them; none if they say nothing. A client that knows of a broker which does not answer may go
+    on asking that one, so each look is a new client's."""
     try:
-        found = admin(cluster, *others).list_topics(topic, timeout=3).topics[topic].partitions.values()
+        return admin(cluster, *broker_ids).list_topics(topic, timeout=10).topics[topic].partitions
     except KafkaException as error:
-        if error.args[0].code() != KafkaError._TIMED_OUT:
+        if error.args[0].code() not in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
             raise
-        return False
-    return broker_id not in {partition.leader for partition in found}
+        return {}
 
 
-def wait_until(condition: object, what: str, timeout_s: float = 20) -> None:
-    assert callable(condition)
+def in_sync(cluster: Cluster, topic: str, *broker_ids: int) -> set[int]:
+    """Brokers that are in all of its ISRs."""
+    isrs = [set(partition.isrs) for partition in partitions_of(cluster, broker_ids, topic).values()]
+    return set.intersection(*isrs) if isrs else set()
+
+
+def leaders(cluster: Cluster, topic: str, *broker_ids: int) -> set[int]:
+    return {partition.leader for partition in partitions_of(cluster, broker_ids, topic).values()}
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT_S) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, what
@@ -94,7 +104,7 @@ class Writer:
                 "bootstrap.servers": cluster.bootstrap,
                 "enable.idempotence": True,
                 "acks": "all",
-                "delivery.timeout.ms": 60_000,
+                "delivery.timeout.ms": 120_000,
                 "request.timeout.ms": 3_000,
                 "socket.timeout.ms": 5_000,
                 "retry.backoff.ms": 20,
@@ -122,7 +132,7 @@ class Writer:
             assert value is not None
             self.acked[message.partition(), message.offset()] = value.decode()
 
-    def flush(self, timeout_s: float = 60) -> None:
+    def flush(self, timeout_s: float = WAIT_S) -> None:
         assert self._producer.flush(timeout_s) == 0, "not everything was answered"
 
 
@@ -131,13 +141,13 @@ def read_all(cluster: Cluster, topic: str) -> dict[tuple[int, int], str]:
         {**QUIET, "bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.auto.commit": False}
     )
     try:
-        partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
         ends = {
             index: consumer.get_watermark_offsets(TopicPartition(topic, index), timeout=10)[1] for index in partitions
         }
         consumer.assign([TopicPartition(topic, index, 0) for index in partitions])
         found: dict[tuple[int, int], str] = {}
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while len(found) < sum(ends.values()) and time.monotonic() < deadline:
             message = consumer.poll(1)
             if message is not None and message.error() is None:
@@ -160,37 +170,35 @@ def test_every_broker_takes_admin_requests(cluster: Cluster) -> None:
     for broker_id in (1, 2, 3):
         create(cluster, (broker_id,), f"by-{broker_id}", partitions=6)
     for broker_id in (1, 2, 3):
-        client = admin(cluster, broker_id)
         for name in ("by-1", "by-2", "by-3"):
-            wait_until(lambda c=client, n=name: n in c.list_topics(timeout=10).topics, f"{name} on {broker_id}")  # type: ignore[misc]
-            assert leaders(client, name) == {1, 2, 3}
-            assert in_sync(client, name) == {1, 2, 3}
+            told = partial(leaders, cluster, name, broker_id)
+            wait_until(lambda told=told: told() == {1, 2, 3}, f"{name} on {broker_id}")  # type: ignore[misc]
+            synced = partial(in_sync, cluster, name, broker_id)
+            wait_until(lambda synced=synced: synced() == {1, 2, 3}, f"{name} on {broker_id}")  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("victim", [1, 2, 3])
-def test_a_killed_broker_costs_no_acked_record(cluster: Cluster, victim: int) -> None:
-    """One of the three is the active controller, too."""
+@pytest.mark.parametrize("controller", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_a_killed_broker_costs_no_acked_record(patient_cluster: Cluster, controller: bool) -> None:
+    """Nobody waits for the end of its session: whoever had a connection to it says that it is gone."""
+    cluster = patient_cluster
+    active = controller_of(cluster)
+    victim = active if controller else active % 3 + 1
     survivors = tuple(broker_id for broker_id in (1, 2, 3) if broker_id != victim)
-    client = admin(cluster, *survivors)
     create(cluster, (1, 2, 3), "orders", partitions=6)
     writer = Writer(cluster, "orders")
     writer.write(300)
     writer.flush()
     cluster.kill(victim)
-    killed = time.monotonic()
-    took_s = create(cluster, survivors, "after", factor=2)
-    assert took_s < 3, "another controller answers"
+    create(cluster, survivors, "after", factor=2)
     writer.write(300)
     writer.flush()
-    assert time.monotonic() - killed < 8, "without a wait for the broker's session"
-    assert victim not in leaders(client, "orders")
+    wait_until(lambda: leaders(cluster, "orders", *survivors) == set(survivors), "others lead")
     cluster.start_broker(victim)
-    wait_until(lambda: in_sync(client, "orders") == {1, 2, 3}, "it joins the ISRs again")
+    wait_until(lambda: in_sync(cluster, "orders") == {1, 2, 3}, "it joins the ISRs again")
     check(cluster, "orders", writer)
 
 
 def test_a_rolling_restart_under_load(cluster: Cluster) -> None:
-    client = admin(cluster)
     create(cluster, (1, 2, 3), "orders", partitions=6)
     writer = Writer(cluster, "orders")
     for broker_id in (1, 2, 3):
@@ -198,7 +206,7 @@ def test_a_rolling_restart_under_load(cluster: Cluster) -> None:
         cluster.stop_broker(broker_id)
         writer.write(200)
         cluster.start_broker(broker_id)
-        wait_until(lambda: in_sync(client, "orders") == {1, 2, 3}, f"broker {broker_id} joins the ISRs again")
+        wait_until(lambda: in_sync(cluster, "orders") == {1, 2, 3}, f"broker {broker_id} joins the ISRs again")
     check(cluster, "orders", writer)
 
 
@@ -209,16 +217,17 @@ def test_all_killed_and_started_again(cluster: Cluster) -> None:
     writer.flush()
     cluster.kill()
     cluster.start()
-    wait_until(lambda: in_sync(admin(cluster), "orders") == {1, 2, 3}, "all are in sync")
+    wait_until(lambda: in_sync(cluster, "orders") == {1, 2, 3}, "all are in sync")
     writer.write(100)
     check(cluster, "orders", writer)
 
 
-@pytest.mark.parametrize("sleeper", [1, 2, 3])
-def test_a_paused_broker_comes_back_deposed(cluster: Cluster, sleeper: int) -> None:
+@pytest.mark.parametrize("controller", [True, pytest.param(False, marks=pytest.mark.full)])
+def test_a_paused_broker_comes_back_deposed(cluster: Cluster, controller: bool) -> None:
     """With the default session timeout of 9 s: nobody sees that it is gone but by its silence."""
+    active = controller_of(cluster)
+    sleeper = active if controller else active % 3 + 1
     survivors = tuple(broker_id for broker_id in (1, 2, 3) if broker_id != sleeper)
-    client = admin(cluster, *survivors)
     create(cluster, (1, 2, 3), "orders", partitions=6)
     writer = Writer(cluster, "orders")
     writer.write(200)
@@ -226,11 +235,11 @@ def test_a_paused_broker_comes_back_deposed(cluster: Cluster, sleeper: int) -> N
     cluster.pause(sleeper)
     try:
         writer.write(200)
-        wait_until(lambda: has_lost_its_leaderships(cluster, survivors, "orders", sleeper), "they move", timeout_s=40)
+        wait_until(lambda: leaders(cluster, "orders", *survivors) == set(survivors), "others lead")
         writer.flush()
     finally:
         cluster.resume(sleeper)
-    wait_until(lambda: in_sync(client, "orders") == {1, 2, 3}, "it follows again")
+    wait_until(lambda: in_sync(cluster, "orders") == {1, 2, 3}, "it follows again")
     check(cluster, "orders", writer)
 
 
@@ -244,4 +253,4 @@ def test_two_of_three_down_then_back(cluster: Cluster) -> None:
     cluster.start_broker(2)
     create(cluster, (1, 2), "again", factor=2)
     cluster.start_broker(3)
-    wait_until(lambda: in_sync(client, "orders") == {1, 2, 3}, "all are in sync")
+    wait_until(lambda: in_sync(cluster, "orders") == {1, 2, 3}, "all are in sync")

@@ -14,7 +14,7 @@ from clients.servers import Server
 
 NewServer = Callable[..., Server]
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 KEYS = 200
 VALUE_BYTES = 1000
 

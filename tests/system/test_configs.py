@@ -20,7 +20,7 @@ import kafka_jars
 from clients.servers import Server
 
 NewServer = Callable[..., Server]
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def admin_of(server: Server) -> AdminClient:

@@ -21,13 +21,13 @@ from clients.servers import Server
 Names = Callable[[str], str]
 
 PARTITIONS = 6
-WAIT_S = 60.0
+WAIT_S = 120.0
 TOOL = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 CONSUMER = {"group.protocol": "consumer"}
 CLASSIC = {
     "partition.assignment.strategy": "cooperative-sticky",
     "heartbeat.interval.ms": 500,
-    "session.timeout.ms": 10_000,
+    "session.timeout.ms": 60_000,
 }
 
 

@@ -20,7 +20,7 @@ BARNABAS = [sys.executable, "-m", "barnabas.cli"]
 
 
 def command(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run([*BARNABAS, *arguments], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([*BARNABAS, *arguments], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     return done
 
@@ -33,7 +33,7 @@ def is_alive(pid: int) -> bool:
 
 
 def wait_for(condition: object, what: str) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while not condition():  # type: ignore[operator]
         assert time.monotonic() < deadline, what
         time.sleep(0.01)
@@ -53,7 +53,7 @@ def produce(bootstrap: str, topic: str, *values: str) -> None:
     client = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
     for value in values:
         client.produce(topic, value.encode())
-    assert client.flush(30) == 0
+    assert client.flush(120) == 0
 
 
 def test_up_status_down(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_up_status_down(tmp_path: Path) -> None:
     assert len(done.stdout.splitlines()) == 1
     bootstrap = done.stdout.removeprefix("bootstrap: ").strip()
     try:
-        assert AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=10).brokers.keys() == {1}
+        assert AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=60).brokers.keys() == {1}
         status = json.loads(command("status", *directory, "--json").stdout)
         assert status["bootstrap"] == bootstrap
         [node] = status["nodes"]
@@ -87,7 +87,7 @@ def test_a_cluster_in_the_foreground_ends_with_ctrl_c(tmp_path: Path) -> None:
     pid = pid_in(tmp_path)
     assert is_alive(pid)
     up.send_signal(signal.SIGINT)
-    assert up.wait(30) == 0
+    assert up.wait(120) == 0
     up.stdout.close()
     assert not is_alive(pid)
 
@@ -102,7 +102,7 @@ def test_a_broker_that_ends_by_itself_is_reported(tmp_path: Path) -> None:
     assert up.stdout is not None
     assert up.stdout.readline().startswith("bootstrap: ")
     os.kill(pid_in(tmp_path), signal.SIGKILL)
-    _, errors = up.communicate(timeout=30)
+    _, errors = up.communicate(timeout=120)
     assert up.returncode == 1
     assert "broker 1 ended by itself" in errors
 

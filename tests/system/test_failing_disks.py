@@ -18,10 +18,11 @@ import pytest
 
 from clients.python_clients import ConfluentKafka
 from clients.servers import Server, target
+from clients.wire import wait_until_led
 
 NewServer = Callable[..., Server]
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 MEGABYTE = 1 << 20
 pytestmark = pytest.mark.skipif(target() == "kafka", reason="Apache Kafka takes a full directory offline")
 
@@ -69,10 +70,21 @@ def admin_of(server: Server) -> confluent_kafka.admin.AdminClient:
     return confluent_kafka.admin.AdminClient({"bootstrap.servers": server.bootstrap, "log_level": 0})
 
 
-def create(server: Server, topic: str, partitions: int = 1, timeout_s: float = WAIT_S) -> None:
+def create(server: Server, topic: str, partitions: int = 1) -> None:
+    ask_for(server, topic, partitions, WAIT_S)
+    for partition in range(partitions):
+        wait_until_led(server.port, topic, partition)
+
+
+def ask_for(server: Server, topic: str, partitions: int, timeout_s: float) -> None:
     admin = admin_of(server)
     new = confluent_kafka.admin.NewTopic(topic, partitions, 1)
     admin.create_topics([new], request_timeout=timeout_s)[topic].result(2 * timeout_s)
+
+
+def leaders(server: Server, topic: str) -> dict[int, int]:
+    rows = admin_of(server).list_topics(topic, timeout=WAIT_S).topics[topic].partitions
+    return {index: row.leader for index, row in rows.items()}
 
 
 class Writer:
@@ -159,17 +171,16 @@ def test_a_full_disk_stops_writes_and_nothing_else(own_server: NewServer, small_
     read_all(server, writer, "t")
     with pytest.raises(confluent_kafka.KafkaException):
         for place in range(1000):
-            create(server, f"late-{place}", 100, timeout_s=2)
+            ask_for(server, f"late-{place}", 100, timeout_s=2)
     assert server.process.poll() is None
     ballast.unlink()
-    time.sleep(1.1)
     writer.send_until(0, b"with room again, without a restart")
     server.stop()
     verify(small_disk / "data")
     server.start()
     read_all(server, writer, "t")
     writer = Writer(server, "t")
-    assert writer.send(b"after the restart") == 0
+    writer.send_until(0, b"after the restart")
     read_all(server, writer, "t")
 
 
@@ -186,7 +197,7 @@ def test_a_kill_on_a_full_disk_loses_nothing(own_server: NewServer, small_disk: 
     ballast.unlink()
     server.start()
     read_all(server, writer, "t")
-    assert writer.send(b"again") == 0
+    writer.send_until(0, b"again")
     server.stop()
     verify(small_disk / "data")
 
@@ -213,18 +224,19 @@ def test_one_of_two_directories_fails(own_server: NewServer, tmp_path: Path, fai
     for partition in set(range(4)) - on_bad:
         assert writer.send(b"served", partition) == 0
         read_all(server, writer, "t", partition)
-    time.sleep(0.5)
-    metadata = admin_of(server).list_topics("t", timeout=WAIT_S).topics["t"]
+    expected = {index: -1 if index in on_bad else 1 for index in range(4)}
+    deadline = time.monotonic() + WAIT_S
+    while (told := leaders(server, "t")) != expected:
+        assert time.monotonic() < deadline, told
+        time.sleep(0.05)
     assert server.process is not None
     assert server.process.poll() is None
-    leaders = {index: row.leader for index, row in metadata.partitions.items()}
-    assert leaders == {index: -1 if index in on_bad else 1 for index in range(4)}
 
     server.stop()
     server.start()
     reader = Writer(server, "t")
     for partition in set(range(4)) - on_bad:
-        assert reader.send(b"after a start without it", partition) == 0
+        reader.send_until(0, b"after a start without it", partition)
         read_all(server, writer, "t", partition)
     server.stop()
 
@@ -251,7 +263,7 @@ def test_without_a_directory_the_start_is_refused_in_one_line(
     server.stop()
     failing_calls.write_text(f"{errno.EIO} {data}\n")
     with pytest.raises(Exception, match=r"ended|exit|serv"):
-        server.start(timeout_s=5)
+        server.start()
     lines = [line for line in server.log_path.read_text().splitlines() if str(data) in line]
     assert lines[-1].startswith("barnabas: ")
     assert "Input/output error" in lines[-1]
@@ -265,7 +277,7 @@ def test_the_metadata_directory_ends_the_process(own_server: NewServer, tmp_path
     failing_calls.write_text(f"{errno.EIO} {data}\n")
     assert server.process is not None
     with pytest.raises(confluent_kafka.KafkaException):
-        create(server, "late", timeout_s=2)
+        ask_for(server, "late", 1, timeout_s=2)
     assert server.process.wait(WAIT_S) != 0
     assert "Traceback" not in server.log_path.read_text()
 

@@ -31,7 +31,7 @@ class Asker:
 
     def __init__(self, server: Server) -> None:
         self.server = server
-        self.wire = Wire(server.port, timeout_s=10)
+        self.wire = Wire(server.port, timeout_s=60)
         self.ids: dict[str, bytes] = {}
         self.sessions: dict[int, int] = {}
 
@@ -42,7 +42,7 @@ class Asker:
         self.wire.send_frame(header + bytes(codec.encode(request, version)))
         frame = self.wire.read_frame()
         if frame is None:
-            self.wire = Wire(self.server.port, timeout_s=10)
+            self.wire = Wire(self.server.port, timeout_s=60)
             return None
         answer, _ = codec.decode(response_class(key), version, frame, 4 + response_header_version(key, version))
         return answer

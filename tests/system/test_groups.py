@@ -24,12 +24,15 @@ Seen = list[tuple[str, int, int]]
 Member = Callable[[str, str, str, Seen, threading.Event], None]
 
 PARTITIONS = 6
-WAIT_S = 40.0
+#: Nobody is taken for dead here.
+SESSION_MS = 60_000
+WAIT_S = 120.0
 
 
 def confluent_member(bootstrap: str, group: str, topic: str, seen: Seen, stop: threading.Event) -> None:
     settings = {"bootstrap.servers": bootstrap, "group.id": group, "auto.offset.reset": "earliest", "log_level": 3}
     settings |= {"enable.auto.commit": False, "partition.assignment.strategy": "range", "heartbeat.interval.ms": 500}
+    settings |= {"session.timeout.ms": SESSION_MS}
     consumer = confluent_kafka.Consumer(settings)
     consumer.subscribe([topic])
     while not stop.is_set():
@@ -48,7 +51,7 @@ def kafka_python_member(bootstrap: str, group: str, topic: str, seen: Seen, stop
         auto_offset_reset="earliest",
         enable_auto_commit=False,
         heartbeat_interval_ms=500,
-        session_timeout_ms=10_000,
+        session_timeout_ms=SESSION_MS,
     )
     while not stop.is_set():
         for records in consumer.poll(timeout_ms=100).values():
@@ -66,6 +69,7 @@ def aiokafka_member(bootstrap: str, group: str, topic: str, seen: Seen, stop: th
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             heartbeat_interval_ms=500,
+            session_timeout_ms=SESSION_MS,
             partition_assignment_strategy=[RangePartitionAssignor],
         )
         await consumer.start()

@@ -95,7 +95,7 @@ def consuming(server: Server, group: str, topic: str, **settings: Any) -> Iterat
     thread = threading.Thread(target=poll)
     thread.start()
     try:
-        assert committed.wait(40), "all is read"
+        assert committed.wait(120), "all is read"
         yield
     finally:
         stop.set()

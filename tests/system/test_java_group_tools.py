@@ -83,7 +83,7 @@ def topic(cluster: Cluster) -> str:
     for number in range(RECORDS):
         for partition in range(PARTITIONS):
             producer.produce(name, str(number), partition=partition, timestamp=(number + 1) * 1000)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
     return name
 
 
@@ -95,7 +95,7 @@ def member(cluster: Cluster, topic: str, protocol: str) -> Iterator[confluent_ka
     consumer = confluent_kafka.Consumer(settings)
     consumer.subscribe([topic])
     read = 0
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while read < RECORDS * PARTITIONS:
         assert time.monotonic() < deadline, f"{read} records were read"
         read += len([one for one in consumer.consume(100, 0.5) if one.error() is None])
@@ -202,7 +202,7 @@ def test_a_transaction_that_hangs_is_found_and_aborted(cluster: Cluster, jvm: Pr
         return found.text
 
     admin = confluent_kafka.admin.AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
-    known = admin.list_topics(topic, timeout=20)
+    known = admin.list_topics(topic, timeout=60)
     port = known.brokers[known.topics[topic].partitions[0].leader].port
     lost = wire.batch([wire.record(0, None, b"lost")], attributes=0x10, producer=(99_999, 0, 0))
     body = wire.produce_body(topic, 0, lost, acks=-1)
@@ -240,7 +240,7 @@ class Verifiable:
 
     def end(self) -> None:
         self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
+        self.process.wait(120)
 
 
 @pytest.mark.full
@@ -269,7 +269,7 @@ def test_verifiable_clients_while_a_broker_is_killed(cluster: Cluster, tmp_path:
         wait_until(lambda: all(client.events("partitions_assigned") for client in clients), "both have joined", 120)
         wait_until(lambda: acknowledged() > 200 and len(read()) > 100, "there is a load", 120)
         admin = confluent_kafka.admin.AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
-        victim = admin.describe_consumer_groups([name])[name].result(30).coordinator.id
+        victim = admin.describe_consumer_groups([name])[name].result(120).coordinator.id
         cluster.kill(victim)
         before = acknowledged()
         wait_until(lambda: acknowledged() > before + 300, "the producer goes on", 120)

@@ -80,7 +80,7 @@ def rows(text: str) -> list[dict[str, str]]:
     return [dict(zip(header, line, strict=False)) for line in lines]
 
 
-def settled(look: Callable[[], bool], what: str, timeout_s: float = 20) -> None:
+def settled(look: Callable[[], bool], what: str, timeout_s: float = 120) -> None:
     deadline = time.monotonic() + timeout_s
     while not look():
         assert time.monotonic() < deadline, what
@@ -164,7 +164,7 @@ def ask(address: str, request: UpdateFeaturesRequest, version: int) -> UpdateFea
     host, _, port = address.rpartition(":")
     frame = codec.encode(RequestHeader(request_api_key=57, request_api_version=version, correlation_id=5), 2)
     codec.encode_into(request, version, frame)
-    with socket.create_connection((host, int(port)), timeout=10) as link, link.makefile("rb") as stream:
+    with socket.create_connection((host, int(port)), timeout=60) as link, link.makefile("rb") as stream:
         link.sendall(len(frame).to_bytes(4, "big") + frame)
         body = stream.read(int.from_bytes(stream.read(4), "big"))
     assert body[:5] == bytes([0, 0, 0, 5, 0])
@@ -262,7 +262,7 @@ def test_a_voter_of_a_dynamic_quorum_is_removed(tmp_path: Path, jvm: ProcessClie
                 command = [sys.executable, "-m", "barnabas.server.main", "broker", str(file)]
                 processes.append(subprocess.Popen(command, stdout=log, stderr=log))
         for port, process in zip(ports, processes, strict=False):
-            kafka_jars.wait_until_serving(port, process, timeout_s=30)
+            kafka_jars.wait_until_serving(port, process, timeout_s=120)
 
         def ids(label: str) -> list[str]:
             shown = jvm.tool(QUORUM, BY_BROKERS, f"127.0.0.1:{ports[0]}", "describe", "--status")
@@ -278,4 +278,4 @@ def test_a_voter_of_a_dynamic_quorum_is_removed(tmp_path: Path, jvm: ProcessClie
         for process in processes:
             process.terminate()
         for process in processes:
-            process.wait(30)
+            process.wait(120)

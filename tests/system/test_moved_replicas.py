@@ -25,7 +25,7 @@ from clients.servers import Server
 NewServer = Callable[..., Server]
 
 PARTITIONS = 3
-WAIT_S = 60.0
+WAIT_S = 120.0
 SEND_PER_S = 2000
 
 
@@ -90,7 +90,7 @@ class Producer(threading.Thread):
                 "linger.ms": 2,
                 "log_level": 3,
                 "reconnect.backoff.max.ms": 200,
-                "delivery.timeout.ms": 60_000,
+                "delivery.timeout.ms": 120_000,
             }
         )
 
@@ -111,6 +111,12 @@ class Producer(threading.Thread):
             self.failed.append(str(error))
         else:
             self.acked[message.partition()].append(int(message.value().split(b".")[0]))
+
+    def wait_for_some(self) -> None:
+        deadline = time.monotonic() + WAIT_S
+        while sum(map(len, self.acked.values())) < SEND_PER_S:
+            assert time.monotonic() < deadline, "nothing is acknowledged"
+            time.sleep(0.05)
 
     def end(self) -> None:
         self._ending.set()
@@ -167,7 +173,7 @@ def test_to_and_fro_under_load(own_server: NewServer, directories: tuple[str, st
     producer, consumer = Producer(server.bootstrap, "moved"), Consumer(server.bootstrap, "moved")
     producer.start()
     consumer.start()
-    time.sleep(1.0)
+    producer.wait_for_some()
     for turn in range(4):
         target = directories[(turn + 1) % 2]
         move(server, "moved", target)

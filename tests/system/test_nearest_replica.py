@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.survival import known_leader_of
 
 from barnabas.replication.replica_selector import RACK_AWARE
 from barnabas.testing import Cluster
@@ -55,15 +56,17 @@ class RackConsumer:
             if broker["nodeid"] > 0:
                 self.fetches[broker["nodeid"]] = broker["req"].get("Fetch", 0)
 
-    def read(self, count: int, timeout_s: float = 60) -> None:
+    def read(self, count: int, timeout_s: float = 120) -> None:
         deadline = time.monotonic() + timeout_s
         while len(self.values) < count:
             assert time.monotonic() < deadline, f"{len(self.values)} of {count}; fetches {self.fetches}"
             self.poll()
 
-    def linger(self, duration_s: float) -> None:
-        end = time.monotonic() + duration_s
-        while time.monotonic() < end:
+    def linger(self, broker_id: int, fetches: int, timeout_s: float = 120) -> None:
+        """Until so many fetches have gone to this broker in all."""
+        deadline = time.monotonic() + timeout_s
+        while self.fetches.get(broker_id, 0) < fetches:
+            assert time.monotonic() < deadline, f"fetches {self.fetches}, and not {fetches} to {broker_id}"
             self.poll()
 
     def poll(self) -> None:
@@ -80,25 +83,24 @@ class RackConsumer:
 def write(producer: Producer, begin: int, end: int) -> None:
     for number in range(begin, end):
         producer.produce("orders", f"value {number}")
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
 
 
 def test_a_consumer_reads_in_its_rack_and_goes_on_when_that_broker_dies(cluster: Cluster) -> None:
     admin = AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
     (made,) = admin.create_topics([NewTopic("orders", 1, 3)]).values()
-    made.result(30)
+    made.result(120)
     producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "acks": "all"})
     write(producer, 0, COUNT)
-    leader = admin.list_topics("orders", timeout=10).topics["orders"].partitions[0].leader
+    leader = known_leader_of(cluster, "orders")
     near = leader % 3 + 1
     consumer = RackConsumer(cluster.bootstrap, f"rack-{near}")
     consumer.read(COUNT)
     before = dict(consumer.fetches)
     write(producer, COUNT, 2 * COUNT)
     consumer.read(2 * COUNT)
-    consumer.linger(2)
+    consumer.linger(near, before.get(near, 0) + 8)
     more = {broker_id: count - before.get(broker_id, 0) for broker_id, count in consumer.fetches.items()}
-    assert more[near] >= 5, f"fetches since: {more}"
     assert more.get(leader, 0) <= 2, f"fetches since: {more}"
     cluster.kill(near)
     write(producer, 2 * COUNT, 3 * COUNT)

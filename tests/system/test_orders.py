@@ -21,7 +21,7 @@ from barnabas.orders.ledger import read_ledger
 from barnabas.orders.proof import verify
 from barnabas.orders.replay import Progress, ReplayOptions, replay
 from barnabas.testing import Cluster
-from support.survival import leader_of
+from support.survival import known_leader_of
 
 FAULTS = Faults(duplicates=0.01, late=0.02, malformed=0.002, oversized=0.0005, seed=5)
 FLAGS = ["--duplicates", "0.01", "--late", "0.02", "--malformed", "0.002", "--oversized", "0.0005", "--seed", "5"]
@@ -46,7 +46,7 @@ def command(*arguments: str, **more: Any) -> subprocess.Popen[str]:
 
 def ended(*arguments: str, code: int) -> tuple[str, str]:
     process = command(*arguments)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=240)
     assert process.returncode == code, err
     assert "Traceback" not in err
     return out, err
@@ -57,7 +57,7 @@ def grown(ledger: Path, lines: int) -> bool:
 
 
 def until_grown(ledger: Path, lines: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not grown(ledger, lines):
         assert time.monotonic() < deadline, "the replay does not go on"
         time.sleep(0.005)
@@ -72,11 +72,11 @@ def test_every_acknowledged_order_is_there_once_though_a_leader_is_killed(cluste
     replaying = threading.Thread(target=lambda: done.append(replay(options)))
     replaying.start()
     until_grown(ledger, 500)
-    leader = leader_of(cluster, topic)
+    leader = known_leader_of(cluster, topic)
     cluster.kill(leader)
     until_grown(ledger, 1_500)
     cluster.start_broker(leader)
-    replaying.join(120)
+    replaying.join(240)
     assert done
     assert done[0].finished
     assert {"orders": done[0].books.orders, "lines": done[0].books.lines} == TWO_WEEKS
@@ -99,7 +99,7 @@ def test_a_killed_producer_goes_on_where_its_ledger_ends(cluster: Cluster, tmp_p
     process = command(*arguments, "--speed", "120000", start_new_session=True)
     until_grown(ledger, 2_000)
     os.killpg(process.pid, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=240)
     assert process.returncode == 130
     assert "the same command goes on" in err
     done = json.loads(ended(*arguments, "--json", code=0)[0])
@@ -123,7 +123,7 @@ def test_a_ledger_of_something_else_is_refused(cluster: Cluster, tmp_path: Path)
     topics.create(topics.admin_client(cluster.bootstrap, {}), "another")
     assert "is of topic other-ledgers" in ended(*arguments, "--topic", "another", code=1)[1]
     admin = topics.admin_client(cluster.bootstrap, {})
-    admin.delete_topics([topic])[topic].result(30)
+    admin.delete_topics([topic])[topic].result(120)
     for check in ([*arguments, "--topic", topic, "--create-topic"], ["verify", *arguments[1:5]]):
         assert "deleted and created again" in ended(*check, code=1)[1]
 
@@ -162,12 +162,12 @@ def test_brokers_gone_for_long_end_the_replay_and_it_goes_on_when_they_are_back(
     ledger = tmp_path / "ledger"
     with Cluster(tmp_path / "cluster") as cluster:
         arguments = ["replay", "-b", cluster.bootstrap, "--ledger", str(ledger), "--weeks", "1", *FLAGS]
-        process = command(*arguments, "--create-topic", "--speed", "120000", "--give-up-after", "2")
+        process = command(*arguments, "--create-topic", "--speed", "120000", "--give-up-after", "5")
         until_grown(ledger, 300)
         cluster.kill()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=240)
         assert process.returncode == 1
-        assert "no acknowledgement for 2 s" in err
+        assert "no acknowledgement for 5 s" in err
         assert "it goes on where the ledger ends" in err
         cluster.start()
         ended(*arguments, code=0)

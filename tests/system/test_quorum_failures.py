@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 import pytest
 from tests.support.namespaces import Namespaces, why_not
-from tests.support.process_nodes import Node, Nodes, ask, create_topic, creation, describe_quorum, until
+from tests.support.process_nodes import WAIT_S, Node, Nodes, ask, create_topic, creation, describe_quorum, until
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import uuid_from_text
@@ -27,7 +27,7 @@ from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest,
 CONTROLLERS, BROKER = (1, 2, 3), 4
 ROLES = {**dict.fromkeys(CONTROLLERS, "controller"), BROKER: "broker"}
 #: What an election takes, with room for a busy machine; bench/ measures it on a quiet one.
-FAILOVER_S = 5.0
+FAILOVER_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_a_paused_controller_comes_back_deposed(nodes: Nodes) -> None:
         header = RequestHeader(request_api_key=19, request_api_version=7, client_id="late")
         frame = codec.encode(header, request_header_version(19, 7))
         codec.encode_into(request, 7, frame)
-        with socket.create_connection(paused.controller_address, timeout=30) as late:
+        with socket.create_connection(paused.controller_address, timeout=WAIT_S) as late:
             late.sendall(len(frame).to_bytes(4, "big") + frame)
             others = [node_id for node_id in CONTROLLERS if node_id != leader]
             assert nodes.leader(others) != leader
@@ -128,7 +128,7 @@ def test_nothing_is_decided_without_a_majority(nodes: Nodes) -> None:
     answer = ask(nodes[leader].controller_address, creation("not-decided"), 7, CreateTopicsResponse)
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.NOT_CONTROLLER]
     with pytest.raises(OSError):
-        create_topic(nodes[BROKER].address, "not-answered", timeout_s=2)
+        ask(nodes[BROKER].address, creation("not-answered"), 7, CreateTopicsResponse, timeout_s=2)
     assert "after-restart" in topics(nodes[BROKER]), "what is known can still be read"
     until("it says so", lambda: "no leader of the metadata quorum is known for" in nodes[BROKER].log)
     nodes.start(others[:1])
@@ -146,7 +146,7 @@ def test_a_static_voter_that_lost_its_directory(nodes: Nodes) -> None:
     shutil.rmtree(lost.data)
     lost.launch()
     assert lost.process is not None
-    assert lost.process.wait(30) == 1
+    assert lost.process.wait(120) == 1
     (line,) = [each for each in lost.log.splitlines() if "are empty" in each]
     assert "give all nodes one cluster id" in line
     lost.launch(nodes.cluster_id)
@@ -193,17 +193,27 @@ def remove(nodes: Nodes, node_id: int, directory: str) -> tuple[int, str | None]
     return answer.error_code, answer.error_message
 
 
-def added(nodes: Nodes, node: Node) -> bool:
-    """Kafka too says REQUEST_TIMED_OUT to one that lags, or while another change is not committed."""
-    code, text = add(nodes, node)
-    assert code in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT), text
-    return code == ErrorCode.NONE
+def until_added(nodes: Nodes, node: Node) -> None:
+    """Kafka too says REQUEST_TIMED_OUT to one that lags, or while another change is not committed. Such a request may
+    have been heard all the same."""
+    assert node.node_id not in nodes.voters()
+    tries = 0
+
+    def added() -> bool:
+        nonlocal tries
+        tries += 1
+        code, text = add(nodes, node)
+        heard_before = tries > 1 and code == ErrorCode.DUPLICATE_VOTER
+        assert code in (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT) or heard_before, text
+        return code == ErrorCode.NONE or heard_before
+
+    until(f"node {node.node_id} votes", added)
 
 
 def test_a_quorum_grows_from_one_to_three(dynamic: Nodes) -> None:
     until("they follow", lambda: (dynamic.voters(), dynamic.observers()) == ([1], [2, 3, BROKER]))
     for node_id in (2, 3):
-        until(f"node {node_id} votes", lambda node_id=node_id: added(dynamic, dynamic[node_id]))  # type: ignore[misc]
+        until_added(dynamic, dynamic[node_id])
     assert (dynamic.voters(), dynamic.observers()) == ([1, 2, 3], [BROKER])
     code, text = add(dynamic, dynamic[3])
     assert code == ErrorCode.DUPLICATE_VOTER
@@ -220,9 +230,12 @@ def test_a_leader_is_removed_and_added_again(dynamic: Nodes) -> None:
     assert remove(dynamic, leader, directory_id(dynamic[leader])) == (ErrorCode.NONE, "NONE")
     assert dynamic.leader(left) in left
     assert dynamic.voters() == left
-    for node_id in CONTROLLERS:
-        code = describe_quorum(dynamic[node_id].controller_address).error_code
-        assert (code == ErrorCode.NONE) == (node_id == dynamic.leader())
+
+    def only_the_leader_says_so() -> bool:
+        codes = {each: describe_quorum(dynamic[each].controller_address).error_code for each in CONTROLLERS}
+        return [each for each, code in codes.items() if code == ErrorCode.NONE] == [dynamic.leader()]
+
+    until("only the leader says so", only_the_leader_says_so)
     until("it follows as an observer", lambda: dynamic.observers() == sorted([leader, BROKER]))
     assert create_topic(dynamic[BROKER].address, "without-the-first") == ErrorCode.NONE
     # It stays one over a restart.
@@ -230,7 +243,7 @@ def test_a_leader_is_removed_and_added_again(dynamic: Nodes) -> None:
     dynamic.start([leader])
     until("it has everything", lambda: caught_up(dynamic))
     assert dynamic.voters() == left
-    until("it votes again", lambda: added(dynamic, dynamic[leader]))
+    until_added(dynamic, dynamic[leader])
     assert dynamic.voters() == list(CONTROLLERS)
 
 
@@ -252,7 +265,7 @@ def test_a_dynamic_voter_that_lost_its_directory_is_another_voter(dynamic: Nodes
     code, text = add(dynamic, lost)
     assert code == ErrorCode.DUPLICATE_VOTER, text
     assert remove(dynamic, lost.node_id, before) == (ErrorCode.NONE, "NONE")
-    until("the new one votes", lambda: added(dynamic, lost))
+    until_added(dynamic, lost)
     assert dynamic.voters() == list(CONTROLLERS)
     assert directory_id(lost) != before
     until("all have everything", lambda: caught_up(dynamic))
@@ -296,12 +309,12 @@ def test_a_leader_that_is_cut_off_decides_nothing_more(apart: Nodes, network: Na
     others = [node_id for node_id in CONTROLLERS if node_id != leader]
     network.part(named(leader), named(*others, BROKER))
     # Taken, not committed: whoever asked gets no answer, or is told to ask elsewhere.
-    with socket.create_connection(apart[leader].controller_address, timeout=30) as wrong_side:
+    with socket.create_connection(apart[leader].controller_address, timeout=WAIT_S) as wrong_side:
         frame = codec.encode(RequestHeader(request_api_key=19, request_api_version=7, client_id="x"), 2)
         codec.encode_into(creation("wrong-side"), 7, frame)
         wrong_side.sendall(len(frame).to_bytes(4, "big") + frame)
         assert apart.leader(others) in others
-        assert create_topic(apart[BROKER].address, "right-side", timeout_s=30) == ErrorCode.NONE
+        assert create_topic(apart[BROKER].address, "right-side") == ErrorCode.NONE
         with wrong_side.makefile("rb") as stream:
             answer, _ = codec.decode(CreateTopicsResponse, 7, stream.read(int.from_bytes(stream.read(4), "big")), 5)
     assert [topic.error_code for topic in answer.topics] == [ErrorCode.NOT_CONTROLLER]
@@ -339,7 +352,7 @@ def test_a_leader_that_hears_nothing_gives_up(apart: Nodes, network: Namespaces)
     for node_id in (*others, BROKER):
         network.cut(f"node-{node_id}", f"node-{leader}")
     assert apart.leader(others) in others
-    assert create_topic(apart[BROKER].address, "heard-by-others", timeout_s=30) == ErrorCode.NONE
+    assert create_topic(apart[BROKER].address, "heard-by-others") == ErrorCode.NONE
     network.heal()
     until("all have everything", lambda: caught_up(apart))
     assert "heard-by-others" in topics(apart[BROKER])

@@ -67,7 +67,7 @@ def refused(folder: Path, settings: Mapping[str, str], code: int, cluster_id: st
     """The one line by which it refuses to start."""
     process = start(folder, settings, cluster_id)
     try:
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     finally:
         process.kill()
     assert process.returncode == code, out
@@ -83,7 +83,14 @@ def content_of(directory: str) -> dict[str, bytes]:
 
 def seen(cluster: Cluster) -> set[int]:
     addresses = ",".join(cluster.bootstrap.split(",")[:2])
-    return set(AdminClient({"bootstrap.servers": addresses}).list_topics(timeout=10).brokers)
+    return set(AdminClient({"bootstrap.servers": addresses}).list_topics(timeout=60).brokers)
+
+
+def await_seen(cluster: Cluster, broker_ids: set[int]) -> None:
+    deadline = time.monotonic() + 120
+    while (found := seen(cluster)) != broker_ids:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.05)
 
 
 def test_a_voter_and_a_broker_of_another_cluster(cluster: Cluster, tmp_path: Path) -> None:
@@ -92,7 +99,7 @@ def test_a_voter_and_a_broker_of_another_cluster(cluster: Cluster, tmp_path: Pat
         line = refused(tmp_path, settings, CRITICAL, OTHER_CLUSTER)
         assert f"is of another cluster than this node's {OTHER_CLUSTER}" in line
         assert "format this node for that cluster" in line
-    assert seen(cluster) == {1, 2}
+    await_seen(cluster, {1, 2})
 
 
 def test_voters_that_are_not_those_of_the_directory(cluster: Cluster, tmp_path: Path) -> None:
@@ -152,17 +159,18 @@ def test_a_second_node_with_the_same_id(cluster: Cluster, tmp_path: Path) -> Non
     try:
         assert first.stdout is not None
         assert any(line.startswith("started: ") for line in first.stdout)
-        settings = joining(cluster, tmp_path) | {"initial.broker.registration.timeout.ms": "4000"}
+        settings = joining(cluster, tmp_path) | {"initial.broker.registration.timeout.ms": "8000"}
         second = start(tmp_path, settings, cluster_id_of(cluster))
-        out, _ = second.communicate(timeout=30)
+        out, _ = second.communicate(timeout=120)
         assert second.returncode == CRITICAL, out
-        told, *_, last = [line for line in out.splitlines() if "DUPLICATE_BROKER_REGISTRATION" in line]
-        assert "another process with this node.id lives" in told
+        told = [line for line in out.splitlines() if "DUPLICATE_BROKER_REGISTRATION" in line]
+        assert "another process with this node.id lives" in told[0]
+        (last,) = [line for line in out.splitlines() if "CRITICAL" in line]
         assert "given up after initial.broker.registration.timeout.ms" in last
-        assert seen(cluster) == {1, 2, 9}
+        await_seen(cluster, {1, 2, 9})
     finally:
         first.send_signal(signal.SIGTERM)
-        first.communicate(timeout=30)
+        first.communicate(timeout=120)
     assert first.returncode == 0
 
 
@@ -172,18 +180,22 @@ def test_a_quorum_that_cannot_be_reached(cluster: Cluster, tmp_path: Path) -> No
     voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in enumerate(ports, start=1))
     settings = joining(cluster, tmp_path) | {"controller.quorum.voters": voters}
     process = start(tmp_path, settings, OTHER_CLUSTER)
-    time.sleep(8)
+    assert process.stdout is not None
+    said: list[str] = []
+    for line in process.stdout:
+        said.append(line)
+        if "no leader of the metadata quorum is known for" in line:
+            break
+    assert f"still trying 1@127.0.0.1:{ports[0]}, 2@127.0.0.1:{ports[1]}" in said[-1]
+    assert len(said) < 20, "it says so once in a while"
     assert process.poll() is None
     process.send_signal(signal.SIGTERM)
-    out, _ = process.communicate(timeout=30)
-    lines = [line for line in out.splitlines() if "no leader of the metadata quorum is known for" in line]
-    assert 1 <= len(lines) <= 3, out
-    assert f"still trying 1@127.0.0.1:{ports[0]}, 2@127.0.0.1:{ports[1]}" in lines[0]
-    assert "Traceback" not in out
+    out, _ = process.communicate(timeout=120)
+    assert "Traceback" not in "".join(said) + out
     assert process.returncode == 0
 
 
 def test_the_third_comes_back_when_it_is_itself(cluster: Cluster) -> None:
     """After all that: nothing of it stays."""
     cluster.start_broker(3)
-    assert seen(cluster) >= {1, 2, 3}
+    await_seen(cluster, {1, 2, 3})

@@ -35,7 +35,7 @@ def test_three_brokers_then_two_then_one(tmp_path: Path, capsys: pytest.CaptureF
         assert text.count("follower") == 2
 
         cluster.kill(leader)
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while True:
             status = shown(cluster.directory, capsys, 1)
             states = {node["node_id"]: node["fenced"] for node in status["nodes"]}
@@ -50,7 +50,7 @@ def test_three_brokers_then_two_then_one(tmp_path: Path, capsys: pytest.CaptureF
         status = shown(cluster.directory, capsys, 1)
         assert [node["running"] for node in status["nodes"]].count(True) == 1
         # What the last of them knew still, and no decision any more.
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + 120
         while status["controller"] != -1:
             assert time.monotonic() < deadline, status
             status = shown(cluster.directory, capsys, 1)
@@ -67,5 +67,5 @@ def test_three_brokers_then_two_then_one(tmp_path: Path, capsys: pytest.CaptureF
 
         cluster.start_broker(other)
         while (status := shown(cluster.directory, capsys, 1))["controller"] not in (other, last["node_id"]):
-            assert time.monotonic() < deadline + 20, status
+            assert time.monotonic() < deadline + 120, status
             time.sleep(0.1)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.support.namespaces import HOST, Namespaces, why_not
-from tests.support.survival import Load, create_topic, in_sync, leader_of, wait_until
+from tests.support.survival import Load, create_topic, in_sync, known_leader_of, leader_of, wait_until
 
 from barnabas.cli.embedded import new_cluster_id
 
@@ -56,7 +56,7 @@ class PartedCluster:
             process.terminate()
         for process in self._processes:
             try:
-                process.wait(20)
+                process.wait(120)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -111,7 +111,7 @@ def cluster(network: Namespaces, tmp_path: Path) -> Iterator[PartedCluster]:
 def test_a_leader_is_cut_off(network: Namespaces, cluster: PartedCluster, tmp_path: Path, how: str) -> None:
     create_topic(cluster, "orders")
     with Load(cluster, tmp_path, {"orders": 3}) as load:
-        leader = leader_of(cluster, "orders")
+        leader = known_leader_of(cluster, "orders")
         own, others = f"b{leader}", [f"b{each}" for each in BROKERS if each != leader]
         view = View(f"{network.address(others[0])}:{CLIENTS}")
         if how == "from the others":
@@ -122,8 +122,8 @@ def test_a_leader_is_cut_off(network: Namespaces, cluster: PartedCluster, tmp_pa
             for other in others:
                 network.cut(*((own, other) if how == "it is not heard" else (other, own)))
         wait_until(lambda: leader_of(view, "orders") not in (-1, leader), "another one leads")
-        load.go_on(timeout_s=60)
+        load.go_on()
         network.heal()
-        wait_until(lambda: in_sync(view, "orders") == {1, 2, 3}, "all are in sync", timeout_s=90)
+        wait_until(lambda: in_sync(view, "orders") == {1, 2, 3}, "all are in sync")
         load.go_on()
     load.judge()

@@ -16,7 +16,7 @@ from clients.servers import COMMON, BarnabasServer, Server
 
 pytestmark = pytest.mark.full
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 SETTINGS = {**COMMON, "log.segment.bytes": "1048576"}
 T0 = 1_700_000_000_000
 

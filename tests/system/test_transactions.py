@@ -23,7 +23,7 @@ from clients.drivers import ProcessClient
 TOOLS = "org.apache.kafka.tools"
 QUIET = {"log_level": 0}
 PARTITIONS = 3
-WAIT_S = 60
+WAIT_S = 120
 
 
 @pytest.fixture
@@ -136,7 +136,9 @@ def rows(text: str) -> dict[str, list[str]]:
 def open_transaction(cluster: Cluster, transactional_id: str) -> tuple[Producer, int]:
     """A producer with one record in `output`-0, and where that is."""
     offsets: list[int] = []
-    producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, "transactional.id": transactional_id})
+    # It is ended by somebody, not by its age.
+    named = {"transactional.id": transactional_id, "transaction.timeout.ms": 900_000}
+    producer = Producer({**QUIET, "bootstrap.servers": cluster.bootstrap, **named})
     _retried(lambda: producer.init_transactions(20))
     producer.begin_transaction()
     producer.produce("output", "open", partition=0, on_delivery=lambda error, m: offsets.append(m.offset()))
@@ -176,7 +178,7 @@ def test_javas_chain_and_tools(cluster: Cluster) -> None:
         transactions("forceTerminateTransaction", "--transactionalId", "hanging")
         until(lambda: rows(transactions("list"))["hanging"][-1] != "Ongoing", "it is ended")
         with pytest.raises(KafkaException):
-            producer.commit_transaction(10)
+            producer.commit_transaction(60)
         assert sorted(read(cluster), key=int) == values
     finally:
         jvm.close()

@@ -15,6 +15,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -29,8 +30,11 @@ from typing import Any, Final
 from barnabas.cli.failures import Failure
 
 HOST = "127.0.0.1"
-START_TIMEOUT_S = 30.0
-STOP_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
+STOP_TIMEOUT_S = 60.0
+#: Where free ports are looked for: below those that systems give to outgoing connections (Linux: from 32768), or a
+#: client could sit on the port of a broker that is down for a moment.
+FREE_PORTS = range(20_000, 32_768)
 _POLL_S = 0.01
 _READY = "started: "
 
@@ -394,10 +398,12 @@ def _is_free(port: int) -> bool:
 
 
 def _free_port() -> int:
+    for port in random.sample(FREE_PORTS, 50):
+        if _is_free(port):
+            return port
     with socket.socket() as probe:
         probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-        return port
+        return int(probe.getsockname()[1])
 
 
 def _exists(pid: int) -> bool:

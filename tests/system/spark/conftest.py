@@ -35,7 +35,7 @@ def new_topic(admin: AdminClient) -> Callable[..., str]:
     def make(partitions: int = 1, name: str | None = None, **config: str) -> str:
         name = name or f"spark-{next(numbers)}"
         made = NewTopic(name, partitions, 1, config={key.replace("_", "."): value for key, value in config.items()})
-        admin.create_topics([made])[name].result(timeout=60)
+        admin.create_topics([made])[name].result(timeout=120)
         return name
 
     return make
@@ -50,7 +50,7 @@ def produce(cluster: Server) -> Callable[..., None]:
         producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0, "linger.ms": 5} | named)
         for value in values:
             producer.produce(topic, value, partition=partition)
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
 
     return send
 

@@ -129,7 +129,7 @@ def test_a_lost_range_stops_the_query(
     _finished(start)
     produce(topic, _values(10))
     [deleted] = admin.delete_records([TopicPartition(topic, 0, 15)]).values()
-    deleted.result(timeout=60)
+    deleted.result(timeout=120)
     with pytest.raises(PySparkException, match=r"records are lost: .*-0 \[10, 15\) aged"):
         _finished(start)
 
@@ -141,7 +141,7 @@ def test_what_the_sink_writes_is_read_again(
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(50):
         producer.produce(source, f"v{number}", f"k{number}", headers=[("h", b"%d" % number)])
-    producer.flush(60)
+    producer.flush(120)
     frame = _read(spark, cluster, source, includeHeaders="true").drop("topic", "partition")
     where = {"kafka.bootstrap.servers": cluster.bootstrap, "topic": target}
     frame.write.format("barnabas").options(**where).mode("append").save()
@@ -158,7 +158,7 @@ def test_what_the_sink_writes_is_read_again(
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "partitioner": "murmur2_random"})
     for number in range(50):
         producer.produce(target, "again", f"k{number}")
-    producer.flush(60)
+    producer.flush(120)
     again = _read(spark, cluster, target).collect()
     by_key: dict[bytes, set[int]] = {}
     for row in again:

@@ -61,7 +61,7 @@ class Orders:
                 self._produce(number, value[:50])
                 self.broken += 1
             self.ids.add(number)
-        assert self._producer.flush(60) == 0
+        assert self._producer.flush(120) == 0
 
     def _produce(self, number: int, value: bytes) -> None:
         self._producer.produce(self.topic, value, partition=number % PARTITIONS, timestamp=1_485_600_000_000 + number)

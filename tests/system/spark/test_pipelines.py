@@ -119,7 +119,7 @@ def _send(cluster: Cluster, topic: str, values: list[bytes | None]) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     for number, value in enumerate(values):
         producer.produce(topic, value, partition=number % 2, timestamp=1_483_272_000_000)
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
 
 
 def _run(spark: Any, cluster: Cluster, made: OrdersPipeline, **options: str) -> None:
@@ -161,7 +161,7 @@ def test_why_a_stream_ended_is_one_line(
     made = OrdersPipeline(new_topic(retention_ms="-1"), tmp_path / "tables", tmp_path / "checkpoint")
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     producer.produce(made.topic, order(1, NOON))
-    assert producer.flush(60) == 0
+    assert producer.flush(120) == 0
     made.tables.mkdir()
     (made.tables / "orders").write_text("in the way")
     query = made.start(spark, {"kafka.bootstrap.servers": cluster.bootstrap})

@@ -45,7 +45,7 @@ def test_a_batch_holds_every_record_as_it_was_sent(cluster: Server, new_topic: N
             at = 1_700_000_000_000 + number
             producer.produce(topic, value, key, number % 2, timestamp=at, headers=headers)
             sent.append((number % 2, key, value, at, headers))
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
     table = batch(cluster.bootstrap, topic, includeHeaders="true")
     got = [
         (
@@ -70,7 +70,7 @@ def test_bounds_by_offset_and_time(cluster: Server, new_topic: NewTopic) -> None
     producer = Producer({"bootstrap.servers": cluster.bootstrap})
     for number in range(20):
         producer.produce(topic, f"v{number}", partition=number % 2, timestamp=1_000 + number)
-    producer.flush(60)
+    producer.flush(120)
 
     def read(**more: str) -> list[str]:
         return sorted(texts(batch(cluster.bootstrap, topic, **more)), key=lambda text: int(text[1:]))
@@ -126,11 +126,11 @@ def test_read_committed_leaves_out_what_was_aborted(cluster: Server, new_topic: 
         producer.begin_transaction()
         for number in range(3):
             producer.produce(topic, f"{name}-{number}")
-        producer.flush(60)
+        producer.flush(120)
         (producer.commit_transaction if commit else producer.abort_transaction)(60)
     producer.begin_transaction()
     producer.produce(topic, "open")
-    producer.flush(60)
+    producer.flush(120)
     committed = batch(cluster.bootstrap, topic, kafka_isolation_level="read_committed")
     assert texts(committed) == ["kept-0", "kept-1", "kept-2", "kept-too-0", "kept-too-1", "kept-too-2"]
     assert committed["offset"].to_pylist() == [0, 1, 2, 8, 9, 10]
@@ -164,14 +164,14 @@ def test_limits_hold_and_no_partition_starves(cluster: Server, new_topic: NewTop
         assert table["partition"].to_pylist().count(1) or sum(seen) >= 1000
         seen.append(len(table))
     assert sum(seen) == 1101
+    began = time.monotonic()
     few = Stream(cluster.bootstrap, topic, minOffsetsPerTrigger="50", maxTriggerDelay="700ms")
     assert few.next() is None
     produce(topic, _values(49), 0)
-    began = time.monotonic()
     while (table := few.next()) is None:
         time.sleep(0.05)
     assert len(table) == 49
-    assert time.monotonic() - began > 0.3
+    assert time.monotonic() - began > 0.6
     produce(topic, _values(60), 0)
     table = few.next()
     assert table is not None
@@ -196,12 +196,12 @@ def test_new_partitions_and_topics_are_read_from_their_beginning(
     new_topic(1, "spark-grows-a")
     stream = Stream(cluster.bootstrap, None, subscribePattern="spark-grows-.*")
     assert stream.drain() == []
-    admin.create_partitions([NewPartitions("spark-grows-a", 2)])["spark-grows-a"].result(timeout=60)
+    admin.create_partitions([NewPartitions("spark-grows-a", 2)])["spark-grows-a"].result(timeout=120)
     new_topic(1, "spark-grows-b")
     produce("spark-grows-a", ["a"], 1)
     produce("spark-grows-b", ["b"], 0)
     found: list[str] = []
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while len(found) < 2 and time.monotonic() < deadline:
         found += stream.drain()
         time.sleep(0.1)
@@ -217,12 +217,12 @@ def test_a_group_sees_how_far_the_query_is(cluster: Server, new_topic: NewTopic,
     watcher = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": f"group-{topic}", "log_level": 0})
     wanted = [TopicPartition(topic, 0), TopicPartition(topic, 1)]
     committed: list[int] = []
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     # The first group of a cluster has its coordinator only after a while.
     while committed != [10, 3] and time.monotonic() < deadline:
         stream.reader.commit(stream.offset or {})
         with suppress(KafkaException):
-            committed = [each.offset for each in watcher.committed(wanted, timeout=30)]
+            committed = [each.offset for each in watcher.committed(wanted, timeout=60)]
     watcher.close()
     assert committed == [10, 3]
 
@@ -248,7 +248,7 @@ def test_wrong_places_are_told_soon(cluster: Server, new_topic: NewTopic) -> Non
         began = time.monotonic()
         with pytest.raises(ClusterUnreachable, match=f"no broker answers at kafka.bootstrap.servers={nobody}"):
             batch(nobody, "t", kafka_default_api_timeout_ms="500")
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
 
 
 def test_a_checkpoint_of_something_else_is_refused(cluster: Server, new_topic: NewTopic) -> None:
@@ -267,13 +267,13 @@ def test_a_restarted_broker_is_waited_for(tmp_path: Path) -> None:
     with Cluster(tmp_path / "cluster") as running:
         producer = Producer({"bootstrap.servers": running.bootstrap, "log_level": 0})
         producer.produce("t", "before")
-        producer.flush(60)
+        producer.flush(120)
         stream = Stream(running.bootstrap, "t", startingOffsets="earliest")
         assert stream.drain() == ["before"]
         running.kill(1)
         running.start_broker(1)
         producer.produce("t", "after")
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
         table = stream.next(ReadAllAvailable())
         assert table is not None
         assert texts(table) == ["after"]
@@ -306,12 +306,12 @@ def test_a_leader_that_dies_while_a_task_reads(tmp_path: Path) -> None:
     """The task goes on with the next leader, behind the last record that it has handed over."""
     with Cluster(tmp_path / "cluster", brokers=3) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap, "log_level": 0})
-        admin.create_topics([Placed("t", 1, replica_assignment=[[2, 3, 1]])])["t"].result(timeout=60)
+        admin.create_topics([Placed("t", 1, replica_assignment=[[2, 3, 1]])])["t"].result(timeout=120)
         config = {"bootstrap.servers": running.bootstrap, "log_level": 0, "acks": "all", "batch.size": 5_000}
         producer = Producer(config)
         for number in range(20_000):
             producer.produce("t", f"v{number}")
-        assert producer.flush(60) == 0
+        assert producer.flush(120) == 0
         given = options(running.bootstrap, "t", kafka_max_partition_fetch_bytes="20000")
         reader = BatchReader(source_options.parse(given, is_stream=False))
         [partition] = reader.partitions()
