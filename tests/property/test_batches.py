@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.batches import NOW_MS, records, simple_batch, with_right_crc
@@ -11,7 +12,16 @@ from tests.support.batches import NOW_MS, records, simple_batch, with_right_crc
 from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import TopicPartition
-from barnabas.records.batch import Record, decode_batch, encode_batch, has_valid_crc, iter_headers, read_header
+from barnabas.records.batch import (
+    HEADER_BYTES,
+    Record,
+    decode_batch,
+    encode_batch,
+    has_valid_crc,
+    iter_headers,
+    read_header,
+)
+from barnabas.records.entries import read_batch_entries
 from barnabas.records.validate import AppendRules, stamp, validate_for_append
 
 PARTITION = TopicPartition("t", 0)
@@ -41,6 +51,33 @@ def test_a_batch_reads_as_it_was_written(made: list[Record], codec: int, base_of
     for record in made:
         record.offset += base_offset
     assert decode_batch(memoryview(batch)) == made
+
+
+@given(records(timestamps=any_timestamps), codecs, st.integers(0, 1 << 50))
+def test_entries_are_those_of_the_records(made: list[Record], codec: int, base_offset: int) -> None:
+    batch = encode_batch(made, codec=codec, base_offset=base_offset)
+    expected = [(record.offset, record.key, record.value) for record in decode_batch(batch)]
+    assert read_batch_entries(read_header(batch), batch) == expected
+
+
+@given(records(), st.data())
+def test_entries_of_flipped_records_are_those_of_the_records_or_refused(
+    made: list[Record], data: st.DataObject
+) -> None:
+    batch = encode_batch(made)
+    batch[data.draw(st.integers(HEADER_BYTES, len(batch) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        entries = read_batch_entries(read_header(batch), batch)
+    except RecordsRejected:
+        # Nothing is refused that reads as records.
+        with pytest.raises(RecordsRejected):
+            decode_batch(batch)
+        return
+    try:
+        expected = [(record.offset, record.key, record.value) for record in decode_batch(batch)]
+    except RecordsRejected:
+        return  # what is stepped over here may be broken
+    assert entries == expected
 
 
 @given(records(timestamps=any_timestamps))

@@ -1,15 +1,13 @@
-"""A replicated state machine on one partition of an internal topic: its ports, its writes and its loading.
+"""A replicated state machine on one partition of an internal topic: its ports and its writes.
 
     handle(request) -> records + what the answer will be     ShardLog.append
     committed                  -> apply, then answer          (all replicas in sync have it)
-    leadership comes           -> LogLoader replays the log in slices, then the shard serves
+    leadership comes           -> the log is loaded (loading.py), then the shard serves
 
 Invariants
 - An effect that lasts is applied when its records are committed, never before; the answer follows it. What a reader
   sees is therefore never taken back by a change of leader.
 - A write that takes longer than its timeout is answered with REQUEST_TIMED_OUT, and still applied if it commits later.
-- Loading replays everything up to the LEO of the moment of election, and ends only when the HW has passed it (G6), so
-  that a record which the last leader committed is never missing.
 """
 
 from __future__ import annotations
@@ -20,19 +18,12 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.common.automaton import Automaton
-from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected, RequestFailed, StorageFault
+from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Buffer, Host
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
-from barnabas.records.batch import ControlType, control_type, decode_batch, encode_batch, iter_headers
+from barnabas.records.batch import encode_batch
 from barnabas.records.record import Record
-
-#: One slice of loading must not hold up the loop: some hundred records, two or three milliseconds.
-LOAD_SLICE_BYTES = 48 * 1024
-LOAD_SLICE_RECORDS = 128
-#: How soon a loaded shard looks again whether the HW has passed what it loaded; doubled each time, up to a bound.
-_HW_POLL_MS = 5
-_HW_POLL_MAX_MS = 160
 
 
 class PartitionWriter(Protocol):
@@ -226,175 +217,3 @@ class ShardLog:
                 self._deadline.schedule(write.deadline_ms - now_ms, self._on_timeout)
                 break
             self._answer(write, ErrorCode.REQUEST_TIMED_OUT)
-
-
-#: By producer id, the records of transactions that were open at the end of the log; without those whose keys were
-#: written again behind them.
-OpenTransactions = dict[int, list[KeyValue]]
-
-
-class LoadSink(Protocol):
-    """Who takes in what a log says."""
-
-    def replay(self, key: bytes, value: bytes) -> None:
-        """The last value of a key. DecodeError: it is none of ours."""
-
-    def on_loaded(self, transactions: OpenTransactions) -> None: ...
-
-    def on_load_failed(self, error: Exception) -> None: ...
-
-
-class LogLoader:
-    """Reads a partition from start to end in slices, each in its own turn of the loop.
-
-    The log may hold many values of a key, of which the last one counts; so keys and values stay bytes until all is
-    read, and only those that count are decoded.
-    """
-
-    __slots__ = (
-        "_host",
-        "_latest",
-        "_partition",
-        "_poll_ms",
-        "_position",
-        "_reader",
-        "_sink",
-        "_stopped",
-        "_target",
-        "_transactions",
-    )
-
-    def __init__(self, host: Host, reader: PartitionReader, partition: TopicPartition, sink: LoadSink) -> None:
-        self._host = host
-        self._reader = reader
-        self._partition = partition
-        self._sink = sink
-        self._position = 0
-        self._target = 0
-        self._latest: dict[bytes, bytes | None] = {}
-        #: Of open transactions, by producer: the offset and the value of each key that nothing later was written for.
-        self._transactions: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
-        self._poll_ms = _HW_POLL_MS
-        self._stopped = False
-
-    def start(self) -> None:
-        try:
-            self._target = self._reader.log_end_offset(self._partition)
-            self._begin()
-        except (RequestFailed, StorageFault) as error:
-            self._fail(error)
-            return
-        self._host.timers.call_soon(self._read_slice)
-
-    def stop(self) -> None:
-        """Leadership is gone: nothing more happens."""
-        self._stopped = True
-
-    def _begin(self) -> None:
-        self._latest.clear()
-        self._transactions.clear()
-        self._position = self._reader.log_start_offset(self._partition)
-
-    def _fail(self, error: Exception) -> None:
-        self._stopped = True
-        self._sink.on_load_failed(error)
-
-    def _read_slice(self) -> None:
-        if self._stopped:
-            return
-        if self._position >= self._target:
-            self._replay_slice(list(self._latest.items()), 0)
-            return
-        self._reader.read(self._partition, self._position, LOAD_SLICE_BYTES, self._on_slice)
-
-    def _on_slice(self, read: Buffer | Exception) -> None:
-        if self._stopped:
-            return
-        try:
-            if isinstance(read, Exception):
-                raise read
-            self._take(read)
-        except RequestFailed as failure:
-            if failure.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
-                self._fail(failure)
-                return
-            self._begin()  # the log start moved on under us
-        except (DecodeError, RecordsRejected, StorageFault) as error:
-            self._fail(error)
-            return
-        self._host.timers.call_soon(self._read_slice)
-
-    def _take(self, data: Buffer) -> None:
-        view = memoryview(data)
-        before = self._position
-        for place, header in iter_headers(view):
-            if header.next_offset <= self._position:
-                continue
-            batch = view[place : place + header.size_bytes]
-            if header.is_control:
-                self._take_marker(header.producer_id, decode_batch(batch))
-            else:
-                self._take_records(header.producer_id if header.is_transactional else None, decode_batch(batch))
-            self._position = header.next_offset
-        if self._position == before:
-            self._position = self._target  # compaction may have emptied the end of the log
-
-    def _take_records(self, producer_id: int | None, records: Sequence[Record]) -> None:
-        for record in records:
-            if record.offset < self._position or record.key is None:
-                continue
-            if producer_id is not None:
-                self._transactions.setdefault(producer_id, {})[record.key] = (record.offset, record.value)
-                continue
-            self._latest[record.key] = record.value
-            self._drop_before(record.key, record.offset)
-
-    def _drop_before(self, key: bytes, offset: int) -> None:
-        """The later one counts, whenever the transaction of the earlier one ends."""
-        for written in self._transactions.values():
-            if key in written and written[key][0] < offset:
-                del written[key]
-
-    def _take_marker(self, producer_id: int, records: Sequence[Record]) -> None:
-        written = self._transactions.pop(producer_id, {})
-        for record in records:
-            if control_type(record) == ControlType.COMMIT:
-                for key, (offset, value) in written.items():
-                    self._latest[key] = value
-                    self._drop_before(key, offset)
-
-    def _replay_slice(self, items: list[tuple[bytes, bytes | None]], start: int) -> None:
-        if self._stopped:
-            return
-        try:
-            for key, value in items[start : start + LOAD_SLICE_RECORDS]:
-                if value is not None:
-                    self._sink.replay(key, value)
-        except DecodeError as error:
-            self._fail(error)
-            return
-        if start + LOAD_SLICE_RECORDS < len(items):
-            self._host.timers.call_soon(lambda: self._replay_slice(items, start + LOAD_SLICE_RECORDS))
-        else:
-            self._latest.clear()
-            self._await_high_watermark()
-
-    def _await_high_watermark(self) -> None:
-        if self._stopped:
-            return
-        try:
-            reached = self._reader.high_watermark(self._partition) >= self._target
-        except (RequestFailed, StorageFault) as error:
-            self._fail(error)
-            return
-        if reached:
-            self._stopped = True
-            self._sink.on_loaded(
-                {
-                    producer_id: [KeyValue(key, value) for key, (_, value) in written.items()]
-                    for producer_id, written in self._transactions.items()
-                }
-            )
-        else:
-            self._host.timers.call_later(self._poll_ms, self._await_high_watermark)
-            self._poll_ms = min(2 * self._poll_ms, _HW_POLL_MAX_MS)

@@ -16,8 +16,9 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.group import GroupState
+from barnabas.coordinators.loading import LOAD_SLICE_RECORDS
 from barnabas.coordinators.partitioning import java_string_hash, partition_for
-from barnabas.coordinators.runtime import LOAD_SLICE_RECORDS, ShardState
+from barnabas.coordinators.runtime import ShardState
 
 ORDERS_0 = ("orders", 0)
 
@@ -195,6 +196,33 @@ def test_loading_takes_turns_with_other_work() -> None:
     world.pass_ms(0)
     assert turns > 10
     assert fetched(world.fetch(f"g{i}")) == {ORDERS_0: i}
+
+
+def test_partitions_are_loaded_one_after_the_other_with_one_slice_in_a_turn() -> None:
+    log = MemoryPartitions()
+    writer = GroupWorld(log=log, partitions=4)
+    for i in range(8 * LOAD_SLICE_RECORDS):
+        writer.commit(f"g{i}", {ORDERS_0: i})
+    world = GroupWorld(log=log, partitions=4, lead=False)
+    for partition in range(4):
+        world.coordinator.on_partition_leader(partition, 0)
+    before, most_reads, serving = log.reads, 0, []
+
+    def look() -> None:
+        nonlocal before, most_reads
+        most_reads = max(most_reads, log.reads - before)
+        before = log.reads
+        serving.append([shard.state is ShardState.ACTIVE for shard in world.coordinator.shards()])
+        if not all(serving[-1]):
+            world.host.timers.call_soon(look)
+
+    world.host.timers.call_soon(look)
+    world.pass_ms(0)
+    assert most_reads == 1
+    # Each serves while those behind it are still to be loaded.
+    assert [True, False, False, False] in serving
+    assert [True, True, True, False] in serving
+    assert fetched(world.fetch("g77")) == {ORDERS_0: 77}
 
 
 def test_loading_waits_until_what_it_has_read_is_committed() -> None:

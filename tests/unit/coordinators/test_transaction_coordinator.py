@@ -7,8 +7,9 @@ from tests.support.txn_world import A, B, Marker, TransactionWorld
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import TopicPartition
+from barnabas.coordinators.loading import LOAD_SLICE_RECORDS
 from barnabas.coordinators.patterns import matcher
-from barnabas.coordinators.runtime import LOAD_SLICE_RECORDS, ShardState
+from barnabas.coordinators.runtime import ShardState
 from barnabas.coordinators.transactions.config import TransactionConfig
 from barnabas.coordinators.transactions.coordinator import Filters
 from barnabas.coordinators.transactions.state import EPOCH_MAX, TxnState

@@ -20,6 +20,7 @@ from barnabas.coordinators.groups.joining import Join
 from barnabas.coordinators.groups.membership import Leaving
 from barnabas.coordinators.groups.offset_requests import OffsetRequests
 from barnabas.coordinators.groups.shard import ConsumerPorts, GroupShard
+from barnabas.coordinators.loading import Loads
 from barnabas.coordinators.partitioning import partition_for
 from barnabas.coordinators.runtime import PartitionReader, PartitionWriter
 from barnabas.protocol.messages.consumer_group_describe import (
@@ -75,7 +76,7 @@ class GroupCoordinator:
         self._config = config
         self._consumer = consumer
         self._writer = writer
-        self._reader = reader
+        self._loads = Loads(host.timers, reader)
         self._partition_count = partition_count
         self._shards: dict[int, GroupShard] = {}
         self._active = True
@@ -92,7 +93,7 @@ class GroupCoordinator:
             return
         topic_partition = TopicPartition(GROUP_METADATA_TOPIC, partition)
         shard = GroupShard(
-            self._host, self._config, self._consumer, self._writer, self._reader, topic_partition, leader_epoch
+            self._host, self._config, self._consumer, self._writer, self._loads, topic_partition, leader_epoch
         )
         self._shards[partition] = shard
         shard.load()

@@ -28,7 +28,8 @@ from barnabas.coordinators.groups.records import (
     parse_key,
     parse_offset,
 )
-from barnabas.coordinators.runtime import KeyValue, OpenTransactions, storing_failed
+from barnabas.coordinators.loading import OpenTransactions
+from barnabas.coordinators.runtime import KeyValue, storing_failed
 from barnabas.records.batch import Record, encode_batch
 
 #: (topic, partition) of one group.

@@ -9,6 +9,7 @@ Types 3 and above belong to the newer group protocols. A null value deletes the 
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from barnabas.common.errors import DecodeError
@@ -30,6 +31,8 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 #: A value of version 4 up to its metadata: version, offset, leader epoch, one byte for the length.
 _OFFSET_HEAD = struct.Struct(">hqiB")
+#: The whole of one whose metadata is empty: ..., timestamp, number of tagged fields.
+_BARE_OFFSET = struct.Struct(">hqiBqB")
 _LEGACY_OFFSET_KEY: Final = 0
 _OFFSET_KEY: Final = 1
 _GROUP_KEY: Final = 2
@@ -119,18 +122,29 @@ def parse_key(key: bytes) -> OffsetKey | GroupKey | None:
 
 def _plain_offset_key(key: bytes) -> OffsetKey | None:
     """By hand, for a coordinator that takes over reads very many of them; None if it is not as it should be."""
+    names = _names(key[:-4])
+    return None if names is None else OffsetKey(*names, _INT32.unpack_from(key, len(key) - 4)[0])
+
+
+@lru_cache(maxsize=64)
+def _names(head: bytes) -> tuple[str, str] | None:
+    """Group and topic of a key that lacks its partition: what is committed together differs in nothing else."""
     try:
-        topic_at = 6 + _INT16.unpack_from(key, 2)[0]
-        end = topic_at + _INT16.unpack_from(key, topic_at - 2)[0]
-        if topic_at < 6 or end < topic_at or len(key) != end + 4:
+        topic_at = 6 + _INT16.unpack_from(head, 2)[0]
+        end = topic_at + _INT16.unpack_from(head, topic_at - 2)[0]
+        if topic_at < 6 or end < topic_at or len(head) != end:
             return None
-        return OffsetKey(key[4 : topic_at - 2].decode(), key[topic_at:end].decode(), _INT32.unpack_from(key, end)[0])
+        return head[4 : topic_at - 2].decode(), head[topic_at:end].decode()
     except (struct.error, UnicodeDecodeError):
         return None
 
 
 def _plain_offset(value: bytes) -> CommittedOffset | None:
     """As `_plain_offset_key`, for what is written today: version 4 without tagged fields."""
+    if len(value) == _BARE_OFFSET.size:
+        version, offset, leader_epoch, length, timestamp_ms, tags = _BARE_OFFSET.unpack(value)
+        if version == _OFFSET_VALUE and length == 1 and not tags:
+            return CommittedOffset(offset, leader_epoch, "", timestamp_ms)
     if len(value) < _OFFSET_HEAD.size:
         return None
     version, offset, leader_epoch, length = _OFFSET_HEAD.unpack_from(value)

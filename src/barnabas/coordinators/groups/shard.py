@@ -32,10 +32,8 @@ from barnabas.coordinators.groups.membership import Membership
 from barnabas.coordinators.groups.offsets import Offsets
 from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.coordinators.groups.records import OffsetKey, parse_group, parse_key, parse_offset
+from barnabas.coordinators.loading import Loads, LogLoader, OpenTransactions
 from barnabas.coordinators.runtime import (
-    LogLoader,
-    OpenTransactions,
-    PartitionReader,
     PartitionWriter,
     ShardLife,
     ShardLog,
@@ -81,7 +79,7 @@ class GroupShard:
         config: GroupConfig,
         consumer: ConsumerPorts,
         writer: PartitionWriter,
-        reader: PartitionReader,
+        loads: Loads,
         partition: TopicPartition,
         leader_epoch: int,
     ) -> None:
@@ -102,7 +100,7 @@ class GroupShard:
         self._context = GroupContext(host, config, log, deadlines, Writes(log, self._on_consumer_group))
         self._rebalancer = Rebalancer(self._context)
         self._expiry = deadlines.new()
-        self._loader = LogLoader(host, reader, partition, self)
+        self._loader = LogLoader(host, loads, partition, self)
         self.joining = Joining(self._context, self._rebalancer)
         self.membership = Membership(self._context, self._rebalancer)
         self.committers = Committers(self._context, self._rebalancer)
@@ -146,11 +144,11 @@ class GroupShard:
 
     def replay(self, key: bytes, value: bytes) -> None:
         parsed = parse_key(key)
-        if parsed is None:
+        if isinstance(parsed, OffsetKey):
+            self.offsets.replay_offset(parsed, parse_offset(value))
+        elif parsed is None:
             if not self.consumers.replay(key, value):
                 self.skipped_records += 1
-        elif isinstance(parsed, OffsetKey):
-            self.offsets.replay_offset(parsed, parse_offset(value))
         else:
             group_id = parsed.group_id
             self._context.groups[group_id] = restore_group(group_id, parse_group(value), self._context.deadlines)

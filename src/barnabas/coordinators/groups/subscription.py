@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable
+from functools import lru_cache
 from typing import Final
 
 #: The protocol type of consumers, as against Connect's and others'.
@@ -28,7 +29,9 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
     return frozenset(topics)
 
 
-def _topics(metadata: bytes) -> list[str]:
+@lru_cache(maxsize=64)
+def _topics(metadata: bytes) -> tuple[str, ...]:
+    """Remembered, for the members of a group mostly say the same."""
     version, count = _HEAD.unpack_from(metadata)
     if version < 0 or not 0 <= count <= len(metadata):
         raise ValueError("no consumer subscription")
@@ -41,4 +44,4 @@ def _topics(metadata: bytes) -> list[str]:
             raise ValueError("no consumer subscription")
         topics.append(metadata[place : place + size].decode("utf-8"))
         place += size
-    return topics
+    return tuple(topics)

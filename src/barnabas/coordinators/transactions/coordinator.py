@@ -12,6 +12,7 @@ from typing import NamedTuple, Protocol
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host
 from barnabas.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
+from barnabas.coordinators.loading import Loads
 from barnabas.coordinators.partitioning import partition_for
 from barnabas.coordinators.runtime import PartitionReader, PartitionWriter, ShardState
 from barnabas.coordinators.transactions import transitions
@@ -92,7 +93,7 @@ class TransactionCoordinator:
         self._host = host
         self._config = config
         self._writer = writer
-        self._reader = reader
+        self._loads = Loads(host.timers, reader)
         self._producer_ids = producer_ids
         self._partition_count = partition_count
         self._server_version = server_version
@@ -110,7 +111,7 @@ class TransactionCoordinator:
             self._host,
             self._config,
             self._writer,
-            self._reader,
+            self._loads,
             self._sender,
             self._server_version,
             TopicPartition(TRANSACTION_STATE_TOPIC, partition),

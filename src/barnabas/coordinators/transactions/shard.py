@@ -16,11 +16,9 @@ from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadline, Deadlines
+from barnabas.coordinators.loading import Loads, LogLoader, OpenTransactions
 from barnabas.coordinators.runtime import (
     KeyValue,
-    LogLoader,
-    OpenTransactions,
-    PartitionReader,
     PartitionWriter,
     ShardLife,
     ShardLog,
@@ -93,7 +91,7 @@ class TransactionShard:
         host: Host,
         config: TransactionConfig,
         writer: PartitionWriter,
-        reader: PartitionReader,
+        loads: Loads,
         sender: MarkerSender,
         server_version: Callable[[], int],
         partition: TopicPartition,
@@ -112,7 +110,7 @@ class TransactionShard:
         self._log = ShardLog(
             host, writer, partition, self._deadlines, timeout_ms=config.write_timeout_ms, base_sequence=-1
         )
-        self._loader = LogLoader(host, reader, partition, self)
+        self._loader = LogLoader(host, loads, partition, self)
         self._transactions: dict[str, Transaction] = {}
         #: Of these, the open ones, which may grow too old.
         self._ongoing: dict[str, Transaction] = {}
