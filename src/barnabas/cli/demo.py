@@ -24,6 +24,7 @@ from barnabas.cli.demo_stage import BROKERS, TOPIC, Pipeline, Places, Replay, St
 from barnabas.cli.demo_view import View
 from barnabas.cli.failures import Failure
 from barnabas.cli.orders import speed_factor
+from barnabas.cli.signals import held
 
 if TYPE_CHECKING:
     from barnabas.orders.proof import Proof
@@ -93,7 +94,8 @@ def _run(
         topics.create(topics.admin_client(stage.bootstrap, {}), TOPIC)
         view.say(f"topic {TOPIC}: {topics.PARTITIONS} partitions, {topics.REPLICAS} replicas, 2 of them in sync")
         stage.watcher = Watcher(stage.bootstrap, view.change)
-        stage.pipeline = Pipeline(stage.bootstrap, stage.places, sink)
+        with held():
+            stage.pipeline = Pipeline(stage.bootstrap, stage.places, sink)
         view.phase("Spark starts")
         _await_spark(stage, view, interruption)
         view.phase("orders flow")

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Final
 from barnabas.cli import clients
 from barnabas.cli.embedded import EmbeddedCluster
 from barnabas.cli.failures import Failure
+from barnabas.cli.signals import held
 from barnabas.monitor.changes import Change
 from barnabas.monitor.cluster import ClusterReader
 from barnabas.monitor.connection import Security
@@ -194,6 +195,7 @@ class Stage:
         self.watcher: Watcher | None = None
         self.pipeline: Pipeline | None = None
         self.replay: Replay | None = None
+        self._other: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Stage:
         return self
@@ -201,13 +203,17 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self.pipeline is not None:
-            self.pipeline.kill()
-        if self.replay is not None:
-            self.replay.close()
-        if self.watcher is not None:
-            self.watcher.close()
-        self.cluster.stop()
+        # A second Ctrl-C would leave the rest of it running.
+        with held():
+            if self.pipeline is not None:
+                self.pipeline.kill()
+            if self._other is not None:
+                _kill_group(self._other)
+            if self.replay is not None:
+                self.replay.close()
+            if self.watcher is not None:
+                self.watcher.close()
+            self.cluster.stop()
 
     def start_brokers(self) -> None:
         self.cluster.start(brokers=BROKERS)
@@ -215,9 +221,9 @@ class Stage:
 
     def run_to_end(self, pipeline: str, arguments: list[str]) -> None:
         """Another pipeline, while the brokers are there. Failure unless it ends well."""
-        with self.places.pipeline_log.open("ab") as log:
-            command = [sys.executable, "-m", "barnabas.cli", "pipeline", pipeline, *arguments]
-            process = subprocess.Popen(
+        command = [sys.executable, "-m", "barnabas.cli", "pipeline", pipeline, *arguments]
+        with self.places.pipeline_log.open("ab") as log, held():
+            process = self._other = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         try:

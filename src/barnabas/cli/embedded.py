@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from barnabas.cli.failures import Failure
+from barnabas.cli.signals import held
 
 HOST = "127.0.0.1"
 START_TIMEOUT_S = 60.0
@@ -139,17 +140,19 @@ class EmbeddedCluster:
         with_metrics = {METRICS_LISTENER: "", **(properties or {})}
         metrics_ports = choose_metrics_ports(ports, before) if METRICS_LISTENER not in (properties or {}) else {}
         nodes = []
-        for node_id in ports:
-            if metrics_ports:
-                with_metrics[METRICS_LISTENER] = f"{HOST}:{metrics_ports[node_id]}"
-            nodes.append(self._launch(node_id, ports, cluster_id, with_metrics))
-        self._write(nodes, cluster_id)
         try:
+            with held():
+                for node_id in ports:
+                    if metrics_ports:
+                        with_metrics[METRICS_LISTENER] = f"{HOST}:{metrics_ports[node_id]}"
+                    nodes.append(self._launch(node_id, ports, cluster_id, with_metrics))
+                self._write(nodes, cluster_id)
             deadline = time.monotonic() + START_TIMEOUT_S
             for node in nodes:
                 self._wait_until_serving(node, deadline)
         except BaseException:
             self.stop()
+            self._kill_children()
             raise
         return nodes
 
@@ -159,8 +162,9 @@ class EmbeddedCluster:
         if nodes[node_id].running:
             raise Failure(f"broker {node_id} runs already (pid {nodes[node_id].pid})")
         file = Path(nodes[node_id].directory) / "server.properties"
-        nodes[node_id] = replace(nodes[node_id], **self._spawn(file, self._cluster_id()))
-        self._write(list(nodes.values()), self._cluster_id())
+        with held():
+            nodes[node_id] = replace(nodes[node_id], **self._spawn(file, self._cluster_id()))
+            self._write(list(nodes.values()), self._cluster_id())
         self._wait_until_serving(nodes[node_id], time.monotonic() + START_TIMEOUT_S)
         return nodes[node_id]
 
@@ -241,6 +245,13 @@ class EmbeddedCluster:
             )
         self._children[child.pid] = child
         return {"pid": child.pid, "start_ticks": _start_ticks(child.pid)}
+
+    def _kill_children(self) -> None:
+        """Those too that nobody has written down yet."""
+        for child in self._children.values():
+            if child.poll() is None:
+                child.kill()
+                child.wait()
 
     def _wait_until_serving(self, node: Node, deadline: float) -> None:
         while not _says_ready(node.log_path):
