@@ -23,7 +23,7 @@ class Place(Protocol):
     peer: tuple[str, int]
     nobody: tuple[str, int]
 
-    def wait(self, condition: Callable[[], bool], turns: int = 2_000) -> bool: ...
+    def wait(self, condition: Callable[[], bool], turns: int = 30_000) -> bool: ...
 
     def close(self) -> None: ...
 
@@ -49,7 +49,7 @@ class RealPlace:
             free.bind(("127.0.0.1", 0))
             self.nobody = free.getsockname()
 
-    def wait(self, condition: Callable[[], bool], turns: int = 2_000) -> bool:
+    def wait(self, condition: Callable[[], bool], turns: int = 30_000) -> bool:
         async def until() -> bool:
             for _ in range(turns):
                 if condition():
@@ -97,7 +97,7 @@ class SimulatedPlace:
         network.listen(other.spawn(), (other.address, 9092), _SimulatedEcho)
         self.peer, self.nobody = ("other", 9092), ("other", 1)
 
-    def wait(self, condition: Callable[[], bool], turns: int = 2_000) -> bool:
+    def wait(self, condition: Callable[[], bool], turns: int = 30_000) -> bool:
         for _ in range(turns):
             if condition():
                 return True

@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 import confluent_kafka
-from tests.support.group_verdict import FOREVER, Diary, judge
+from tests.support.group_verdict import COMMITS_MIN, FOREVER, SEEN_MIN, Diary, judge
 from tests.support.served import ask
 from tests.support.survival import PRODUCER, WAIT_S, Brokers, wait_until
 
@@ -130,7 +130,9 @@ class Group:
         return found
 
     def settle(self, timeout_s: float = WAIT_S) -> None:
-        """Write no more, and wait until all is read and committed."""
+        """Once there was a load: write no more, and wait until all is read and committed."""
+        wait_until(lambda: len(self.seen) > SEEN_MIN, "the watcher sees what is committed", timeout_s)
+        wait_until(lambda: self._commits() > COMMITS_MIN, "the members commit", timeout_s)
         self._writing.set()
         self._threads[0].join(2 * WAIT_S)
         wait_until(lambda: self._committed() == self.written, "all is committed", timeout_s)
@@ -140,6 +142,9 @@ class Group:
     def judge(self) -> None:
         """AssertionError says what is wrong."""
         judge(self.members, self.written, self.seen)
+
+    def _commits(self) -> int:
+        return sum(event["event"] == "committed" for member in self.members for event in member.events())
 
     # -- beside the members
 

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 FOREVER = float("inf")
+#: A verdict on less would say little.
+SEEN_MIN, COMMITS_MIN = 5, 20
 #: When it was acknowledged, the partition, the offset.
 Commit = tuple[float, int, int]
 
@@ -79,8 +81,8 @@ def judge(
     )
     judge_reading(members, written, acknowledged)
     judge_commits(written, seen, acknowledged)
-    assert len(seen) > 5, "the watcher has seen something"
-    assert len(acknowledged) > 20, "commits were acknowledged"
+    assert len(seen) > SEEN_MIN, "the watcher has seen something"
+    assert len(acknowledged) > COMMITS_MIN, "commits were acknowledged"
 
 
 def judge_owners(members: Sequence[Diary], partitions: Collection[int]) -> None:

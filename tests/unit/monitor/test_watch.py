@@ -48,7 +48,7 @@ def steps_of(reader: Scripted, count: int, *, interval_s: float = 0.01) -> list[
                     break
         return found
 
-    return asyncio.run(asyncio.wait_for(main(), 20))
+    return asyncio.run(asyncio.wait_for(main(), 120))
 
 
 def test_it_goes_on_when_nobody_answers_and_when_somebody_does_again() -> None:

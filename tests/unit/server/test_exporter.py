@@ -26,7 +26,7 @@ pytestmark = pytest.mark.parametrize("make_loop", LOOPS)
 
 def run(make_loop: Callable[[], asyncio.AbstractEventLoop], main: Coroutine[None, None, None]) -> None:
     with asyncio.Runner(loop_factory=make_loop) as runner:
-        runner.run(asyncio.wait_for(main, 20))
+        runner.run(asyncio.wait_for(main, 120))
 
 
 @contextlib.asynccontextmanager

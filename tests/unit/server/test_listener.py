@@ -22,7 +22,7 @@ LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, 
 
 def run(make_loop: Callable[[], asyncio.AbstractEventLoop], main: Coroutine[None, None, None]) -> None:
     with asyncio.Runner(loop_factory=make_loop) as runner:
-        runner.run(asyncio.wait_for(main, 20))
+        runner.run(asyncio.wait_for(main, 120))
 
 
 @contextlib.asynccontextmanager
