@@ -1,4 +1,4 @@
-"""Prometheus's promtool, for the tests of deploy/: that of the PATH, else the one of Debian's package `prometheus`.
+"""Prometheus and its promtool, for the tests of deploy/: those of the PATH, else of Debian's package `prometheus`.
 
     python tools/promtool.py check rules deploy/prometheus/barnabas.rules.yml
 
@@ -16,19 +16,19 @@ from pathlib import Path
 CACHE = Path.home() / ".cache" / "barnabas" / "promtool"
 
 
-def promtool() -> Path:
+def program(name: str = "promtool") -> Path:
     """Where it is. Raises RuntimeError with what to do where it cannot be had."""
-    found = shutil.which("promtool")
+    found = shutil.which(name)
     if found is not None:
         return Path(found)
-    cached = CACHE / "promtool"
+    cached = CACHE / name
     if not cached.exists():
         _fetch(cached)
     return cached
 
 
 def run(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    command = [promtool(), *arguments]
+    command = [program(), *arguments]
     return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
 
 
@@ -41,10 +41,10 @@ def _fetch(target: Path) -> None:
             archive = next(Path(scratch).glob("prometheus_*.deb"))
             subprocess.run(["dpkg-deb", "-x", archive, "tree"], cwd=scratch, check=True, capture_output=True)
         except (OSError, StopIteration, subprocess.CalledProcessError) as error:
-            raise RuntimeError(f"no promtool: put one into the PATH (Prometheus brings it): {error}") from error
+            raise RuntimeError(f"no {target.name}: put one into the PATH: {error}") from error
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(".tmp")
-        shutil.copy2(Path(scratch) / "tree" / "usr" / "bin" / "promtool", partial)
+        shutil.copy2(Path(scratch) / "tree" / "usr" / "bin" / target.name, partial)
         partial.replace(target)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from tests.support.watched import details, partition, snapshot
 
@@ -106,3 +109,14 @@ def test_exit_codes_grow_with_severity_and_leave_one_and_two_free() -> None:
     assert codes == sorted(codes)
     assert codes[0] == 0
     assert not {1, 2} & set(codes)
+
+
+def test_the_json_of_a_look_is_as_documented() -> None:
+    """docs/monitor.md names every field of it."""
+    text = (Path(__file__).resolve().parents[3] / "docs" / "monitor.md").read_text()
+    documented = text[text.index('{"type": "snapshot"') : text.index("What is not known is null")]
+    found = snapshot(partition(details=details(b1=5))).to_json()
+    (state,) = found["partitions"]
+    names = {*found, *found["counts"], *found["brokers"][0], *state, *state["replica_details"][0]}
+    assert {name for name in re.findall(r'"([^"]+)"', documented)} - {"snapshot", "ok", "critical"} == names
+    assert found["counts"] == {"in sync": 1, "under-replicated": 0, "at min ISR": 0, "under min ISR": 0, "offline": 0}
