@@ -22,7 +22,7 @@ from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupRes
 
 _REBALANCE_IN_PROGRESS = 27
 _MEMBER_ID_REQUIRED = 79
-_JOIN_VERSION, _SYNC_VERSION, _HEARTBEAT_VERSION, COMMIT_VERSION = 5, 3, 3, 7
+_JOIN_VERSION, _SYNC_VERSION, HEARTBEAT_VERSION, COMMIT_VERSION = 5, 3, 3, 7
 #: The longest that a broker lets it be: nobody sends heartbeats while something is prepared.
 _SESSION_MS = 1_800_000
 _TIMEOUT_S = 120.0
@@ -129,6 +129,9 @@ class Member:
         yield from self._beat(_REBALANCE_IN_PROGRESS)
         yield from self.join()
 
+    def heartbeat(self) -> HeartbeatRequest:
+        return HeartbeatRequest(group_id=self._group, generation_id=self.generation, member_id=self.member_id)
+
     def beat(self) -> Talk:
         yield from self._beat(0)
 
@@ -139,8 +142,7 @@ class Member:
         check_committed(answer)
 
     def _beat(self, expected: int) -> Talk:
-        request = HeartbeatRequest(group_id=self._group, generation_id=self.generation, member_id=self.member_id)
-        answer = yield Ask(request, _HEARTBEAT_VERSION, HeartbeatResponse)
+        answer = yield Ask(self.heartbeat(), HEARTBEAT_VERSION, HeartbeatResponse)
         _expect(answer.error_code, expected)
 
     def _join(self) -> Ask:

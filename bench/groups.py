@@ -10,12 +10,14 @@ import wire
 from barnabas.coordinators.partitioning import partition_for
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from barnabas.protocol.messages.heartbeat import HeartbeatResponse
 from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from barnabas.protocol.messages.offset_commit import OffsetCommitResponse
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from clusters import Cluster, has_leaders
 from group_members import (
     COMMIT_VERSION,
+    HEARTBEAT_VERSION,
     Choir,
     Member,
     check_committed,
@@ -72,8 +74,8 @@ def _describe(link: wire.Link, name: str) -> DescribeGroupsResponse.DescribedGro
 
 
 def join(cluster: Cluster, options: Options) -> dict[str, list[float]]:
-    """From the moment when the newcomer's JoinGroup is sent until everybody has the assignment. The others learn of it
-    by a heartbeat that each sends when the newcomer is seen in the group, not by one that comes some time."""
+    """From the moment when the newcomer's JoinGroup is sent until everybody has the assignment. The first of the others
+    asks by heartbeats until it is told of the rebalance; then each of them sends one and joins."""
     group, topic = "joined", "joined"
     cluster.create_topic(topic, options["partitions"])
     port = _ready(cluster, group)
@@ -115,13 +117,23 @@ def _add(
     begun = time.monotonic()
     for link, member in newcomers:
         choir.begin(link, member.join())
-    while lines and len(_describe(watch, group).members) < len(lines) + count:
-        time.sleep(_POLL_S / 10)
+    if lines and count == 1:
+        _await_rebalance(watch, lines[0][1])
+    while count > 1 and len(_describe(watch, group).members) < len(lines) + count:
+        time.sleep(_POLL_S)
     for link, member in lines:
         choir.begin(link, member.rejoin())
     ended_at = choir.finish()
     lines += newcomers
     return ended_at - begun
+
+
+def _await_rebalance(watch: wire.Link, member: Member) -> None:
+    """Until a heartbeat of this member is answered with it."""
+    deadline = time.monotonic() + _TIMEOUT_S
+    while not watch.call(member.heartbeat(), HEARTBEAT_VERSION, HeartbeatResponse).error_code:
+        if time.monotonic() > deadline:
+            raise RuntimeError("no rebalance has begun")
 
 
 # -- commits

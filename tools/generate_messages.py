@@ -259,6 +259,7 @@ MESSAGES        (module, class) of every message
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import import_module
 
 from barnabas.protocol.message import Message
@@ -272,11 +273,13 @@ def load(module: str, name: str) -> type[Message]:
     return found
 
 
+@cache
 def request_class(api_key: int) -> type[Message]:
     """Raises KeyError for a key that does not exist."""
     return load(API_MODULES[api_key], f"{API_NAMES[api_key]}Request")
 
 
+@cache
 def response_class(api_key: int) -> type[Message]:
     """Raises KeyError for a key that does not exist."""
     return load(API_MODULES[api_key], f"{API_NAMES[api_key]}Response")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 
+
+@lru_cache(maxsize=1024)
 def java_string_hash(text: str) -> int:
-    """`String.hashCode`: over UTF-16 units, in 32 bits with sign."""
+    """`String.hashCode`: over UTF-16 units, in 32 bits with sign. Remembered: every request of a group asks for it."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(units), 2):
