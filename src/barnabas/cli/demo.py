@@ -35,7 +35,7 @@ _DUPLICATES: Final = 0.01
 _LATE: Final = 0.02
 _MALFORMED: Final = 0.002
 _OVERSIZED: Final = 0.0005
-_SPARK_TIMEOUT_S: Final = 180.0
+_SPARK_TIMEOUT_S: Final = 300.0
 
 
 def demo(

@@ -24,7 +24,7 @@ from barnabas.cli.failures import Failure
 from barnabas.monitor.snapshot import NOBODY, Key, PartitionState, Snapshot
 from barnabas.orders.ledger import read_ledger
 
-_STEP_TIMEOUT_S: Final = 120.0
+_STEP_TIMEOUT_S: Final = 300.0
 #: The share of the orders after which the broker is killed.
 _KILL_AFTER: Final = 1 / 3
 #: How long the broker stays away, so that one sees the cluster without it.

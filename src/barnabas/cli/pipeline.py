@@ -49,6 +49,8 @@ SourceOptions = Annotated[
 ]
 DEFAULT_TABLES = Path("tables")
 _POLL_S = 0.2
+#: On a machine that is very busy Spark gives its source's process up too soon.
+_STARTS = 6
 _SAMPLE_TIMEOUT_S = 5.0
 _STOP_TIMEOUT_S = 60.0
 _UNITS_MS = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
@@ -82,18 +84,25 @@ def orders(
     topic_id = _topic_id(bootstrap, topic)
     with interruptible(), _pipeline_failures(tables):
         module = importlib.import_module("barnabas.pipelines.orders")
+        failures = importlib.import_module("barnabas.pipelines.failures")
         pipeline = module.OrdersPipeline(topic, tables, checkpoint, sink, watermark_ms)
         # What is wrong with tables or checkpoint is told now, and not after Spark has started.
         pipeline.open(topic_id).release()
         options = {"kafka.bootstrap.servers": bootstrap, "maxOffsetsPerTrigger": str(batch_records)}
         with _session(master, conf, tables / "_spark.log") as spark:
-            started = pipeline.start(spark, options | key_values(option or [], "--option"), trigger, topic_id)
-            arrivals = _arrivals(tables, bootstrap, topic)
-            try:
-                _follow(started, tables)
-            finally:
-                arrivals.close()
-                module.release(started)
+            for starts_left in reversed(range(_STARTS)):
+                started = pipeline.start(spark, options | key_values(option or [], "--option"), trigger, topic_id)
+                arrivals = _arrivals(tables, bootstrap, topic)
+                try:
+                    _follow(started, tables)
+                    break
+                except failures.causes() as error:
+                    if not starts_left or not failures.is_slow_start(error):
+                        raise
+                    output.say("Python did not start within Spark's 10 s, for the machine is busy: once more")
+                finally:
+                    arrivals.close()
+                    module.release(started)
     last = importlib.import_module("barnabas.pipelines.commits").CommitLog(tables).last()
     _show_books(last, tables, as_json)
 

@@ -21,6 +21,9 @@ _OURS = {
     "DataLost": "the tables hold all that was read before; failOnDataLoss=false goes on behind the gap",
     "ConfigError": None,
 }
+#: What Spark says first of a query that has failed; the cause is behind it.
+_ENDED = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE: \w+)?\s*$", re.DOTALL)
+_SLOW_START = "Python worker failed to connect back"
 _FULL = ("No space left on device", "Errno 28", "Disk quota exceeded")
 
 
@@ -41,6 +44,13 @@ def causes() -> tuple[type[BaseException], ...]:
     return (PipelineError, OSError, RuntimeError, ValueError, *(getattr(module, name) for module, name in loaded))
 
 
+def is_slow_start(error: BaseException) -> bool:
+    """Whether a stream has failed for nothing but a source process that took longer than Spark's 10 s, which no setting
+    changes, to import PySpark. Another start may do.
+    """
+    return _SLOW_START in str(error)
+
+
 def told(error: BaseException, tables: Path, hint: str | None = STREAM_HINT) -> PipelineError:
     """The cause that a person can do something about; else the first line of Spark's own words."""
     if isinstance(error, PipelineError):
@@ -56,6 +66,12 @@ def told(error: BaseException, tables: Path, hint: str | None = STREAM_HINT) -> 
     for name, words in _TOLD.findall(text):
         if name in _OURS:
             return PipelineError(words.strip(), _OURS[name])
+    if is_slow_start(error):
+        return PipelineError("Python did not start within Spark's 10 s: the machine is too busy", STREAM_HINT)
+    # Below this line Spark describes the query, not the failure.
+    text = text.partition("=== Streaming Query ===")[0]
+    if ended := _ENDED.search(text):
+        text = ended[1]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = [line for line in lines if _TOLD.match(line)] or lines or [type(error).__name__]
     return PipelineError(f"this has failed: {said[0][:400]}", "it can be started again, and goes on from there")

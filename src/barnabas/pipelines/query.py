@@ -7,6 +7,7 @@ leader_spans  leader_share  elections  troubles  recovery  partitions         th
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 HEALTH = "health"
+_TRIES = 30
+_PAUSE_S = 0.1
 _ROWS_SQL = """
 SELECT o.order_id, coalesce(l.lines, 0)::BIGINT, coalesce(l.cents, 0)::BIGINT
 FROM orders o LEFT JOIN (
@@ -55,11 +58,36 @@ def connect(tables: Path) -> DuckDBPyConnection:
 
 
 def run(tables: Path, sql: str) -> pa.Table:
-    """The rows of one SELECT.
+    """The rows of one SELECT, of whole batches: it is asked again if one was being published meanwhile. After so many
+    tries (a driver has died in the middle, or batches follow each other without a pause) what was found is given.
 
     Raises:
         PipelineError: there are no tables, or DuckDB refuses the query.
     """
+    for tries_left in reversed(range(_TRIES)):
+        before = _published(tables)
+        try:
+            found = _run(tables, sql)
+        except PipelineError:
+            # A file that is replaced while it is read is an error too.
+            if (before is not None and before == _published(tables)) or not tries_left:
+                raise
+        else:
+            if (before is not None and before == _published(tables)) or not tries_left:
+                return found
+        time.sleep(_PAUSE_S)
+    raise AssertionError("the last try has returned or raised")
+
+
+def _published(tables: Path) -> int | None:
+    """The number of the last batch, 0 if there is none; None while its files come into their places."""
+    last = CommitLog(tables).last()
+    if last is None:
+        return 0
+    return None if (tables / last.staging).exists() else last.number
+
+
+def _run(tables: Path, sql: str) -> pa.Table:
     connection = connect(tables)
     try:
         relation = connection.sql(sql)

@@ -83,12 +83,12 @@ class Orders:
 class Driver:
     """`barnabas pipeline orders` in a process of its own; ended with all it has started."""
 
-    def __init__(self, orders: Orders, directory: Path, *arguments: str, kill_at: str = "") -> None:
+    def __init__(self, orders: Orders, directory: Path, *arguments: str, kill_at: str = "", **more: str) -> None:
         self.tables = directory / "tables"
         self._errors = (directory / "driver.err").open("a+")
         command = [sys.executable, "-m", "tests.support.pipeline_driver", "pipeline", "orders"]
         command += ["-b", orders.bootstrap, "--topic", orders.topic, "--tables", str(self.tables), *arguments]
-        environment = os.environ | {"KILL_AT": kill_at, "PYTHONPATH": str(REPOSITORY)}
+        environment = os.environ | {"KILL_AT": kill_at, "PYTHONPATH": str(REPOSITORY)} | more
         self.process = subprocess.Popen(
             command, stdout=self._errors, stderr=self._errors, env=environment, cwd=REPOSITORY, start_new_session=True
         )
@@ -195,6 +195,16 @@ def test_kills_at_any_moment(orders: Orders, tmp_path: Path) -> None:
         commits = 0 if last is None else last.number
     with Driver(orders, tmp_path) as driver:
         assert driver.wait() == 0, driver.errors()
+    orders.check(tmp_path / "tables")
+
+
+def test_a_source_that_starts_too_slowly_for_spark_is_started_again(orders: Orders, tmp_path: Path) -> None:
+    """Spark gives it 10 s, and no setting changes that."""
+    orders.send(100)
+    with Driver(orders, tmp_path, SLOW_START=str(tmp_path / "slow")) as driver:
+        assert driver.wait() == 0, driver.errors()
+        assert (tmp_path / "slow").exists()
+        assert "Python did not start within Spark's 10 s, for the machine is busy: once more" in driver.errors()
     orders.check(tmp_path / "tables")
 
 

@@ -85,6 +85,18 @@ def test_a_full_disk_costs_samples_and_no_more(tmp_path: Path) -> None:
         ("Reason: x\nbarnabas.pipelines.errors.PipelineError: it is so (do this)\n", "it is so (do this)", ""),
         ("Traceback\nKeyError: 'x'\n", "this has failed: KeyError: 'x'", "can be started again"),
         ("", "this has failed: RuntimeError", "can be started again"),
+        (
+            "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Job aborted: why. SQLSTATE: XXKST\n"
+            "=== Streaming Query ===\nIdentifier: orders of orders [id = a]\nCurrent State: ACTIVE\n",
+            "this has failed: Job aborted: why.",
+            "can be started again",
+        ),
+        (
+            "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Python worker failed to connect back."
+            " SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: orders of orders [id = a]\n",
+            "Python did not start within Spark's 10 s",
+            "goes on where it stopped",
+        ),
     ],
 )
 def test_a_failure_is_one_line_and_what_to_do(text: str, message: str, hint: str) -> None:
