@@ -1,33 +1,26 @@
 """A connection to one broker: asks, and waits for the answer. Dials when there is something to ask, and again after
-whatever went wrong; TLS and SASL (PLAIN, SCRAM) by librdkafka's property names.
+whatever went wrong; TLS and SASL by the properties of `protocol.client_security`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import secrets
 import ssl
 from collections.abc import Mapping
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, NamedTuple, TypeVar, cast
 
-from barnabas import __version__
-from barnabas.common.errors import DecodeError, ErrorCode
-from barnabas.monitor.sasl import scram_client
-from barnabas.protocol import codec
-from barnabas.protocol.header import request_header_version, response_header_version
+from barnabas.common.errors import DecodeError
+from barnabas.protocol.client_security import Tls, client_security
+from barnabas.protocol.client_session import ClientSession, LoginRefused, UnknownRequest, frame_size
 from barnabas.protocol.message import Message
-from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from barnabas.protocol.messages.header import RequestHeader
-from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
-from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from barnabas.protocol.wire import skip_tagged_fields
+from barnabas.protocol.sasl import Login
 
 M = TypeVar("M", bound=Message)
 Address = tuple[str, int]
 
-_FRAME_BYTES_MAX: Final = 256 * 1024 * 1024
-_API_VERSIONS: Final = 18
-#: Every broker since Kafka 2.4 answers this one; an older one answers version 0 and names what it has.
-_FIRST_ASKED_VERSION: Final = 3
+_SOFTWARE: Final = "barnabas-monitor"
+_TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class NoAnswer(Exception):
@@ -38,36 +31,31 @@ class Security(NamedTuple):
     """How to come in: from a client's properties."""
 
     tls: ssl.SSLContext | None = None
-    mechanism: str | None = None
-    username: str = ""
-    password: str = ""
+    login: Login | None = None
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Security:
-        """ValueError for what is not supported."""
-        protocol = properties.get("security.protocol", "plaintext").lower()
-        if protocol not in ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"):
-            raise ValueError(f"security.protocol={protocol} is not one of plaintext, ssl, sasl_plaintext, sasl_ssl")
-        tls = _tls(properties) if protocol.endswith("ssl") else None
-        if not protocol.startswith("sasl"):
-            return cls(tls)
-        mechanism = properties.get("sasl.mechanism", properties.get("sasl.mechanisms", "PLAIN")).upper()
-        if mechanism not in ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"):
-            raise ValueError(f"sasl.mechanism={mechanism} is not one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512")
-        return cls(tls, mechanism, properties.get("sasl.username", ""), properties.get("sasl.password", ""))
+        """ConfigError for what is not supported, OSError for files that cannot be read."""
+        security = client_security(properties)
+        return cls(None if security.tls is None else _context(security.tls), security.login)
 
 
-def _tls(properties: Mapping[str, str]) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=properties.get("ssl.ca.location"))
-    if properties.get("ssl.endpoint.identification.algorithm", "https") == "none":
-        context.check_hostname = False
-    if properties.get("enable.ssl.certificate.verification", "true") == "false":
-        context.check_hostname = False
+def _context(tls: Tls) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=tls.authorities_file, cadata=tls.authorities_text)
+    if tls.certificate_file is not None:
+        context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password or "")
+    context.check_hostname = tls.checks_name and tls.checks_certificate
+    if not tls.checks_certificate:
         context.verify_mode = ssl.CERT_NONE
-    certificate = properties.get("ssl.certificate.location")
-    if certificate is not None:
-        context.load_cert_chain(certificate, properties.get("ssl.key.location"), properties.get("ssl.key.password"))
+    context.minimum_version = min(_TLS_VERSIONS[each] for each in tls.versions)
+    context.maximum_version = max(_TLS_VERSIONS[each] for each in tls.versions)
     return context
+
+
+class _Open(NamedTuple):
+    session: ClientSession
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
 
 
 class BrokerConnection:
@@ -79,9 +67,8 @@ class BrokerConnection:
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._turn = asyncio.Lock()
-        self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._versions: dict[int, tuple[int, int]] = {}
-        self._correlation_id = 0
+        self._open: _Open | None = None
+        self._known: ClientSession | None = None
 
     async def ask(
         self, request: Message, response: type[M], *, version_max: int | None = None, timeout_s: float | None = None
@@ -90,112 +77,65 @@ class BrokerConnection:
         async with self._turn:
             try:
                 async with asyncio.timeout(timeout_s or self._timeout_s):
-                    if self._streams is not None:
+                    if self._open is not None:
                         try:
-                            return await self._exchange(request, response, self._version(request, version_max))
+                            return cast("M", await self._exchange(self._open, request, version_max))
                         except (ConnectionError, EOFError):
                             self.close()  # it may have hung up long ago, and be there again
-                    await self._open()
-                    return await self._exchange(request, response, self._version(request, version_max))
-            except (OSError, EOFError, DecodeError, TimeoutError) as error:
+                    self._open = await self._dial()
+                    return cast("M", await self._exchange(self._open, request, version_max))
+            except UnknownRequest as error:
+                raise NoAnswer(f"it {error}") from error  # nothing was sent
+            except (OSError, EOFError, DecodeError, LoginRefused, TimeoutError) as error:
+                hint = "" if self._known is None else self._known.hang_up_hint
                 self.close()
-                raise NoAnswer(_reason(error)) from error
+                raise NoAnswer(_reason(error, hint)) from error
             except BaseException:
                 self.close()
                 raise
 
     def close(self) -> None:
-        streams, self._streams = self._streams, None
-        if streams is not None:
-            streams[1].close()
+        opened, self._open = self._open, None
+        if opened is not None:
+            opened.writer.close()
 
     def knows(self, request: type[Message]) -> bool:
         """Whether the broker has this API; after the first answer."""
-        return request.API_KEY in self._versions
+        return self._known is not None and self._known.knows(request)
 
-    async def _open(self) -> None:
+    async def _dial(self) -> _Open:
         host, port = self.address
-        tls = self._security.tls
-        self._streams = await asyncio.open_connection(host, port, ssl=tls, server_hostname=host if tls else None)
-        self._versions = {}
-        answer = await self._ask_versions()
-        self._versions = {api.api_key: (api.min_version, api.max_version) for api in answer.api_keys}
-        if self._security.mechanism is not None:
-            await self._authenticate(self._security.mechanism)
-
-    async def _ask_versions(self) -> ApiVersionsResponse:
-        request = ApiVersionsRequest(client_software_name="barnabas-monitor", client_software_version=__version__)
-        data, position = await self._send(request, _FIRST_ASKED_VERSION)
-        # An error comes in version 0, whichever was asked for.
-        if int.from_bytes(data[4:6], "big") != ErrorCode.UNSUPPORTED_VERSION:
-            return codec.decode(ApiVersionsResponse, _FIRST_ASKED_VERSION, data, position)[0]
-        return await self._exchange(ApiVersionsRequest(), ApiVersionsResponse, 0)
-
-    async def _authenticate(self, mechanism: str) -> None:
-        shaken = await self._exchange(SaslHandshakeRequest(mechanism=mechanism), SaslHandshakeResponse, 1)
-        if shaken.error_code:
-            raise NoAnswer(f"it takes no SASL {mechanism}, but {', '.join(shaken.mechanisms) or 'none'}")
-        username, password = self._security.username, self._security.password
-        if mechanism == "PLAIN":
-            await self._prove(f"\0{username}\0{password}".encode())
-            return
-        client = scram_client(mechanism, username, password)
-        server_first = await self._prove(client.first())
+        tls, login = self._security
+        reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=host if tls else None)
+        session = self._known = ClientSession(_SOFTWARE, self._client_id, login, secrets.token_urlsafe(24))
+        opened = _Open(session, reader, writer)
+        steps = session.handshake()
         try:
-            client.check(await self._prove(client.final(server_first)))
-        except ValueError as error:
-            raise NoAnswer(f"SASL {mechanism}: {error}") from error
+            frame = next(steps)
+            while True:
+                frame = steps.send(await self._carry(opened, frame))
+        except StopIteration:
+            return opened
+        except BaseException:
+            writer.close()
+            raise
 
-    async def _prove(self, data: bytes) -> bytes:
-        request = SaslAuthenticateRequest(auth_bytes=data)
-        answer = await self._exchange(request, SaslAuthenticateResponse, self._version(request, None))
-        if answer.error_code:
-            raise NoAnswer(f"authentication failed: {answer.error_message or ErrorCode(answer.error_code).name}")
-        return bytes(answer.auth_bytes)
+    async def _exchange(self, opened: _Open, request: Message, version_max: int | None) -> Message:
+        frame = opened.session.request(request, version_max)
+        return opened.session.answer(await self._carry(opened, frame))
 
-    def _version(self, request: Message, version_max: int | None) -> int:
-        assert request.API_KEY is not None, "only requests are asked"
-        low, high = self._versions.get(request.API_KEY, (0, -1))
-        own_low, own_high = request.VERSIONS
-        high = min(high, own_high, own_high if version_max is None else version_max)
-        if high < max(low, own_low):
-            raise NoAnswer(f"it does not know {type(request).__name__.removesuffix('Request')} as it is needed")
-        return high
-
-    async def _exchange(self, request: Message, response: type[M], version: int) -> M:
-        data, position = await self._send(request, version)
-        return codec.decode(response, version, data, position)[0]
-
-    async def _send(self, request: Message, version: int) -> tuple[bytes, int]:
-        """The frame of the answer and where its body begins."""
-        assert self._streams is not None, "connected"
-        assert request.API_KEY is not None, "only requests are sent"
-        reader, writer = self._streams
-        self._correlation_id = correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
-        header = RequestHeader(
-            request_api_key=request.API_KEY,
-            request_api_version=version,
-            correlation_id=correlation_id,
-            client_id=self._client_id,
-        )
-        frame = codec.encode(header, request_header_version(request.API_KEY, version))
-        codec.encode_into(request, version, frame)
-        writer.write(len(frame).to_bytes(4, "big") + frame)
-        await writer.drain()
-        size = int.from_bytes(await reader.readexactly(4), "big")
-        if not 4 <= size <= _FRAME_BYTES_MAX:
-            raise DecodeError(f"an answer of {size} bytes: is this a Kafka listener without TLS or SASL?")
-        data = await reader.readexactly(size)
-        if int.from_bytes(data[:4], "big") != correlation_id:
-            raise DecodeError("an answer to another question")
-        if response_header_version(request.API_KEY, version) == 1:
-            return data, skip_tagged_fields(memoryview(data), 4)
-        return data, 4
+    async def _carry(self, opened: _Open, frame: bytearray) -> bytes:
+        """The body of the frame that answers this one."""
+        opened.writer.write(frame)
+        await opened.writer.drain()
+        return await opened.reader.readexactly(frame_size(await opened.reader.readexactly(4)))
 
 
-def _reason(error: BaseException) -> str:
+def _reason(error: BaseException, hint: str) -> str:
     if isinstance(error, asyncio.IncompleteReadError):
-        return "it hung up"
+        return f"it hung up{hint}"
+    if isinstance(error, LoginRefused):
+        return f"it {error}"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     if isinstance(error, ConnectionRefusedError):

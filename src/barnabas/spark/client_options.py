@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from barnabas.protocol.client_security import PREFIXES, ClientSecurity, client_security
 from barnabas.spark.client_settings import ClientSettings
-from barnabas.spark.consumer_keys import SECURITY_PREFIXES
 from barnabas.spark.option_values import OptionReader, addresses
-from barnabas.spark.security import check_security
+from barnabas.spark.security import tls_context
 
 BOOTSTRAP = "kafka.bootstrap.servers"
 _DAY_MS = 86_400_000
@@ -15,12 +15,6 @@ def client_settings(options: OptionReader) -> ClientSettings:
     """ConfigError."""
     bootstrap = addresses(BOOTSTRAP, options.required(BOOTSTRAP, "the brokers' addresses, host:port,host:port"))
     default = ClientSettings(bootstrap)
-    security = {
-        f"{prefix}{key}": value
-        for prefix in SECURITY_PREFIXES
-        for key, value in options.with_prefix(f"kafka.{prefix}").items()
-    }
-    check_security(security)
     api_timeout_ms = options.maybe_integer("kafka.default.api.timeout.ms", 1, _DAY_MS)
     return ClientSettings(
         bootstrap=bootstrap,
@@ -32,5 +26,16 @@ def client_settings(options: OptionReader) -> ClientSettings:
             "kafka.socket.connection.setup.timeout.ms", default.connect_timeout_ms, 1, _DAY_MS
         ),
         backoff_ms=options.integer("kafka.retry.backoff.ms", default.backoff_ms, 1, _DAY_MS),
-        security=tuple(sorted(security.items())),
+        security=security_of(options),
     )
+
+
+def security_of(options: OptionReader) -> ClientSecurity:
+    """ConfigError; files of certificates are read, so that a wrong one is told by the driver."""
+    given = {
+        f"{prefix}{key}": value for prefix in PREFIXES for key, value in options.with_prefix(f"kafka.{prefix}").items()
+    }
+    security = client_security(given, "kafka.")
+    if security.tls is not None:
+        tls_context(security.tls)
+    return security

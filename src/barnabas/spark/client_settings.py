@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-#: Everything in `security` that a connection needs; values are passed on as they were written.
-SecurityPairs = tuple[tuple[str, str], ...]
+from barnabas.protocol.client_security import ClientSecurity
 
 
 @dataclass(frozen=True)
@@ -23,8 +22,7 @@ class ClientSettings:
     connect_timeout_ms: int = 10_000
     backoff_ms: int = 50
     backoff_ms_max: int = 1_000
-    #: The `kafka.security.*`, `kafka.ssl.*` and `kafka.sasl.*` options without their prefix.
-    security: SecurityPairs = ()
+    security: ClientSecurity = field(default_factory=ClientSecurity)
 
     @property
     def shown(self) -> str:

@@ -66,7 +66,6 @@ _HEEDED = (
     "retry.backoff.ms",
     "socket.connection.setup.timeout.ms",
 )
-SECURITY_PREFIXES = ("security.", "ssl.", "sasl.")
 
 
 def check_rest(keys: list[str]) -> None:

@@ -1,11 +1,4 @@
-"""Encryption of a connection. SASL is refused by name until it is there: an unheeded password would be a bad surprise.
-
-kafka.security.protocol              PLAINTEXT | SSL
-kafka.ssl.ca.location                certificates to trust, PEM (also kafka.ssl.truststore.location of type PEM)
-kafka.ssl.certificate.location       the client's own certificate, PEM (also kafka.ssl.keystore.location)
-kafka.ssl.key.location, ...password  its key
-kafka.ssl.endpoint.identification.algorithm   https (default), or empty: the host's name is not checked
-"""
+"""TLS of a connection: the context that `kafka.ssl.*` describes (`protocol.client_security` says which keys)."""
 
 from __future__ import annotations
 
@@ -13,49 +6,43 @@ import socket
 import ssl
 
 from barnabas.common.errors import ConfigError
-from barnabas.spark.client_settings import ClientSettings
+from barnabas.protocol.client_security import Tls
+from barnabas.spark.faults import RequestRefused
 
-_PROTOCOLS = ("PLAINTEXT", "SSL")
-_KEYS = frozenset(
-    {
-        "security.protocol",
-        "ssl.ca.location",
-        "ssl.truststore.location",
-        "ssl.truststore.type",
-        "ssl.certificate.location",
-        "ssl.keystore.location",
-        "ssl.keystore.type",
-        "ssl.key.location",
-        "ssl.key.password",
-        "ssl.endpoint.identification.algorithm",
-    }
-)
+_VERSIONS = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
-def check_security(security: dict[str, str]) -> None:
-    """ConfigError for what this side cannot do; the connection is not opened."""
-    protocol = security.get("security.protocol", "PLAINTEXT").upper()
-    if protocol not in _PROTOCOLS:
+def tls_context(tls: Tls) -> ssl.SSLContext:
+    """ConfigError for files that are not there or hold something else."""
+    try:
+        context = ssl.create_default_context(cafile=tls.authorities_file, cadata=tls.authorities_text)
+        if tls.certificate_file is not None:
+            context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password or "")
+    except (OSError, ValueError) as error:
+        files = [each for each in (tls.authorities_file, tls.certificate_file, tls.key_file) if each is not None]
         raise ConfigError(
-            f"kafka.security.protocol={protocol}: this source speaks {' and '.join(_PROTOCOLS)}; SASL is not there yet"
-        )
-    for key, value in security.items():
-        if key not in _KEYS:
-            raise ConfigError(f"kafka.{key}={value!r}: not known here; allowed are {', '.join(sorted(_KEYS))}")
-        if key.endswith("store.type") and value.upper() != "PEM":
-            raise ConfigError(f"kafka.{key}={value!r}: only PEM can be read here (convert with keytool or openssl)")
+            f"kafka.ssl.*: {', '.join(files) or 'the certificates'} cannot be read as PEM, or not with this "
+            f"kafka.ssl.key.password: {error}"
+        ) from error
+    context.check_hostname = tls.checks_name and tls.checks_certificate
+    if not tls.checks_certificate:
+        context.verify_mode = ssl.CERT_NONE
+    context.minimum_version = min(_VERSIONS[each] for each in tls.versions)
+    context.maximum_version = max(_VERSIONS[each] for each in tls.versions)
+    return context
 
 
-def secured(plain: socket.socket, host: str, settings: ClientSettings) -> socket.socket:
-    """The socket to speak through."""
-    security = dict(settings.security)
-    if security.get("security.protocol", "PLAINTEXT").upper() == "PLAINTEXT":
+def secured(plain: socket.socket, address: tuple[str, int], tls: Tls | None) -> socket.socket:
+    """The socket to speak through. RequestRefused where no retry helps, else OSError."""
+    if tls is None:
         return plain
-    authorities = security.get("ssl.ca.location", security.get("ssl.truststore.location"))
-    context = ssl.create_default_context(cafile=authorities)
-    if security.get("ssl.endpoint.identification.algorithm", "https") == "":
-        context.check_hostname = False
-    certificate = security.get("ssl.certificate.location", security.get("ssl.keystore.location"))
-    if certificate is not None:
-        context.load_cert_chain(certificate, security.get("ssl.key.location"), security.get("ssl.key.password"))
-    return context.wrap_socket(plain, server_hostname=host)
+    shown = f"{address[0]}:{address[1]}"
+    try:
+        return tls_context(tls).wrap_socket(plain, server_hostname=address[0])
+    except ssl.SSLCertVerificationError as error:
+        raise RequestRefused(
+            f"the certificate of the broker at {shown} is not trusted: {error.verify_message}; "
+            "kafka.ssl.truststore.location names a PEM file with what to trust"
+        ) from error
+    except (ssl.SSLError, ConnectionResetError) as error:
+        raise ConnectionError(f"{shown} does not speak TLS with us: {error}") from error

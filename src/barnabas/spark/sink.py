@@ -8,17 +8,18 @@ A record without a key goes to the partition that its origin chooses, so that it
 
 from __future__ import annotations
 
+import time
 import uuid
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 from crc32c import crc32c
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from barnabas.common.errors import ConfigError
-from barnabas.spark.faults import ClusterUnreachable, SourceFailed
+from barnabas.spark.faults import ClusterUnreachable, RequestRefused, SourceFailed
 from barnabas.spark.origin import HEADER, origin, prefix
 from barnabas.spark.sink_options import SinkOptions
 
@@ -26,6 +27,10 @@ from barnabas.spark.sink_options import SinkOptions
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _METADATA_TIMEOUT_S = 30.0
+#: A refused log-in is told only between two tries.
+_METADATA_TRY_S = 1.0
+#: How OpenSSL says that it does not know who vouches for a certificate, or that the name is another.
+_UNTRUSTED = "certificate verify failed"
 _POLL_EVERY = 10_000
 
 
@@ -77,8 +82,10 @@ class RecordWriter:
         self._origin_start = origin_start
         self._partitions: dict[str, int] = {}
         self._failure: str | None = None
+        self._refusal: str | None = None
+        self._last_error: str | None = None
         try:
-            quiet = {"error_cb": _ignore, "delivery.report.only.error": True}
+            quiet = {"error_cb": self._on_error, "delivery.report.only.error": True}
             self._producer = Producer({**dict(options.producer), **quiet})
         except KafkaException as error:
             raise ConfigError(f"the producer refuses its configuration (kafka.*): {error.args[0].str()}") from error
@@ -141,12 +148,19 @@ class RecordWriter:
 
     def _learn(self, topic: str) -> int:
         """How many partitions the topic has. All topics are asked for: a question about one would make it."""
-        try:
-            found = self._producer.list_topics(timeout=_METADATA_TIMEOUT_S).topics
-        except KafkaException as error:
-            raise ClusterUnreachable(
-                f"no broker answers at kafka.bootstrap.servers={self._options.bootstrap}: {error.args[0].str()}"
-            ) from error
+        give_up = time.monotonic() + _METADATA_TIMEOUT_S
+        while True:
+            try:
+                found = self._producer.list_topics(timeout=_METADATA_TRY_S).topics
+                break
+            except KafkaException as error:
+                self._producer.poll(0)
+                self._check_refusal()
+                if time.monotonic() > give_up:
+                    raise ClusterUnreachable(
+                        f"no broker answers at kafka.bootstrap.servers={self._options.bootstrap}: "
+                        f"{self._last_error or error.args[0].str()}"
+                    ) from error
         self._partitions = {name: len(each.partitions) for name, each in found.items()}
         if not self._partitions.get(topic):
             raise ConfigError(
@@ -158,6 +172,19 @@ class RecordWriter:
         if error is not None and self._failure is None:
             self._failure = f"{message.topic()}-{message.partition()}: {error.str()}"
 
+    def _on_error(self, error: Any) -> None:
+        """What matters of most errors comes with the deliveries; of those before the first one it is this."""
+        self._last_error = error.str()
+        if error.code() == KafkaError._AUTHENTICATION or _UNTRUSTED in self._last_error:
+            self._refusal = self._last_error
+
+    def _check_refusal(self) -> None:
+        if self._refusal is not None:
+            raise RequestRefused(
+                f"the brokers at kafka.bootstrap.servers={self._options.bootstrap} do not let the sink in, "
+                f"or are not trusted: {self._refusal}"
+            )
+
     def _check(self) -> None:
         if self._failure is not None:
             raise SinkFailed(f"a record was not acknowledged: {self._failure}")
@@ -165,7 +192,3 @@ class RecordWriter:
 
 def _bytes(value: Any) -> bytes | None:
     return value.encode() if isinstance(value, str) else value
-
-
-def _ignore(error: Any) -> None:
-    """What matters of it comes with the deliveries."""

@@ -7,20 +7,20 @@ are left out, as by Spark's Kafka sink.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import types as spark
 
 from barnabas.common.errors import ConfigError
+from barnabas.protocol.client_security import PREFIXES
 from barnabas.spark.option_values import OptionReader, addresses, refused
+from barnabas.spark.producer_security import producer_security
 
 _JAVA_NAMES = {
     "max.request.size": "message.max.bytes",
-    "ssl.truststore.location": "ssl.ca.location",
-    "ssl.keystore.location": "ssl.certificate.location",
 }
 #: Of the Java producer, without a meaning in librdkafka.
-_WITHOUT_MEANING = frozenset({"max.block.ms", "ssl.truststore.type", "ssl.keystore.type", "send.buffer.bytes"})
+_WITHOUT_MEANING = frozenset({"max.block.ms", "send.buffer.bytes"})
 _REFUSED = {
     "key.serializer": "keys are strings or bytes; cast the column instead",
     "value.serializer": "values are strings or bytes; cast the column instead",
@@ -47,7 +47,7 @@ _COLUMNS = ("key", "value", "topic", "partition", "headers")
 class SinkOptions:
     """`columns` are the names that the rows have, in their order; `topic` None: every row names its own."""
 
-    producer: tuple[tuple[str, str], ...]
+    producer: tuple[tuple[str, str], ...] = field(repr=False)
     topic: str | None
     marks_origin: bool
     columns: tuple[str, ...]
@@ -76,8 +76,10 @@ def parse(options: Mapping[str, str], schema: spark.StructType, *, overwrite: bo
 
 
 def _producer(given: dict[str, str]) -> dict[str, str]:
-    found = {}
+    found = producer_security(given)
     for key, value in given.items():
+        if key.startswith(PREFIXES):
+            continue
         if key in _REFUSED:
             raise ConfigError(f"option kafka.{key} is not allowed: {_REFUSED[key]}")
         if key not in _WITHOUT_MEANING:

@@ -78,9 +78,13 @@ def test_keys_of_other_sources_do_no_harm() -> None:
         ({"kafka.isolation.level": "none"}, "allowed are read_uncommitted, read_committed"),
         ({"kafka.auto.offset.reset": "earliest"}, "not allowed: say where to begin with startingOffsets"),
         ({"kafka.fetch.min.byte": "1"}, "no configuration of a consumer; kafka.fetch.min.bytes is near"),
-        ({"kafka.security.protocol": "SASL_SSL"}, "SASL is not there yet"),
-        ({"kafka.sasl.mechanism": "PLAIN"}, "kafka.sasl.mechanism='PLAIN': not known here"),
-        ({"kafka.ssl.truststore.type": "JKS"}, "only PEM can be read"),
+        ({"kafka.security.protocol": "SASL_SSL"}, r"kafka\.sasl\.mechanism: it is needed"),
+        ({"kafka.sasl.mechanism": "PLAIN"}, r"kafka\.sasl\.jaas\.config: username and password are needed"),
+        (
+            {"kafka.security.protocol": "SSL", "kafka.ssl.truststore.location": "/nowhere"},
+            "/nowhere cannot be read as PEM",
+        ),
+        ({"kafka.ssl.truststore.type": "JKS"}, "only PEM is read here"),
         ({"maxOffsetPerTrigger": "1"}, "maxOffsetsPerTrigger is near"),
         ({"assign": '{"t": ["0"]}', "subscribe": None}, 'such as {"topic": \\[0, 1\\]}'),
         ({"subscribePattern": "(", "subscribe": None}, "a regular expression of whole topic names"),
@@ -143,3 +147,19 @@ def test_what_the_sink_refuses(columns: str, given: dict[str, str], said: str) -
 def test_the_sink_only_appends() -> None:
     with pytest.raises(ConfigError, match="mode overwrite is not allowed"):
         _sink("value string", topic="t", overwrite=True)
+
+
+def test_the_sink_takes_the_security_of_javas_names() -> None:
+    jaas = 'org.apache.kafka.common.security.scram.ScramLoginModule required username="u" password="p";'
+    given = {"kafka.security.protocol": "SASL_PLAINTEXT", "kafka.sasl.mechanism": "SCRAM-SHA-256"}
+    found = dict(_sink("value string", topic="t", **given, **{"kafka.sasl.jaas.config": jaas}).producer)
+    told = {key: value for key, value in found.items() if key.startswith(("sasl", "security"))}
+    assert told == {
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanisms": "SCRAM-SHA-256",
+        "sasl.username": "u",
+        "sasl.password": "p",
+    }
+    other = {"kafka.security.protocol": "sasl_ssl", "kafka.sasl.mechanism": "OAUTHBEARER"}
+    handed = dict(_sink("value string", topic="t", **other, **{"kafka.sasl.oauthbearer.scope": "s"}).producer)
+    assert (handed["sasl.mechanism"], handed["sasl.oauthbearer.scope"]) == ("OAUTHBEARER", "s")

@@ -1,0 +1,179 @@
+"""How a client comes in, out of its properties: by the names of Java's clients, or by librdkafka's.
+
+    security.protocol                      PLAINTEXT (default) | SSL | SASL_PLAINTEXT | SASL_SSL
+    sasl.mechanism, sasl.mechanisms        PLAIN | SCRAM-SHA-256 | SCRAM-SHA-512; Kafka's default GSSAPI is not there
+    sasl.jaas.config                       ...ScramLoginModule required username="u" password="p"; (or Plain...)
+    sasl.username, sasl.password           the same in librdkafka's way
+    ssl.truststore.location, ssl.ca.location       certificates to trust, a PEM file; the system's without it
+    ssl.truststore.certificates, ssl.ca.pem        the same as text
+    ssl.keystore.location, ssl.certificate.location, ssl.key.location, ssl.key.password
+                                           the client's own certificate and its key, PEM; in one file or two
+    ssl.endpoint.identification.algorithm  https (default), or empty (`none`): the host's name is not checked
+    enable.ssl.certificate.verification    false: nothing is checked
+    ssl.enabled.protocols                  TLSv1.2,TLSv1.3 or one of them
+
+Anything else under security., sasl. and ssl. is refused: what is not heeded there would be a bad surprise. No error
+text holds the value of a key that may be secret.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.common.errors import ConfigError
+from barnabas.protocol.sasl import MECHANISMS, Login
+
+PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.")
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
+#: All that is heeded.
+NAMES: Final = frozenset(
+    {
+        "security.protocol",
+        *("sasl.mechanism", "sasl.mechanisms", "sasl.jaas.config", "sasl.username", "sasl.password"),
+        *("ssl.truststore.location", "ssl.ca.location", "ssl.truststore.certificates", "ssl.ca.pem"),
+        *("ssl.keystore.location", "ssl.certificate.location", "ssl.key.location", "ssl.key.password"),
+        *("ssl.truststore.type", "ssl.keystore.type", "ssl.truststore.password", "ssl.keystore.password"),
+        *("ssl.endpoint.identification.algorithm", "enable.ssl.certificate.verification"),
+        *("ssl.enabled.protocols", "ssl.protocol"),
+    }
+)
+_STORE_KEYS: Final = {
+    "ssl.truststore.type": "ssl.truststore.location",
+    "ssl.keystore.type": "ssl.keystore.location",
+}
+_JAAS: Final = re.compile(
+    r"\s*(?P<module>[\w.$]+)\s+(?i:required|requisite|sufficient|optional)\s+(?P<rest>.*?);\s*", re.S
+)
+_JAAS_OPTION: Final = re.compile(
+    r"""\s*([\w.]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s"';=]+))""", re.S
+)
+_JAAS_FORM: Final = 'a line such as org...ScramLoginModule required username="u" password="p"; is allowed'
+
+
+@dataclass(frozen=True)
+class Tls:
+    """What the host makes its TLS context of. Files are PEM; `authorities` None: those that the system trusts."""
+
+    authorities_file: str | None = None
+    authorities_text: str | None = None
+    certificate_file: str | None = None
+    key_file: str | None = None
+    key_password: str | None = field(default=None, repr=False)
+    checks_name: bool = True
+    checks_certificate: bool = True
+    versions: tuple[str, ...] = TLS_VERSIONS
+
+
+@dataclass(frozen=True)
+class ClientSecurity:
+    """Both None: plain text, and nobody asks who we are."""
+
+    tls: Tls | None = None
+    login: Login | None = None
+
+
+def client_security(properties: Mapping[str, str], prefix: str = "") -> ClientSecurity:
+    """ConfigError. `prefix` is put before the keys that an error names; keys of other kinds are not looked at."""
+    reader = _Reader({key: value for key, value in properties.items() if key.startswith(PREFIXES)}, prefix)
+    protocol = reader.choice("security.protocol", "PLAINTEXT", _PROTOCOLS)
+    login, tls = _login(reader), _tls(reader)
+    reader.check_rest()
+    if not protocol.startswith("SASL"):
+        login = None
+    elif login is None:
+        raise reader.refused("sasl.mechanism", f"it is needed, {', '.join(MECHANISMS)} are spoken; GSSAPI is not")
+    return ClientSecurity(tls if protocol.endswith("SSL") else None, login)
+
+
+class _Reader:
+    def __init__(self, properties: dict[str, str], prefix: str) -> None:
+        self._left = properties
+        self._prefix = prefix
+
+    def text(self, *keys: str) -> str | None:
+        """The first of these that is there."""
+        found = [value for value in (self._left.pop(key, None) for key in keys) if value is not None]
+        return found[0] if found else None
+
+    def choice(self, key: str, default: str, allowed: tuple[str, ...]) -> str:
+        value = self.text(key)
+        chosen = default if value is None else value.strip().upper()
+        if chosen not in allowed:
+            raise self.refused(f"{key}={value}", f"it is not one of {', '.join(allowed)}")
+        return chosen
+
+    def refused(self, key: str, why: str) -> ConfigError:
+        return ConfigError(f"{self._prefix}{key}: {why}")
+
+    def check_rest(self) -> None:
+        left = sorted(self._left)
+        if left:
+            raise self.refused(left[0], "it is not heeded here, and what is secure by it would not be")
+
+
+def _login(reader: _Reader) -> Login | None:
+    jaas = reader.text("sasl.jaas.config")
+    named = reader.text("sasl.mechanism", "sasl.mechanisms")
+    username, password = reader.text("sasl.username"), reader.text("sasl.password")
+    if named is None:
+        return None
+    mechanism = named.strip().upper()
+    if mechanism not in MECHANISMS:
+        raise reader.refused(f"sasl.mechanism={named}", f"it is not one of {', '.join(MECHANISMS)}")
+    if jaas is not None:
+        username, password = _of_jaas(reader, jaas, mechanism)
+    if username is None or password is None:
+        raise reader.refused("sasl.jaas.config", "username and password are needed (or sasl.username, sasl.password)")
+    return Login(mechanism, username, password)
+
+
+def _of_jaas(reader: _Reader, text: str, mechanism: str) -> tuple[str | None, str | None]:
+    """Of the form that Java's clients take; the text itself is never shown."""
+    match = _JAAS.fullmatch(text)
+    if match is None or _JAAS_OPTION.sub("", match["rest"]).strip():
+        raise reader.refused("sasl.jaas.config", _JAAS_FORM)
+    module = match["module"].rpartition(".")[2]
+    wanted = "PlainLoginModule" if mechanism == "PLAIN" else "ScramLoginModule"
+    if module != wanted:
+        raise reader.refused("sasl.jaas.config", f"for sasl.mechanism={mechanism} it names {wanted}, not {module}")
+    options = {
+        name: re.sub(r"\\(.)", r"\1", double or single) if double or single else bare
+        for name, double, single, bare in _JAAS_OPTION.findall(match["rest"])
+    }
+    return options.get("username"), options.get("password")
+
+
+def _tls(reader: _Reader) -> Tls:
+    for key, store in _STORE_KEYS.items():
+        kind = reader.text(key)
+        if kind is not None and kind.strip().upper() != "PEM":
+            raise reader.refused(f"{key}={kind}", f"only PEM is read here; {_conversion(store)}")
+    for key in ("ssl.truststore.password", "ssl.keystore.password"):
+        if reader.text(key) is not None:
+            raise reader.refused(key, f"a PEM file has none; {_conversion(key.replace('password', 'location'))}")
+    reader.text("ssl.protocol")  # of Java; the versions do
+    versions = reader.text("ssl.enabled.protocols")
+    chosen = TLS_VERSIONS if versions is None else tuple(each.strip() for each in versions.split(","))
+    if not chosen or set(chosen) - set(TLS_VERSIONS):
+        raise reader.refused(f"ssl.enabled.protocols={versions}", f"allowed are {', '.join(TLS_VERSIONS)}")
+    algorithm = reader.text("ssl.endpoint.identification.algorithm")
+    return Tls(
+        authorities_file=reader.text("ssl.truststore.location", "ssl.ca.location"),
+        authorities_text=reader.text("ssl.truststore.certificates", "ssl.ca.pem"),
+        certificate_file=reader.text("ssl.keystore.location", "ssl.certificate.location"),
+        key_file=reader.text("ssl.key.location"),
+        key_password=reader.text("ssl.key.password"),
+        checks_name=algorithm is None or algorithm.strip().lower() not in ("", "none"),
+        checks_certificate=reader.choice("enable.ssl.certificate.verification", "TRUE", ("TRUE", "FALSE")) == "TRUE",
+        versions=chosen,
+    )
+
+
+def _conversion(store: str) -> str:
+    if "trust" in store:
+        return f"keytool -list -rfc -keystore STORE > trusted.pem makes a file for {store}"
+    return f"keytool -importkeystore to PKCS12, then openssl pkcs12 -in STORE -nodes makes a file for {store}"

@@ -1,0 +1,200 @@
+"""One connection of a client, without I/O: which bytes to send, and what the answers to them are.
+
+The host, blocking or not, dials, drives the handshake, and from then on carries frames:
+
+    handshake()       yields frames to send, each in return for the body of the frame that answers the last one:
+                      ApiVersions (KIP-511), then SaslHandshake and SaslAuthenticate (KIP-152) if there is a login
+    request(...)      a frame to send, in the highest version that both sides know
+    frame_size(...)   of the 4 bytes before every answer: how many follow
+    answer(...)       the message in the frame that has come; answers come in the order of the requests
+
+Records in an answer are views into its frame. Whatever is raised here, the connection is of no further use, except for
+UnknownRequest: then nothing was sent.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Generator
+from typing import Final, TypeVar, cast
+
+from barnabas import __version__
+from barnabas.common.errors import DecodeError, EncodeError, ErrorCode
+from barnabas.common.host import Buffer
+from barnabas.protocol import codec, sasl
+from barnabas.protocol.header import request_header_version, response_header_version
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from barnabas.protocol.messages.index import response_class
+from barnabas.protocol.messages.sasl_authenticate import SaslAuthenticateRequest, SaslAuthenticateResponse
+from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
+from barnabas.protocol.wire import skip_tagged_fields
+
+_HEADER: Final = struct.Struct(">ihhi")
+#: Every broker since Kafka 2.4 answers this one; an older one answers version 0 and names what it has.
+_FIRST_ASKED_VERSION: Final = 3
+#: With version 0 the messages of SASL go bare, outside of Kafka's frames; Kafka 1.0 and newer have 1.
+_HANDSHAKE_VERSION: Final = 1
+#: An answer longer than this is somebody who speaks another protocol.
+_FRAME_BYTES_MAX: Final = 1 << 30
+_TLS_ALERT: Final = b"\x15\x03"
+
+M = TypeVar("M", bound=Message)
+
+
+class UnknownRequest(Exception):
+    """The broker does not know the request, or not in the form that is needed."""
+
+
+class LoginRefused(Exception):
+    """The broker does not let us in, or is not the one it should be. No retry mends it."""
+
+
+def frame_size(prefix: Buffer) -> int:
+    """Bytes of the frame behind this prefix of 4. DecodeError if it is none of Kafka's."""
+    size = int.from_bytes(prefix, "big", signed=True)
+    if bytes(prefix[:2]) == _TLS_ALERT:
+        raise DecodeError("it does not speak Kafka's protocol: this is a listener with TLS")
+    if not 4 <= size <= _FRAME_BYTES_MAX:
+        raise DecodeError(f"it does not speak Kafka's protocol: a frame of {size} bytes; is this a Kafka listener?")
+    return size
+
+
+class ClientSession:
+    """`nonce`: what SCRAM needs of chance; never the same for two sessions."""
+
+    def __init__(self, software: str, client_id: str, login: sasl.Login | None = None, nonce: str = "") -> None:
+        assert login is None or nonce, "a login needs a nonce"
+        self._software = software
+        self._client_id = client_id.encode()
+        self._login = login
+        self._nonce = nonce
+        self._in_flight: deque[tuple[int, int, int]] = deque()
+        self._correlation_id = 0
+        self._versions: dict[int, tuple[int, int]] = {}
+        self._is_open = False
+        self._is_proven = False
+
+    @property
+    def waiting(self) -> int:
+        """How many answers are still to come."""
+        return len(self._in_flight)
+
+    @property
+    def hang_up_hint(self) -> str:
+        """What a peer that hangs up may mean by it: one that wants TLS or SASL does so at the first request."""
+        if self._is_proven or self._login is not None:
+            return ""
+        return " at the first request; does its listener want SASL?" if self._is_open else "; does it want TLS?"
+
+    def knows(self, request_class: type[Message]) -> bool:
+        """Whether the broker has this API at all."""
+        return request_class.API_KEY in self._versions
+
+    def version_of(self, request_class: type[Message], version_max: int | None = None) -> int:
+        """The highest version that both sides know. UnknownRequest if there is none."""
+        assert request_class.API_KEY is not None, "only requests are asked"
+        low, high = self._versions.get(request_class.API_KEY, (0, -1))
+        own_low, own_high = request_class.VERSIONS
+        high = min(high, own_high if version_max is None else min(own_high, version_max))
+        if high < max(low, own_low):
+            raise UnknownRequest(f"does not know {request_class.NAME} as it is needed here")
+        return high
+
+    def request(self, request: Message, version_max: int | None = None) -> bytearray:
+        """The frame to send. UnknownRequest."""
+        assert self._is_open, "the handshake comes first"
+        try:
+            return self._framed(request, self.version_of(type(request), version_max))
+        except EncodeError as error:
+            raise UnknownRequest(f"is too old: {error}") from error
+
+    def answer(self, frame: Buffer) -> Message:
+        """What the body of a frame says to the oldest request without an answer. DecodeError."""
+        api_key, version, position = self._answered(frame)
+        if response_header_version(api_key, version) == 1:
+            position = skip_tagged_fields(frame, position)
+        found = codec.decode(response_class(api_key), version, frame, position)[0]
+        self._is_proven = self._is_open
+        return found
+
+    # -- the handshake
+
+    def handshake(self) -> Generator[bytearray, Buffer, None]:
+        """DecodeError, LoginRefused."""
+        versions = yield from self._ask_versions()
+        self._versions = {api.api_key: (api.min_version, api.max_version) for api in versions.api_keys}
+        if self._login is not None:
+            yield from self._log_in(self._login)
+        self._is_open = True
+
+    def _ask_versions(self) -> Generator[bytearray, Buffer, ApiVersionsResponse]:
+        version = _FIRST_ASKED_VERSION
+        while True:
+            request = ApiVersionsRequest()
+            if version:
+                request = ApiVersionsRequest(client_software_name=self._software, client_software_version=__version__)
+            frame = yield self._framed(request, version)
+            position = self._answered(frame)[2]
+            # An error comes in version 0, whichever was asked for.
+            code = int.from_bytes(frame[position : position + 2], "big", signed=True)
+            known = codec.decode(ApiVersionsResponse, 0 if code else version, frame, position)[0]
+            if code == ErrorCode.NONE:
+                return known
+            if code != ErrorCode.UNSUPPORTED_VERSION or version == 0:
+                raise DecodeError(f"it does not speak Kafka's protocol: it answers ApiVersions with error {code}")
+            version = 0
+
+    def _log_in(self, login: sasl.Login) -> Generator[bytearray, Buffer, None]:
+        shaken = yield from self._ask(
+            SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse, _HANDSHAKE_VERSION
+        )
+        if shaken.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
+            raise LoginRefused(f"takes no SASL {login.mechanism}, but {', '.join(shaken.mechanisms) or 'none'}")
+        if shaken.error_code:
+            # A listener without SASL says ILLEGAL_SASL_STATE.
+            raise LoginRefused(f"takes no log-in here ({ErrorCode(shaken.error_code).name}): is it a SASL listener?")
+        messages = sasl.exchange(login, self._nonce)
+        try:
+            message = next(messages)
+            while True:
+                request = SaslAuthenticateRequest(auth_bytes=message)
+                version = self.version_of(SaslAuthenticateRequest)
+                answer = yield from self._ask(request, SaslAuthenticateResponse, version)
+                if answer.error_code:
+                    said = answer.error_message or ErrorCode(answer.error_code).name
+                    raise LoginRefused(f"does not let {login.username} in by {login.mechanism}: {said}")
+                message = messages.send(bytes(answer.auth_bytes))
+        except StopIteration:
+            return
+        except (ValueError, UnknownRequest) as error:
+            raise LoginRefused(f"cannot be trusted by {login.mechanism}: {error}") from error
+
+    def _ask(self, request: Message, answer: type[M], version: int) -> Generator[bytearray, Buffer, M]:
+        frame = yield self._framed(request, version)
+        return cast("M", self.answer(frame))
+
+    # -- frames
+
+    def _framed(self, request: Message, version: int) -> bytearray:
+        api_key = request.API_KEY
+        assert api_key is not None, "only requests are sent"
+        correlation_id = self._correlation_id
+        frame = bytearray(_HEADER.pack(0, api_key, version, correlation_id))
+        frame += len(self._client_id).to_bytes(2, "big") + self._client_id
+        if request_header_version(api_key, version) == 2:
+            frame.append(0)
+        codec.encode_into(request, version, frame)
+        frame[0:4] = (len(frame) - 4).to_bytes(4, "big")
+        self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
+        self._in_flight.append((correlation_id, api_key, version))
+        return frame
+
+    def _answered(self, frame: Buffer) -> tuple[int, int, int]:
+        """API key and version of the request, and where the rest of the header begins."""
+        assert self._in_flight, "nobody has asked"
+        correlation_id, api_key, version = self._in_flight.popleft()
+        if len(frame) < 4 or int.from_bytes(frame[:4], "big") != correlation_id:
+            raise DecodeError("an answer to another question")
+        return api_key, version, 4
