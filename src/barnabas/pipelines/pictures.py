@@ -1,9 +1,11 @@
-"""Pictures of the tables, as PNG files: what a person wants to see of a run, and of the cluster under it.
+"""Pictures of the tables, as PNG files and as one HTML page: what a person wants to see of a run, and of the cluster
+under it.
 
     revenue_by_hour.png    revenue by hour of event time; marked: hours whose orders were written as a leader changed
     latency.png            from a record's arrival in the log to its row: over time, and how it is distributed
     leaders.png            which broker led each partition when
     leader_share.png  elections.png  under_min_isr.png  unavailable.png  recovery.png      one for each figure of health
+    index.html             all that were drawn
 
 A picture whose tables are not there, or empty, is left out.
 """
@@ -25,6 +27,7 @@ from matplotlib import pyplot as plt
 
 from barnabas.pipelines.commits import CommitLog
 from barnabas.pipelines.latency import ways
+from barnabas.pipelines.page import write_page
 from barnabas.pipelines.query import HEALTH, connect, rows_of
 
 if TYPE_CHECKING:
@@ -47,6 +50,16 @@ _COLOURS = (
     "#1b4965",
 )
 _PARTITIONS_MAX = 40
+_CAPTIONS = {
+    "revenue_by_hour": "Revenue by hour of event time; marked: hours whose orders were written as a leader changed",
+    "latency": "From a record's arrival in the log to its row",
+    "leaders": "Who led each partition",
+    "leader_share": "Each broker's share of the time as leader",
+    "elections": "Elections by broker and cause",
+    "under_min_isr": "Time under min ISR",
+    "unavailable": "Longest time without a leader",
+    "recovery": "Time to recover",
+}
 _USERS_TOPICS = "NOT starts_with(topic, '__')"
 _FAILOVERS_SQL = f"""
 SELECT DISTINCT from_time FROM leader_spans s
@@ -70,7 +83,7 @@ def draw_all(tables: Path, directory: Path) -> list[Path]:
             figure.savefig(path, dpi=110, bbox_inches="tight")
             plt.close(figure)
             made.append(path)
-    return made
+    return [*made, write_page(directory, f"Tables of {tables}", made, _CAPTIONS)] if made else []
 
 
 def _revenue(connection: DuckDBPyConnection, tables: Path) -> Any:

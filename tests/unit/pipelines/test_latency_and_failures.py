@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 from tests.support.order_batches import COMMIT, Stream, order, pipeline, record
 
+from barnabas.pipelines import pictures
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.failures import told
 from barnabas.pipelines.latency import ARRIVALS, Arrivals, ways
@@ -128,5 +131,10 @@ def test_pictures_are_drawn_of_what_is_there(tmp_path: Path) -> None:
     Stream(made, [record(0, 0, order(1, "2017-01-01T10:00:00Z"))]).run()
     (made.tables / ARRIVALS).write_text(sample(1000, {}, started=True) + sample(1200, {0: 1}))
     drawn = draw_all(made.tables, tmp_path / "pictures")
-    assert [path.name for path in drawn] == ["revenue_by_hour.png", "latency.png"]
-    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn)
+    assert [path.name for path in drawn] == ["revenue_by_hour.png", "latency.png", "index.html"]
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in drawn[:2])
+    page = drawn[2].read_text()
+    inside = re.findall(r'<img alt="([^"]+)" src="data:image/png;base64,([^"]+)">', page)
+    assert [base64.b64decode(image) for _, image in inside] == [path.read_bytes() for path in drawn[:2]]
+    assert all(page.count(caption) == 2 for caption, _ in inside)
+    assert {name for name, _, _ in pictures._PICTURES} == pictures._CAPTIONS.keys()
