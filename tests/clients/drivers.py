@@ -18,7 +18,9 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
+import threading
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -87,8 +89,22 @@ class ProcessClient:
         self.traits = traits
         self._bootstrap = bootstrap
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._is_shared = False
+        self._turn = threading.Lock()
+
+    def at(self, bootstrap: str) -> ProcessClient:
+        """The same process as a client of another cluster; to close that one does nothing."""
+        made = copy(self)
+        made._bootstrap, made._is_shared = bootstrap, True
+        return made
+
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
 
     def close(self) -> None:
+        if self._is_shared:
+            return
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -118,9 +134,10 @@ class ProcessClient:
     def _ask(self, **command: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"bootstrap": self._bootstrap, **command}) + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
+        with self._turn:
+            self._process.stdin.write(json.dumps({"bootstrap": self._bootstrap, **command}) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
         if not line:
             raise ClientFailure(f"{self.name} ended with code {self._process.wait()} at {command['op']}")
         answer: dict[str, Any] = json.loads(line)

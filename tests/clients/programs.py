@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import shutil
@@ -15,12 +16,17 @@ import kafka_jars
 from clients.drivers import ProcessClient, Traits
 
 HERE = Path(__file__).resolve().parent
+_jvms: list[ProcessClient] = []
 
 
 def java(bootstrap: str) -> ProcessClient:
-    jvm = (*kafka_jars.LIGHT_JVM, "-Xmx512m")
-    command = kafka_jars.java_command("Driver", jvm=jvm, extra_classpath=str(_java_classes()))
-    return ProcessClient("java", command, bootstrap, Traits())
+    """Of one Java machine for all clusters of this process: it takes seconds to start, and a while to become fast."""
+    if not _jvms or not _jvms[-1].is_running:
+        jvm = (*kafka_jars.LIGHT_JVM, "-Xmx512m")
+        command = kafka_jars.java_command("Driver", jvm=jvm, extra_classpath=str(_java_classes()))
+        _jvms.append(ProcessClient("java", command, bootstrap, Traits()))
+        atexit.register(_jvms[-1].close)
+    return _jvms[-1].at(bootstrap)
 
 
 def java_program(main: str) -> list[str]:

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-import kafka_jars
+from clients import programs
 from clients.servers import Server
 
 NewServer = Callable[..., Server]
@@ -45,9 +45,9 @@ def change(admin: AdminClient, kind: ResourceType, name: str, **values: str | No
 def configure_all_brokers(server: Server, *arguments: str) -> str:
     """By Kafka's own tool: librdkafka has no name for all brokers together."""
     place = ("--bootstrap-server", server.bootstrap, "--entity-type", "brokers", "--entity-default")
-    done = kafka_jars.run_tool("kafka.admin.ConfigCommand", *place, *arguments)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    done = programs.java(server.bootstrap).tool("kafka.admin.ConfigCommand", *place, *arguments)
+    assert done.code == 0, done.text
+    return done.out
 
 
 def describe(admin: AdminClient, kind: ResourceType, name: str) -> dict[str, ConfigEntry]:

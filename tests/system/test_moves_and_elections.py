@@ -13,7 +13,6 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, NewTopic, ResourceType
 
-import kafka_jars
 from barnabas.cli import entry
 from barnabas.testing import Cluster
 from clients import programs
@@ -347,8 +346,7 @@ def test_kafkas_own_tools_say_what_is_true_during_faults(cluster: Cluster, topic
 
 
 def tool(name: str, cluster: Cluster, *arguments: str) -> str:
-    done = kafka_jars.run_tool(
-        f"org.apache.kafka.tools.{name}", "--bootstrap-server", cluster.bootstrap, *arguments, timeout_s=240
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return str(done.stdout)
+    jvm = programs.java(cluster.bootstrap)
+    done = jvm.tool(f"org.apache.kafka.tools.{name}", "--bootstrap-server", cluster.bootstrap, *arguments)
+    assert done.code == 0, done.text
+    return done.out

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import aiokafka
@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from barnabas.cli import entry
 from barnabas.testing import Cluster
 from clients import programs
 from clients.drivers import ProcessClient
@@ -212,15 +213,12 @@ def test_kafkas_dump_tool_reads_our_transaction_state(cluster: Cluster) -> None:
 
 
 def barnabas(cluster: Cluster, *arguments: str, code: int = 0) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "barnabas.cli", "transactions", *arguments, "--bootstrap", cluster.bootstrap],
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout + done.stderr
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        ended = entry.run(["transactions", *arguments, "--bootstrap", cluster.bootstrap])
+    told = out.getvalue() + err.getvalue()
+    assert ended == code, told
+    return told
 
 
 def test_the_command_line_finds_what_hangs_and_ends_it(cluster: Cluster) -> None:

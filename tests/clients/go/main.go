@@ -74,7 +74,7 @@ func main() {
 		var c command
 		var a answer
 		if err = json.Unmarshal(line, &c); err == nil {
-			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), 120*time.Second)
 			a, err = perform(ctx, c)
 			cancel()
 		}

@@ -99,7 +99,7 @@ public class Driver {
         config.put("bootstrap.servers", command.get("bootstrap").asText());
         config.put("compression.type", command.get("codec").asText());
         config.put("linger.ms", 20);
-        config.put("delivery.timeout.ms", 30000);
+        config.put("delivery.timeout.ms", 120000);
         config.put("request.timeout.ms", 10000);
         List<Future<RecordMetadata>> sent = new ArrayList<>();
         try (KafkaProducer<byte[], byte[]> producer =
@@ -141,7 +141,7 @@ public class Driver {
             } else {
                 consumer.seek(partition, command.get("offset").asLong());
             }
-            long deadline = System.nanoTime() + 30_000_000_000L;
+            long deadline = System.nanoTime() + 120_000_000_000L;
             while (records.size() < count && System.nanoTime() < deadline) {
                 for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
                     records.add(describe(record));

@@ -113,7 +113,7 @@ async function consume(command) {
   await consumer.subscribe({ topics: [command.topic], fromBeginning: true });
   const records = [];
   await new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`${records.length} of ${command.count} records after 30 s`)), 30000);
+    const timer = setTimeout(() => reject(new Error(`${records.length} of ${command.count} records after 120 s`)), 120000);
     const eachMessage = async ({ partition, message: record }) => {
       if (partition === command.partition && Number(record.offset) >= Number(offset) && records.length < command.count) {
         records.push(describe(partition, record));
