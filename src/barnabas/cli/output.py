@@ -20,6 +20,8 @@ from barnabas.cli.failures import Failure
 
 _NUMBER = re.compile(r"-?\d[\d,.]*( [A-Za-z]+(/s)?)?")
 
+_WIDE = 110
+
 stdout = Console(highlight=False, soft_wrap=True)
 stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
@@ -57,15 +59,19 @@ def show_failure(failure: Failure) -> None:
         stderr.print(Text(failure.hint, style="dim"))
 
 
+def is_narrow() -> bool:
+    return stderr.width < _WIDE
+
+
 def progress(unit: str) -> Progress:
-    """A progress bar on stderr; nothing at all when that is not a terminal."""
+    """A progress bar on stderr; nothing at all when that is not a terminal. In a narrow one figures come first."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
-        BarColumn(bar_width=32),
+        BarColumn(bar_width=10 if is_narrow() else 32),
         MofNCompleteColumn(),
         TextColumn(f"{unit} {{task.fields[rate]}}"),
-        TimeElapsedColumn(),
+        *([] if is_narrow() else [TimeElapsedColumn()]),
         console=stderr,
         transient=True,
         disable=not stderr.is_terminal,
