@@ -17,12 +17,14 @@ from barnabas.spark.losses import LostRange
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.replays import ReplayFilter
 from barnabas.spark.source_options import SourceOptions
+from barnabas.spark.worker_memory import settle
 
 _log = logging.getLogger(__name__)
 
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
     """`pa.RecordBatch`es with the columns of the options. DataLost unless failOnDataLoss=false."""
+    settle()
     if options.drop_replays:
         return _without_replays(options, wanted)
     return _read(options, wanted, options.columns)
