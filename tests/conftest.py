@@ -1,11 +1,16 @@
 """Of all tests: two that run at once never look for free ports in the same place, no example of a property has a time
-limit, and the ordinary run has the same examples every time."""
+limit, the ordinary run has the same examples every time, and what takes long is begun first.
+
+Workers are handed whole files (`--dist loadfile`). A long one that is begun last would keep one of them busy while the
+others have nothing left.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -20,6 +25,31 @@ _PORTS = range(10_000, 20_000)
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
 _workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
 embedded.FREE_PORTS = kafka_jars.FREE_PORTS = _PORTS[_worker * len(_PORTS) // _workers :][: len(_PORTS) // _workers]
+
+#: They share one Spark session, which is a Java machine that takes ten seconds to start.
+SPARK = "tests/system/spark/"
+#: The longest of those with real processes, longest first; each takes half a minute and more on two cores.
+LONGEST = (
+    SPARK,
+    "tests/system/test_demo.py",
+    "tests/system/test_survival.py",
+    "tests/system/test_quorum_failures.py",
+    "tests/system/test_client_matrix.py",
+    "tests/system/test_monitor.py",
+    "tests/system/test_cluster.py",
+    "tests/system/test_failing_disks.py",
+    "tests/system/test_orders.py",
+    "tests/system/test_moved_replicas.py",
+    "tests/system/test_moves_and_elections.py",
+    "tests/system/test_restart.py",
+    "tests/system/test_explain.py",
+    "tests/system/test_groups_under_faults.py",
+    "tests/system/test_exactly_once.py",
+    "tests/system/test_java",
+    "tests/system/test_transactions.py",
+    "tests/system/test_refused_starts.py",
+    "tests/system/",
+)
 #: A cluster starts in a second or two; on a machine that is slow and busy it may take long.
 embedded.START_TIMEOUT_S = 120.0
 
@@ -30,3 +60,25 @@ def pytest_configure(config: pytest.Config) -> None:
     slow_is_no_fault = [HealthCheck.too_slow]
     settings.register_profile("barnabas", deadline=None, derandomize=ordinary, suppress_health_check=slow_is_no_fault)
     settings.load_profile("barnabas")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        found = (index for index, prefix in enumerate(LONGEST) if item.nodeid.startswith(prefix))
+        return next(found, len(LONGEST))
+
+    items.sort(key=rank)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """As `--dist loadfile`, but all of SPARK are handed to one worker."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK if nodeid.startswith(SPARK) else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)

@@ -1,16 +1,20 @@
-"""The command line as a person uses it: as processes, against the server under test."""
+"""The command line as a person uses it, against the server under test."""
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pytest
+
+from barnabas.cli import entry
 
 _names = (f"cli-{number}" for number in itertools.count())
 
@@ -20,14 +24,35 @@ class HasBootstrap(Protocol):
     def bootstrap(self) -> str: ...
 
 
-Run = Callable[..., subprocess.CompletedProcess[str]]
+class Done(NamedTuple):
+    stdout: str
+    stderr: str
+
+
+Run = Callable[..., Done]
 
 
 @pytest.fixture
-def run(server: HasBootstrap) -> Run:
-    """Runs one command against the server; it must succeed unless `code` says otherwise."""
+def run(server: HasBootstrap, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Runs one command against the server, in this process; it must succeed unless `code` says otherwise."""
 
-    def command(*arguments: str, stdin: str = "", code: int = 0) -> subprocess.CompletedProcess[str]:
+    def command(*arguments: str, stdin: str = "", code: int = 0) -> Done:
+        out, err = io.StringIO(), io.StringIO()
+        with monkeypatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
+            ended = entry.run([*arguments, "--bootstrap", server.bootstrap])
+        done = Done(out.getvalue(), err.getvalue())
+        assert ended == code, done
+        return done
+
+    return command
+
+
+@pytest.fixture
+def run_process(server: HasBootstrap) -> Run:
+    """The same as a process of its own."""
+
+    def command(*arguments: str, stdin: str = "", code: int = 0) -> Done:
         done = subprocess.run(
             [sys.executable, "-m", "barnabas.cli", *arguments, "--bootstrap", server.bootstrap],
             input=stdin,
@@ -37,7 +62,7 @@ def run(server: HasBootstrap) -> Run:
             check=False,
         )
         assert done.returncode == code, done.stdout + done.stderr
-        return done
+        return Done(done.stdout, done.stderr)
 
     return command
 
@@ -95,14 +120,15 @@ def test_refused_changes_are_told_in_one_line(run: Run, topic: str) -> None:
         assert len(done.stderr.splitlines()) == 1
 
 
-def test_lines_become_records_and_lines_again(run: Run, topic: str) -> None:
-    done = run(
+def test_lines_become_records_and_lines_again(run_process: Run, topic: str) -> None:
+    """As processes: what they read and write are pipes."""
+    done = run_process(
         *("produce", topic, "--key-separator", ":", "--null", "NULL", "--header", "source=till"),
         *("--timestamp", "2017-01-01T11:53:26"),
         stdin="900:first\n901:NULL\nNULL:three: é\n",
     )
     assert "3 records" in done.stderr
-    out = run("consume", topic, "--from-beginning", "--exit", "--show", "key,timestamp,headers").stdout
+    out = run_process("consume", topic, "--from-beginning", "--exit", "--show", "key,timestamp,headers").stdout
     assert sorted(out.splitlines()) == [
         "2017-01-01T11:53:26.000Z\t900\tsource=till\tfirst",
         "2017-01-01T11:53:26.000Z\t901\tsource=till\tnull",
