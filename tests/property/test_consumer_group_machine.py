@@ -1,5 +1,6 @@
-"""Members of the consumer protocol come, go, crash and change their minds, topics come, grow and go, the coordinator
-moves and its log stalls: never do two own a partition, epochs never go back, and once all is calm everything is owned.
+"""Members of the consumer protocol come, go, crash and change their minds, answers are lost, some take their time to give
+back, topics come, grow and go, the coordinator moves and its log stalls: never do two own a partition, only members of
+the present commit, epochs never go back, and once all is calm everything is owned.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from tests.support.consumer_members import Consumer, consumer_group
-from tests.support.group_world import GroupWorld, MemoryPartitions
+from tests.support.group_world import GroupWorld, MemoryPartitions, commit_errors
 
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.config import GroupConfig
@@ -25,6 +26,8 @@ TOPICS = ("orders", "bills", "goods")
 REGEXES = ("o.*", "(bills|goods)", ".*")
 INSTANCES = ("i1", "i2")
 MEMBERS_MAX = 6
+#: Well before the coordinator loses patience.
+REVOCATION_MS = 10_000
 
 subscriptions = st.one_of(
     st.tuples(st.sets(st.sampled_from(TOPICS), min_size=1).map(sorted), st.none()),
@@ -39,7 +42,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             GroupConfig(offsets_commit_timeout_ms=2**31), consumer_config=ConsumerConfig(), log=MemoryPartitions()
         )
         self.alive: list[Consumer] = []
+        #: Crashed, but perhaps not known to be.
+        self.ghosts: list[Consumer] = []
         self.parked: list[tuple[Consumer, Any]] = []
+        #: How long members have been giving back.
+        self.revoking_ms: dict[str, int] = {}
         self.named = 0
         self.epoch = 0
 
@@ -50,8 +57,9 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         subscription=subscriptions,
         instance_id=st.sampled_from((None, None, *INSTANCES)),
         assignor=st.sampled_from((None, "range", "uniform")),
+        revokes_slowly=st.booleans(),
     )
-    def join(self, subscription: Any, instance_id: str | None, assignor: str | None) -> None:
+    def join(self, subscription: Any, instance_id: str | None, assignor: str | None, revokes_slowly: bool) -> None:
         if any(one.instance_id == instance_id is not None for one in self.alive):
             return
         self.named += 1
@@ -64,6 +72,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
             regex=regex,
             assignor=assignor,
             rebalance_ms=REBALANCE_MS,
+            revokes_slowly=revokes_slowly,
         )
         self.alive.append(consumer)
         self._beat(consumer)
@@ -82,7 +91,39 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def crash(self, data: st.DataObject) -> None:
         consumer = data.draw(st.sampled_from(self.alive))
         self.alive.remove(consumer)
+        self.ghosts.append(consumer)
         self.parked = [(one, answer) for one, answer in self.parked if one is not consumer]
+
+    @precondition(lambda self: self.alive)
+    @rule(data=st.data())
+    def lose_an_answer(self, data: st.DataObject) -> None:
+        consumer = self._idle(data)
+        if consumer is not None:
+            consumer.send()
+            consumer.lose_answer()
+            if self.world.topics and not self.world.log.holding:
+                self._everybody_commits()
+
+    @precondition(lambda self: any(one.is_revoking for one in self.alive))
+    @rule(data=st.data())
+    def finish_revoking(self, data: st.DataObject) -> None:
+        data.draw(st.sampled_from([one for one in self.alive if one.is_revoking])).finish_revoking()
+
+    @precondition(lambda self: self.world.topics and not self.world.log.holding)
+    @rule()
+    def everybody_commits(self) -> None:
+        self._everybody_commits()
+
+    def _everybody_commits(self) -> None:
+        """Ghosts, too."""
+        group, place = self._shard().consumers.find("g"), (min(self.world.topics), 0)
+        for one in (*self.alive, *self.ghosts):
+            if one.epoch > 0:
+                answer = self.world.commit("g", {place: 1}, generation=one.epoch, member_id=one.member_id)
+                member = None if group is None else group.members.get(one.member_id)
+                is_current = member is not None and member.epoch == one.epoch
+                code = commit_errors(answer)[place]
+                assert (code is ErrorCode.NONE) == is_current, f"{code.name} for {one.member_id} at {one.epoch}"
 
     @precondition(lambda self: self.alive)
     @rule(data=st.data(), subscription=subscriptions)
@@ -110,8 +151,17 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         for _ in range(0, seconds, 5):
             if not self.world.log.holding:
                 self.beat_all()
-            self.world.pass_ms(min(seconds, 5) * 1_000)
+            self._pass_ms(min(seconds, 5) * 1_000)
         self._take_answers()
+
+    def _pass_ms(self, duration_ms: int) -> None:
+        revoking = [one for one in self.alive if one.is_revoking]
+        spent = {one.member_id: self.revoking_ms.get(one.member_id, 0) + duration_ms for one in revoking}
+        self.revoking_ms = spent
+        for one in revoking:
+            if spent[one.member_id] > REVOCATION_MS:
+                one.finish_revoking()
+        self.world.pass_ms(duration_ms)
 
     @rule(name=st.sampled_from(TOPICS), count=st.sampled_from((0, 1, 4, 7)))
     def change_topic(self, name: str, count: int) -> None:
@@ -151,9 +201,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @invariant()
     def nobody_owns_what_another_owns(self) -> None:
+        """Whom the group has thrown out may not know it yet; it cannot commit any more."""
+        group = self._shard().consumers.find("g")
         seen: dict[tuple[str, int], str] = {}
         for consumer in self.alive:
-            if consumer.epoch > 0:
+            if consumer.epoch > 0 and group is not None and consumer.member_id in group.members:
                 for place in consumer.owned:
                     assert place not in seen, f"{place} is owned by {seen[place]} and {consumer.member_id}"
                     seen[place] = consumer.member_id
@@ -185,7 +237,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.the_log_says_what_is_served()
         for _ in range(2 * (SESSION_MS + REBALANCE_MS) // 5_000):
             self.beat_all()
-            self.world.pass_ms(5_000)
+            self._pass_ms(5_000)
             self.nobody_owns_what_another_owns()
         group = self._shard().consumers.find("g")
         if not self.alive:

@@ -68,7 +68,9 @@ class Consumer:
         regex: str | None = None,
         assignor: str | None = None,
         rebalance_ms: int = 60_000,
+        revokes_slowly: bool = False,
     ) -> None:
+        """One that revokes slowly goes on with what it is to give back until `finish_revoking`."""
         self.world = world
         self.member_id = member_id
         self.group_id = group_id
@@ -77,6 +79,7 @@ class Consumer:
         self.regex = regex
         self.assignor = assignor
         self.rebalance_ms = rebalance_ms
+        self.revokes_slowly = revokes_slowly
         self.epoch = 0
         self.owned: set[Place] = set()
         #: What it is to have, as it was last told; None: nothing told since it was reached.
@@ -128,12 +131,24 @@ class Consumer:
         self._says_all = self._says_owned = False
         if response.assignment is not None:
             self.wanted = places_of(self.world, response.assignment)
+        if not (self.revokes_slowly and self.is_revoking):
+            self.finish_revoking()
+        return ErrorCode.NONE
+
+    @property
+    def is_revoking(self) -> bool:
+        return self.wanted is not None and not self.owned <= self.wanted
+
+    def finish_revoking(self) -> None:
+        """Revoked before anything is added; the coordinator hears of it by the next heartbeat."""
         if self.wanted is not None:
-            # Revoked before anything is added; the coordinator hears of it by the next heartbeat.
             self._says_owned = self.owned != self.wanted
             self.owned = set(self.wanted)
             self.wanted = None
-        return ErrorCode.NONE
+
+    def lose_answer(self) -> None:
+        """It does not know what became of its last heartbeat, and says everything anew."""
+        self._says_all = True
 
     def subscribe(self, topics: Sequence[str] | None, regex: str | None = None) -> None:
         self.topics, self.regex = topics, regex
