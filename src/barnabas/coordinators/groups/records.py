@@ -31,8 +31,6 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 #: A value of version 4 up to its metadata: version, offset, leader epoch, one byte for the length.
 _OFFSET_HEAD = struct.Struct(">hqiB")
-#: The whole of one whose metadata is empty: ..., timestamp, number of tagged fields.
-_BARE_OFFSET = struct.Struct(">hqiBqB")
 _LEGACY_OFFSET_KEY: Final = 0
 _OFFSET_KEY: Final = 1
 _GROUP_KEY: Final = 2
@@ -109,9 +107,6 @@ def parse_key(key: bytes) -> OffsetKey | GroupKey | None:
         raise DecodeError(f"a coordinator key of {len(key)} bytes")
     record_type: int = _INT16.unpack_from(key)[0]
     if record_type in (_LEGACY_OFFSET_KEY, _OFFSET_KEY):
-        found = _plain_offset_key(key)
-        if found is not None:
-            return found
         offset_key, _ = decode(OffsetCommitKey, 0, key, 2)
         return OffsetKey(offset_key.group, offset_key.topic, offset_key.partition)
     if record_type == _GROUP_KEY:
@@ -120,16 +115,33 @@ def parse_key(key: bytes) -> OffsetKey | GroupKey | None:
     return None
 
 
-def _plain_offset_key(key: bytes) -> OffsetKey | None:
-    """By hand, for a coordinator that takes over reads very many of them; None if it is not as it should be."""
+def parse_plain_offset(key: bytes, value: bytes) -> tuple[OffsetKey, CommittedOffset] | None:
+    """An offset as almost all are written today: version 4, short metadata, no tagged fields. None if it is another
+    record. By hand, for a coordinator that takes over reads very many of them while clients wait."""
     names = _names(key[:-4])
-    return None if names is None else OffsetKey(*names, _INT32.unpack_from(key, len(key) - 4)[0])
+    if names is None or len(value) < _OFFSET_HEAD.size:
+        return None
+    version, offset, leader_epoch, length = _OFFSET_HEAD.unpack_from(value)
+    end = _OFFSET_HEAD.size + length - 1
+    if version != _OFFSET_VALUE or not 0 < length < 0x80 or len(value) != end + 9 or value[-1]:
+        return None
+    try:
+        metadata = value[_OFFSET_HEAD.size : end].decode() if length > 1 else ""
+    except UnicodeDecodeError:
+        return None
+    partition: int = _INT32.unpack_from(key, len(key) - 4)[0]
+    return OffsetKey(*names, partition), CommittedOffset(
+        offset, leader_epoch, metadata, _INT64.unpack_from(value, end)[0]
+    )
 
 
 @lru_cache(maxsize=64)
 def _names(head: bytes) -> tuple[str, str] | None:
-    """Group and topic of a key that lacks its partition: what is committed together differs in nothing else."""
+    """Group and topic of an offset's key without its partition: keys that are written together differ in nothing else.
+    None for other keys."""
     try:
+        if _INT16.unpack_from(head)[0] != _OFFSET_KEY:
+            return None
         topic_at = 6 + _INT16.unpack_from(head, 2)[0]
         end = topic_at + _INT16.unpack_from(head, topic_at - 2)[0]
         if topic_at < 6 or end < topic_at or len(head) != end:
@@ -137,25 +149,6 @@ def _names(head: bytes) -> tuple[str, str] | None:
         return head[4 : topic_at - 2].decode(), head[topic_at:end].decode()
     except (struct.error, UnicodeDecodeError):
         return None
-
-
-def _plain_offset(value: bytes) -> CommittedOffset | None:
-    """As `_plain_offset_key`, for what is written today: version 4 without tagged fields."""
-    if len(value) == _BARE_OFFSET.size:
-        version, offset, leader_epoch, length, timestamp_ms, tags = _BARE_OFFSET.unpack(value)
-        if version == _OFFSET_VALUE and length == 1 and not tags:
-            return CommittedOffset(offset, leader_epoch, "", timestamp_ms)
-    if len(value) < _OFFSET_HEAD.size:
-        return None
-    version, offset, leader_epoch, length = _OFFSET_HEAD.unpack_from(value)
-    end = _OFFSET_HEAD.size + length - 1
-    if version != _OFFSET_VALUE or not 0 < length < 0x80 or len(value) != end + 9 or value[-1]:
-        return None
-    try:
-        metadata = value[_OFFSET_HEAD.size : end].decode()
-    except UnicodeDecodeError:
-        return None
-    return CommittedOffset(offset, leader_epoch, metadata, _INT64.unpack_from(value, end)[0])
 
 
 def _version(value: bytes, known: range) -> int:
@@ -168,9 +161,6 @@ def _version(value: bytes, known: range) -> int:
 
 
 def parse_offset(value: bytes) -> CommittedOffset:
-    plain = _plain_offset(value)
-    if plain is not None:
-        return plain
     body, _ = decode(OffsetCommitValue, _version(value, _OFFSET_VALUES), value, 2)
     return CommittedOffset(body.offset, body.leader_epoch, body.metadata, body.commit_timestamp, body.expire_timestamp)
 

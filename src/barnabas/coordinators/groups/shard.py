@@ -31,7 +31,7 @@ from barnabas.coordinators.groups.joining import Joining
 from barnabas.coordinators.groups.membership import Membership
 from barnabas.coordinators.groups.offsets import Offsets
 from barnabas.coordinators.groups.rebalance import Rebalancer
-from barnabas.coordinators.groups.records import OffsetKey, parse_group, parse_key, parse_offset
+from barnabas.coordinators.groups.records import OffsetKey, parse_group, parse_key, parse_offset, parse_plain_offset
 from barnabas.coordinators.loading import Loads, LogLoader, OpenTransactions
 from barnabas.coordinators.runtime import (
     PartitionWriter,
@@ -143,6 +143,10 @@ class GroupShard:
         self._loader.start()
 
     def replay(self, key: bytes, value: bytes) -> None:
+        plain = parse_plain_offset(key, value)
+        if plain is not None:
+            self.offsets.replay_offset(*plain)
+            return
         parsed = parse_key(key)
         if isinstance(parsed, OffsetKey):
             self.offsets.replay_offset(parsed, parse_offset(value))
