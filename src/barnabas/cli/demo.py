@@ -41,9 +41,12 @@ _SPARK_TIMEOUT_S: Final = 300.0
 def demo(
     orders: Annotated[int, typer.Option(min=1, max=155_848, help="How many of the year's orders.")] = 20_000,
     speed: Annotated[str, typer.Option(help="max, or how often faster than they were bought.")] = "100000",
-    kill: Annotated[Kill, typer.Option(help="Which broker is killed by kill -9 after a third of the orders.")] = (
-        Kill.LEADER
-    ),
+    kill: Annotated[
+        Kill,
+        typer.Option(
+            help="Which broker is killed by kill -9 after a third of the orders (two thirds while Spark is slow)."
+        ),
+    ] = (Kill.LEADER),
     sink: Annotated[str, typer.Option(help="The tables: parquet or delta (by delta-rs).")] = "parquet",
     directory: Annotated[
         Path | None,

@@ -27,6 +27,8 @@ from barnabas.orders.ledger import read_ledger
 _STEP_TIMEOUT_S: Final = 300.0
 #: The share of the orders after which the broker is killed.
 _KILL_AFTER: Final = 1 / 3
+#: ... or after which it is not put off any longer, tables or not: orders shall still flow.
+_KILL_BY: Final = 2 / 3
 #: How long the broker stays away, so that one sees the cluster without it.
 _AWAY_S: Final = 4.0
 _POLL_S: Final = 0.05
@@ -48,6 +50,8 @@ class Fault:
     killed_at_s: float
     led: tuple[int, ...]
     was_controller: bool
+    #: Records that were acknowledged by then.
+    acknowledged: int
     leaders_after_s: float = 0.0
     isr_full_after_s: float = 0.0
 
@@ -70,7 +74,7 @@ class Course:
         """Until every acknowledged record is in the tables."""
         fault = None
         if kill is not Kill.NONE:
-            self._until(self._is_time_to_kill, "the first third of the orders and their first tables")
+            self._until(self._is_time_to_kill, "the first orders and their tables", progress=self._acknowledged)
             fault = self._kill(kill)
             self._bring_back(fault)
             self._elect_preferred()
@@ -92,7 +96,7 @@ class Course:
             why = f"leader of {busiest.key}, the busiest partition"
         led = tuple(sorted(key.partition for key, state in snapshot.partitions.items() if state.leader == victim))
         self._view.phase(f"kill -9 of broker {victim}, {why}")
-        fault = Fault(victim, time.time(), led, snapshot.controller == victim)
+        fault = Fault(victim, time.time(), led, snapshot.controller == victim, self._acknowledged())
         self._stage.cluster.kill(victim)
         self._until(lambda: self._are_led(victim), f"new leaders without broker {victim}")
         fault.leaders_after_s = time.time() - fault.killed_at_s
@@ -128,13 +132,12 @@ class Course:
         return any(state.key in keys and state.leader != state.replicas[0] for state in self._partitions())
 
     def _is_time_to_kill(self) -> bool:
-        """With tables in the making: Spark's first batch takes many times as long as those after it."""
-        if self._pipeline.last() is None:
-            return False
-        progress = self._replay.progress
+        """With tables in the making, if they come in time: Spark's first batch takes far longer than the others."""
         if not self._replay.is_running:
             return True
-        return progress is not None and progress.books.orders >= progress.total_orders * _KILL_AFTER
+        progress = self._replay.progress
+        share = _KILL_BY if self._pipeline.last() is None else _KILL_AFTER
+        return progress is not None and progress.books.orders >= progress.total_orders * share
 
     def _are_led(self, without: int) -> bool:
         return all(state.leader not in (NOBODY, without) for state in self._partitions())
