@@ -1,6 +1,6 @@
-"""Members of the consumer protocol come, go, crash and change their minds, answers are lost, some take their time to give
-back, topics come, grow and go, the coordinator moves and its log stalls: never do two own a partition, only members of
-the present commit, epochs never go back, and once all is calm everything is owned.
+"""Members of the consumer protocol come, go, crash and change their minds, answers are lost, some give back slowly,
+topics come, grow and go, the coordinator moves and its log stalls: never do two own a partition, only members of the
+present commit, epochs never go back, and once all is calm everything is owned.
 """
 
 from __future__ import annotations

@@ -398,6 +398,28 @@ def test_a_replacement_that_may_yet_be_stored_is_kept() -> None:
     assert again.join("g", instance_id="one").error is ErrorCode.NONE
 
 
+def test_an_assignment_that_is_stored_late_is_not_that_of_the_next_generation() -> None:
+    world = GroupWorld()
+    first, second = world.stable(count=2)
+    world.join("g", first)
+    world.join("g", second)
+    leader, other = world.group("g").leader_id, next(m for m in (first, second) if m != world.group("g").leader_id)
+    assert leader is not None
+    generation = world.group("g").generation
+    world.log.holding = True
+    late = world.sync("g", generation, leader, {leader: b"late", other: b"late"})
+    assert late.is_parked
+    world.join("g", leader, protocols=BOTH)
+    world.join("g", other, protocols=BOTH)
+    assert world.group("g").generation == generation + 1
+    waiting = world.sync("g", generation + 1, other)
+    world.log.commit()
+    assert waiting.is_parked, "nobody has said who gets what"
+    world.log.holding = False
+    told = world.sync("g", generation + 1, leader, {leader: b"new", other: b"new"})
+    assert (told.response.assignment, waiting.response.assignment) == (b"new", b"new")
+
+
 def test_a_restarted_static_member_that_changes_the_protocol_starts_a_rebalance() -> None:
     world = GroupWorld()
     static_group(world, "one", protocols=BOTH)
