@@ -198,6 +198,7 @@ def test_a_killed_broker_costs_no_acked_record(patient_cluster: Cluster, control
     check(cluster, "orders", writer)
 
 
+@pytest.mark.full
 def test_a_rolling_restart_under_load(cluster: Cluster) -> None:
     create(cluster, (1, 2, 3), "orders", partitions=6)
     writer = Writer(cluster, "orders")
@@ -222,7 +223,8 @@ def test_all_killed_and_started_again(cluster: Cluster) -> None:
     check(cluster, "orders", writer)
 
 
-@pytest.mark.parametrize("controller", [True, pytest.param(False, marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("controller", [True, False])
 def test_a_paused_broker_comes_back_deposed(cluster: Cluster, controller: bool) -> None:
     """With the default session timeout of 9 s: nobody sees that it is gone but by its silence."""
     active = controller_of(cluster)

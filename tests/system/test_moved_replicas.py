@@ -165,7 +165,7 @@ def create(server: Server, topic: str) -> None:
     admin.create_topics([confluent_kafka.admin.NewTopic(topic, PARTITIONS, 1, config=config)])[topic].result(WAIT_S)
 
 
-@pytest.mark.parametrize("kills", [0, 3])
+@pytest.mark.parametrize("kills", [pytest.param(0, marks=pytest.mark.full), 3])
 def test_to_and_fro_under_load(own_server: NewServer, directories: tuple[str, str], kills: int) -> None:
     server = own_server(log_dirs=",".join(directories))
     server.start()

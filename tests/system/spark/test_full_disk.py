@@ -30,7 +30,8 @@ def _run(spark: Any, cluster: Cluster, made: OrdersPipeline) -> None:
         release(query)
 
 
-@pytest.mark.parametrize("sink", ["parquet", pytest.param("delta", marks=pytest.mark.full)])
+@pytest.mark.full
+@pytest.mark.parametrize("sink", ["parquet", "delta"])
 def test_after_room_is_made_the_same_start_goes_on(
     spark: Any, cluster: Cluster, new_topic: Callable[..., str], tmp_path: Path, sink: str
 ) -> None:

@@ -131,7 +131,7 @@ def _run(spark: Any, cluster: Cluster, made: OrdersPipeline, **options: str) -> 
         release(query)
 
 
-@pytest.mark.parametrize("sink", ["parquet", "delta"])
+@pytest.mark.parametrize("sink", ["parquet", pytest.param("delta", marks=pytest.mark.full)])
 def test_orders_from_a_topic_into_tables(
     spark: Any, cluster: Cluster, new_topic: Callable[..., str], tmp_path: Path, sink: str
 ) -> None:
