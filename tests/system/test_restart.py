@@ -163,7 +163,7 @@ TAILS = {
 }
 
 
-#: Each kind of tail is cut off in tests/unit too; what a process does with them does not depend on the kind.
+#: tests/property/test_log_machine.py cuts off, changes and appends bytes of every kind; here it is a real process.
 ORDINARY = ("half a batch", "zeros")
 
 

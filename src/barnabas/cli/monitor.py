@@ -18,6 +18,7 @@ from barnabas.cli.cluster import interruptible
 from barnabas.cli.failures import Failure
 from barnabas.cli.monitor_view import LiveView
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, key_values
+from barnabas.cli.signals import until_signalled
 from barnabas.monitor import lines
 from barnabas.monitor.cluster import ClusterReader, Unreachable
 from barnabas.monitor.connection import Security
@@ -62,7 +63,9 @@ def monitor(
             if check:
                 raise typer.Exit(lines.EXIT_CODES[snapshot.severity])
         else:
-            asyncio.run(_watch(ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms), interval, as_json))
+            reader = ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms)
+            if asyncio.run(until_signalled(_watch(reader, interval, as_json))):
+                raise KeyboardInterrupt
 
 
 def _clock_ms() -> int:

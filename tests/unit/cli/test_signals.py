@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from barnabas.cli.embedded import EmbeddedCluster
-from barnabas.cli.signals import held
+from barnabas.cli.signals import held, until_signalled
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -40,6 +41,40 @@ def test_other_threads_pass_through() -> None:
     thread.start()
     thread.join(10)
     assert passed.is_set()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_what_is_open_on_a_loop_is_closed_though_signals_go_on(number: signal.Signals) -> None:
+    seen: list[str] = []
+
+    async def work() -> None:
+        try:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(60)
+        finally:
+            os.kill(os.getpid(), number)
+            await asyncio.sleep(0.01)
+            seen.append("closed")
+
+    before = signal.signal(number, lambda *_: seen.append("signal"))
+    try:
+        assert asyncio.run(until_signalled(work()))
+        assert seen == ["closed"]
+        os.kill(os.getpid(), number)
+        assert seen == ["closed", "signal"], "afterwards it is as it was"
+    finally:
+        signal.signal(number, before)
+
+
+def test_without_a_signal_work_is_done_to_its_end() -> None:
+    seen: list[str] = []
+
+    async def work() -> None:
+        await asyncio.sleep(0)
+        seen.append("done")
+
+    assert not asyncio.run(until_signalled(work()))
+    assert seen == ["done"]
 
 
 def test_a_start_that_is_broken_off_leaves_no_broker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
