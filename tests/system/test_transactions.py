@@ -229,15 +229,24 @@ def test_the_command_line_finds_what_hangs_and_ends_it(cluster: Cluster) -> None
     assert described["partitions"] == ["output-0"]
     assert described["open_ms"] >= 0
     assert json.loads(barnabas(cluster, "find-hanging", "--older-than", "0", "--json")) == []
+    where = ("--topic", "output", "--partition", "0", "--broker", "1")
+    assert json.loads(barnabas(cluster, "find-hanging", *where, "--older-than", "0", "--json")) == []
+    assert "needs its --topic" in barnabas(cluster, "find-hanging", "--partition", "0", code=1)
+    assert "output-77 is not there" in barnabas(cluster, "find-hanging", *where[:2], "--partition", "77", code=1)
     # A coordinator that forgot it: what is open in the partition belongs to nobody.
     (written,) = json.loads(barnabas(cluster, "producers", "output-0", "--json"))
     assert (written["producer_id"], written["start_offset"]) == (listed["producer_id"], offset)
     assert "would abort" in barnabas(cluster, "abort", "output-0", "--start-offset", str(offset))
+    shown = json.loads(barnabas(cluster, "abort", "output-0", "--start-offset", str(offset), "--json"))
+    assert (shown["start_offset"], shown["aborted"]) == (offset, False)
     barnabas(cluster, "abort", "output-0", "--start-offset", str(offset), "--execute")
     (written,) = json.loads(barnabas(cluster, "producers", "output-0", "--json"))
     assert written["start_offset"] is None
     barnabas(cluster, "abort", "output-0", "--producer-id", str(listed["producer_id"]), "--execute", code=1)
     barnabas(cluster, "describe", "nobody", code=1)
-    barnabas(cluster, "list", "--state", "Unheard", code=1)
+    assert "no state Unheard" in barnabas(cluster, "list", "--state", "Unheard", code=1)
+    assert "INVALID_REGULAR_EXPRESSION" in barnabas(cluster, "list", "--pattern", "(", code=1)
+    assert "expected TOPIC-PARTITION" in barnabas(cluster, "producers", "output", code=1)
+    assert "name one of" in barnabas(cluster, "abort", "output-0", code=1)
     assert read(cluster) == []
     _retried(lambda: producer.abort_transaction(20))

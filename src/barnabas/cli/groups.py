@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,7 +24,7 @@ from barnabas.cli.groups_reset import (
     parse_topic,
     to_rows,
 )
-from barnabas.cli.groups_view import Described, GroupsView, Member
+from barnabas.cli.groups_view import STATES, TYPES, Described, GroupsView, Member
 from barnabas.cli.lines import parse_time
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json
 from barnabas.common.types import TopicPartition
@@ -50,7 +50,7 @@ def list_groups(
     properties: ClientProperty = None,
 ) -> None:
     """List groups with their types and states."""
-    states, kinds = {one.lower() for one in state or ()}, {one.lower() for one in kind or ()}
+    states, kinds = _known(state, STATES, "state"), _known(kind, TYPES, "type")
     found = [
         one
         for one in GroupsView(bootstrap, properties).listed()
@@ -59,6 +59,14 @@ def list_groups(
         and (not kinds or one.type.lower() in kinds)
     ]
     _show(["group", "type", "state", "simple"], found, as_json)
+
+
+def _known(given: Iterable[str] | None, known: Collection[str], what: str) -> set[str]:
+    """In lower case. A slip of the pen would look as if there were no such groups."""
+    wrong = [one for one in given or () if one.lower() not in {each.lower() for each in known}]
+    if wrong:
+        raise Failure(f"there is no {what} {', '.join(wrong)}", "one of " + ", ".join(known))
+    return {one.lower() for one in given or ()}
 
 
 # -- describe

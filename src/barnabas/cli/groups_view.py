@@ -37,6 +37,9 @@ _STATES: Final[dict[Enum, str]] = {
     ConsumerGroupState.EMPTY: "Empty",
 }
 _TYPES: Final[dict[Enum, str]] = {ConsumerGroupType.CONSUMER: "consumer", ConsumerGroupType.CLASSIC: "classic"}
+TYPES: Final = tuple(_TYPES.values())
+#: The last two are those of consumer groups which the client has no names for.
+STATES: Final = (*_STATES.values(), "Assigning", "Reconciling")
 
 
 class Listed(NamedTuple):

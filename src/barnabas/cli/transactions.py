@@ -92,6 +92,8 @@ def _producer_row(one: ProducerState) -> tuple[object, ...]:
 @app.command(name="find-hanging")
 def find_hanging(
     topic: Annotated[str | None, typer.Option("--topic", help="Look at this topic only.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", min=0, help="And at this partition only.")] = None,
+    broker: Annotated[int | None, typer.Option("--broker", metavar="ID", help="At what this broker leads.")] = None,
     older_than: Annotated[
         int, typer.Option("--older-than", metavar="MINUTES", help="Open without a write for longer than this.")
     ] = _TIMEOUT_MINUTES,
@@ -100,13 +102,18 @@ def find_hanging(
     properties: ClientProperty = None,
 ) -> None:
     """Find transactions that are open in a partition and that no coordinator will end."""
+    if partition is not None and topic is None:
+        raise Failure("--partition needs its --topic")
     view = ClusterView(bootstrap, properties)
+    looked_at = {
+        each: leader
+        for each, leader in view.leaders(topic).items()
+        if partition in (None, each.partition) and broker in (None, leader)
+    }
+    if partition is not None and not looked_at and broker is None:
+        raise Failure(f"{TopicPartition(topic or '', partition)} is not there, or has no leader")
     before_ms = round(time.time() * 1000) - older_than * 60_000
-    old = [
-        one
-        for one in view.producers(view.leaders(topic))
-        if one.start_offset >= 0 and one.last_timestamp_ms <= before_ms
-    ]
+    old = [one for one in view.producers(looked_at) if one.start_offset >= 0 and one.last_timestamp_ms <= before_ms]
     listed = view.listed(producer_ids=sorted({one.producer_id for one in old})) if old else []
     found = hanging(old, view.describe([one.transactional_id for one in listed]))
     _show(_PRODUCER_COLUMNS, [_producer_row(one) for one in found], as_json)
@@ -133,6 +140,7 @@ def abort(
     ] = None,
     producer_id: Annotated[int | None, typer.Option("--producer-id", help="Instead, whose transaction it is.")] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without this it is only shown.")] = False,
+    as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
@@ -149,11 +157,15 @@ def abort(
         raise Failure(f"no open transaction of that kind in {wanted}")
     (one,) = found
     what = f"transaction of producer {one.producer_id} in {wanted} from offset {one.start_offset} on"
-    if not execute:
+    if execute:
+        view.abort(wanted, one.producer_id, one.producer_epoch, max(one.coordinator_epoch, 0))
+    if as_json:
+        shown = dict(zip(_PRODUCER_COLUMNS, _producer_row(one), strict=True))
+        output.show_json({**shown, "aborted": execute})
+    elif execute:
+        output.say_done(f"aborted the {what}")
+    else:
         output.say(f"would abort the {what}; do it with --execute")
-        return
-    view.abort(wanted, one.producer_id, one.producer_epoch, max(one.coordinator_epoch, 0))
-    output.say_done(f"aborted the {what}")
 
 
 def _led(view: ClusterView, partition: TopicPartition) -> dict[TopicPartition, int]:

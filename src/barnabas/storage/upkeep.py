@@ -183,8 +183,9 @@ class LogUpkeep:
                 self._fault(fault.directory, fault)
 
     def _expire_producers(self) -> Iterator[None]:
-        wall_ms = self._host.clock.wall_ms()
+        wall_ms, expiration_ms = self._host.clock.wall_ms(), self._config.int_of("producer.id.expiration.ms")
         for log in tuple(self._logs.values()):
+            log.producers.expiration_ms = expiration_ms  # it may have been changed since
             log.producers.expire(wall_ms)
             yield
 

@@ -191,6 +191,31 @@ def test_retention_runs_by_itself_and_removes_files_later() -> None:
     assert [name for name in world.host.disk.list_dir(log.directory) if name.endswith(".deleted")] == []
 
 
+def test_idle_producers_are_forgotten_after_the_time_that_is_set_now() -> None:
+    world = ManagerWorld(
+        producer_id_expiration_ms=str(10 * MINUTE_MS), producer_id_expiration_check_interval_ms=str(MINUTE_MS)
+    )
+    log = world.create()
+
+    def write(producer_id: int) -> None:
+        now_ms = world.host.clock.wall_ms()
+        batch = encode_records(now_ms, producer_id=producer_id, producer_epoch=0, base_sequence=0)
+        log.append_as_leader(batch, 0, wall_ms=now_ms)
+
+    write(1)
+    world.host.time.run_for(8 * MINUTE_MS)
+    write(2)
+    assert set(log.producers.producers) == {1, 2}
+    world.host.time.run_for(4 * MINUTE_MS)
+    assert set(log.producers.producers) == {2}
+    world.config.update_dynamic({}, {"producer.id.expiration.ms": str(60 * MINUTE_MS)})
+    world.host.time.run_for(30 * MINUTE_MS)
+    assert set(log.producers.producers) == {2}
+    world.config.update_dynamic({}, {"producer.id.expiration.ms": str(MINUTE_MS)})
+    world.host.time.run_for(2 * MINUTE_MS)
+    assert set(log.producers.producers) == set()
+
+
 def test_retention_of_many_logs_lets_others_in_between() -> None:
     world = ManagerWorld(dirs="/d1")
     logs = [world.create(TopicPartition("many", index), segment_bytes=100, retention_bytes=0) for index in range(450)]
