@@ -150,7 +150,7 @@ def mutate(body: bytes, mutations: Sequence[tuple[str, int, int, int]]) -> bytes
     return bytes(out)
 
 
-@settings(BOUNDED, max_examples=800)
+@settings(BOUNDED, max_examples=300)
 @given(
     pair=st.sampled_from(PAIRS),
     choice=st.integers(0, 5),
@@ -167,7 +167,7 @@ def test_mutated_frames(pair: Pair, choice: int, mutations: list[tuple[str, int,
     check_still_well(wired)
 
 
-@settings(BOUNDED, max_examples=300)
+@settings(BOUNDED, max_examples=150)
 @given(
     pair=st.none() | st.sampled_from(PAIRS),
     body=st.binary(max_size=200),
@@ -307,7 +307,7 @@ def same(ours: bytes, model: bytes) -> bool:
     return position == len(ours) == len(model)
 
 
-@settings(BOUNDED, max_examples=600)
+@settings(BOUNDED, max_examples=250)
 @given(requests=st.lists(PRODUCE, min_size=1, max_size=4), alike=st.booleans())
 def test_logs_hold_what_was_acknowledged_and_nothing_else(
     requests: list[tuple[int, int, list[tuple[int, tuple[int, int, int, int, list[tuple[str, int, int, int]], bool]]]]],
