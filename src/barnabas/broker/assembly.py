@@ -129,6 +129,7 @@ class Broker:
             self._open_replicas()
         self._opened = True
         self.metadata.subscribe(self.journal.on_image)
+        self.raft.on_leader = self.access.on_leader
         self.raft.start()
         self._joined = True
         self._watch.start()

@@ -80,8 +80,8 @@ def alter(
 ) -> None:
     """Carry out what a request asks, told as `resources`; `answer` gets one outcome for each, in order, once all are
     decided. What comes by the controller's listener, in an envelope or not, is for the controller alone."""
-    decide = services.controller.alter_configs
     if context.listener in services.config.controller_listener_names:
+        decide = services.controller.alter_configs
         decide(resources, request.validate_only, answer, replace=replace, actor=context.principal)
         return
     outcomes: list[Outcome | None] = []
@@ -107,11 +107,7 @@ def alter(
         rest = iter(results)
         answer([next(rest) if outcome is None else outcome for outcome in outcomes])
 
-    if services.controller.is_active:
-        rest = [resources[place] for place in left]
-        decide(rest, request.validate_only, decided, replace=replace, actor=context.principal)
-    else:
-        _ask_controller(context, services, request, left, decided)
+    _ask_controller(context, services, request, left, decided)
 
 
 def _ask_controller(
@@ -121,7 +117,7 @@ def _ask_controller(
     places: Sequence[int],
     decided: Callable[[Sequence[Outcome]], None],
 ) -> None:
-    """The same request with these of its resources, for the controller of another node."""
+    """The same request with these of its resources, for the active controller, wherever it is."""
     forwarded: Message
     if isinstance(request, AlterConfigsRequest):
         forwarded = AlterConfigsRequest(

@@ -4,9 +4,12 @@ What is asked is a message of the protocol in both cases (BrokerHeartbeat, Alloc
 asks need not know where the controller is.
 
 Invariants
-- Every request is answered exactly once: with the active controller's answer, or with None when there was none in time.
+- Every request is answered exactly once, and in its time: with the active controller's answer, or with None when there
+  was none. That holds for the controller of this process too: it may be unable to commit, and not know yet.
 - NOT_CONTROLLER, a lost link and a leader that is not known are tried again until the time is up. What is asked this
   way may therefore arrive twice; all of it is fenced by epochs, or harmless twice.
+- What a former leader has not answered is asked again as soon as its successor is known: it may be paused, and keep its
+  connections.
 """
 
 from __future__ import annotations
@@ -15,7 +18,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from barnabas.common.errors import ErrorCode
-from barnabas.common.host import Host
+from barnabas.common.host import Host, Timer
 from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.connection import ReceiveArea
 from barnabas.protocol.message import Message
@@ -60,8 +63,21 @@ class ControllerAccess:
 
     def ask(self, request: Message, reply: Reply, *, timeout_ms: int | None = None) -> None:
         """Maybe answered from within this call, when the controller is in this process."""
+        self.question(request, reply, timeout_ms=timeout_ms)
+
+    def question(self, request: Message, reply: Reply, *, timeout_ms: int | None = None) -> Question:
+        """As `ask`, for one who may give up before."""
         deadline_ms = self._host.clock.now_ms() + (self._timeout_ms if timeout_ms is None else timeout_ms)
-        _Question(self, request, reply, deadline_ms).put()
+        question = Question(self, request, reply, deadline_ms)
+        question.put()
+        return question
+
+    def on_leader(self) -> None:
+        """Another node may lead now, or none."""
+        channel = self._channel
+        if channel is not None and self._leader_address() not in (None, channel.address):
+            self._channel = None
+            self._host.timers.call_soon(channel.close)
 
     def close(self) -> None:
         """Nothing more is asked; what waits is answered with None."""
@@ -84,26 +100,46 @@ class ControllerAccess:
         return channel
 
 
-class _Question:
+class Question:
     """One request until it is answered."""
 
-    __slots__ = ("_access", "_deadline_ms", "_pause_ms", "_reply", "_request")
+    __slots__ = ("_access", "_deadline_ms", "_pause_ms", "_reply", "_request", "_timer")
 
     def __init__(self, access: ControllerAccess, request: Message, reply: Reply, deadline_ms: int) -> None:
         self._access = access
         self._request = request
-        self._reply = reply
+        #: None once it has been called.
+        self._reply: Reply | None = reply
         self._deadline_ms = deadline_ms
         self._pause_ms = _RETRY_MS
+        #: Of the next attempt, or of the end while this process's controller decides.
+        self._timer: Timer | None = None
+
+    @property
+    def is_answered(self) -> bool:
+        return self._reply is None
+
+    def give_up(self) -> None:
+        """Nobody waits for it any more: it is not asked again, and `reply` is not called."""
+        self._reply = None
+        self._cancel_timer()
 
     def put(self) -> None:
+        self._timer = None
         access = self._access
-        if access.own.is_active:
-            access.own.handle(self._request, self._on_answer)
+        if self._reply is None:
             return
-        left_ms = self._deadline_ms - access._host.clock.now_ms()
+        left_ms = self._left_ms
+        if access.own.is_active:
+            try:
+                access.own.handle(self._request, self._on_answer)
+            finally:
+                # Whatever happens there: an answer, a refusal (then there is a timer), nothing for now, or a mistake.
+                if self._reply is not None and self._timer is None:
+                    self._timer = access._host.timers.call_later(max(left_ms, 0), lambda: self._answer(None))
+            return
         if left_ms <= 0 or access._closed:
-            self._reply(None)
+            self._answer(None)
             return
         channel = access.channel()
         if channel is None:
@@ -111,17 +147,35 @@ class _Question:
         else:
             channel.send(self._request, self._on_answer, timeout_ms=left_ms)
 
+    @property
+    def _left_ms(self) -> int:
+        return self._deadline_ms - self._access._host.clock.now_ms()
+
     def _on_answer(self, response: Message | None) -> None:
         if response is None or getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
             self._later()
         else:
-            self._reply(response)
+            self._answer(response)
 
     def _later(self) -> None:
         access = self._access
-        left_ms = self._deadline_ms - access._host.clock.now_ms()
-        if left_ms <= 0 or access._closed:
-            access._host.timers.call_soon(lambda: self._reply(None))
+        if self._reply is None:
             return
-        access._host.timers.call_later(min(self._pause_ms, left_ms), self.put)
+        self._cancel_timer()
+        left_ms = self._left_ms
+        if left_ms <= 0 or access._closed:
+            access._host.timers.call_soon(lambda: self._answer(None))
+            return
+        self._timer = access._host.timers.call_later(min(self._pause_ms, left_ms), self.put)
         self._pause_ms = min(2 * self._pause_ms, _RETRY_MS_MAX)
+
+    def _answer(self, response: Message | None) -> None:
+        reply, self._reply = self._reply, None
+        self._cancel_timer()
+        if reply is not None:
+            reply(response)
+
+    def _cancel_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None

@@ -436,15 +436,15 @@ class Dispatcher:
             if raw is None:
                 raw = self._raw[request.api_key] = self._load(offer, "handle_raw")
             return raw(request, frame, position, self.services)
-        if offer.is_forwarded and not self.services.controller.is_active:
-            importlib.import_module("barnabas.broker.forwarding").forward(request, frame, self.services.access)
+        # What stands behind the end is ignored, as Kafka does: librdkafka leaves three bytes there when it asks for the
+        # metadata of all topics.
+        message, _ = codec.decode(request_class(request.api_key), request.api_version, frame, position)
+        if offer.is_forwarded:
+            importlib.import_module("barnabas.broker.forwarding").forward(request, message, frame, self.services)
             return None
         handler = self._handlers.get(request.api_key)
         if handler is None:
             handler = self._handlers[request.api_key] = self._load(offer, "handle")
-        # What stands behind the end is ignored, as Kafka does: librdkafka leaves three bytes there when it asks for the
-        # metadata of all topics.
-        message, _ = codec.decode(request_class(request.api_key), request.api_version, frame, position)
         response = handler(request, message, self.services)
         return None if response is None else request.encode(response)
 

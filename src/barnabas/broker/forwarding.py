@@ -10,11 +10,12 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
-from barnabas.broker.context import RequestContext
-from barnabas.broker.controller_access import ControllerAccess
+from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.controller_access import ControllerAccess, Question
 from barnabas.broker.dispatch import InFlight
 from barnabas.broker.unanswered import timed_out
 from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.common.host import Timer
 from barnabas.protocol import codec
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import Message
@@ -24,30 +25,57 @@ from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.records_misc import DefaultPrincipalData
 from barnabas.protocol.wire import skip_tagged_fields
 
+#: So long a client's request waits for a controller's answer, whatever it says itself: an election takes a while.
+TIMEOUT_MS_MIN: Final = 5_000
 _PRINCIPAL_VERSION: Final = 0
 
 
-def forward(request: InFlight, frame: memoryview, access: ControllerAccess) -> None:
-    """Pass `frame`, a request without its size, on. A client whose request nobody could decide in time is told so, and
-    asks again."""
-    data = bytes(frame)
+def forward(request: InFlight, message: Message, frame: memoryview, services: Services) -> None:
+    """Pass `frame`, a request without its size that says `message`, on. A client whose request nobody could decide in
+    time is told so, and asks again."""
+    waiting = _Waiting(request, message)
+    waiting.ask(bytes(frame), services)
 
-    def answered(response: Message | None) -> None:
+
+class _Waiting:
+    """A client's request until it is answered, or its own time (`timeout_ms`, where it has one) is up."""
+
+    __slots__ = ("_is_over", "_message", "_question", "_request", "_timer")
+
+    def __init__(self, request: InFlight, message: Message) -> None:
+        self._request = request
+        self._message = message
+        self._is_over = False
+        self._question: Question | None = None
+        self._timer: Timer | None = None
+
+    def ask(self, frame: bytes, services: Services) -> None:
+        self._question = services.access.question(_envelope(self._request, frame), self._answered)
+        timeout_ms: int | None = getattr(self._message, "timeout_ms", None)
+        if timeout_ms is not None and not self._is_over:
+            self._timer = services.host.timers.call_later(max(timeout_ms, TIMEOUT_MS_MIN), self._give_up)
+
+    def _give_up(self) -> None:
+        assert self._question is not None, "it was asked before it timed out"
+        self._question.give_up()
+        self._answered(None)
+
+    def _answered(self, response: Message | None) -> None:
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        request = self._request
         if request.connection.is_closed:
             return
         if isinstance(response, EnvelopeResponse) and response.error_code == ErrorCode.NONE and response.response_data:
             answer = response.response_data
             head = len(answer).to_bytes(4, "big")
             request.reply_with(lambda: [head + answer])
-            return
-        if response is None:
-            request.reply(timed_out(data))
-            return
-        request.connection.fail(
-            f"request {request.api_key} could not be passed on: the controller answers {response!r}", None
-        )
-
-    access.ask(_envelope(request, data), answered)
+        elif response is None:
+            request.reply(timed_out(self._message, request.api_version))
+        else:
+            cause = f"request {request.api_key} could not be passed on: the controller answers {response!r}"
+            request.connection.fail(cause, None)
 
 
 def forward_message(

@@ -7,29 +7,25 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
-from barnabas.protocol import codec
-from barnabas.protocol.header import decode_request_header
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from barnabas.protocol.messages.index import request_class, response_class
+from barnabas.protocol.messages.index import response_class
 
 _CODE: Final = ErrorCode.REQUEST_TIMED_OUT
 _TEXT: Final = "The active controller could not be reached in time."
 
 
-def timed_out(frame: bytes) -> Message:
-    """The answer to the request in `frame`, which a listener has taken already."""
-    api_key, version, _, _, position = decode_request_header(memoryview(frame))
-    request, _ = codec.decode(request_class(api_key), version, frame, position)
+def timed_out(request: Message, version: int) -> Message:
     if isinstance(request, ElectLeadersRequest):
         return _elections(request, version)
     by_request = _OF_EACH.get(type(request))
     if by_request is not None:
         return by_request(request)
-    answer: Any = response_class(api_key)()
+    assert request.API_KEY is not None
+    answer: Any = response_class(request.API_KEY)()
     answer.error_code = _CODE
     if hasattr(answer, "error_message"):
         answer.error_message = _TEXT

@@ -21,7 +21,7 @@ class Offer(NamedTuple):
     version_min: int
     version_max: int
     shown_min: int
-    #: Only the active controller decides this: passed on to it, if that is another node (KIP-590).
+    #: Only the active controller decides this: a broker passes it on, wherever that is (KIP-590).
     is_forwarded: bool = False
 
 

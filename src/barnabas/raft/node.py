@@ -85,6 +85,8 @@ class RaftNode:
         #: Takes the requests of other nodes and of tools.
         self.server = QuorumServer(core, self._elections, answers, self.changes)
         self._on_leadership: list[Callable[[bool], None]] = []
+        #: Called when this node's role has changed, and with it maybe who leads as far as it knows.
+        self.on_leader: Callable[[], None] = lambda: None
         self._announced = False
         self._held = 0
         self._polling = False
@@ -229,6 +231,7 @@ class RaftNode:
         self._following.on_role(role)
         if self.quorum.role is role:
             self._elections.on_role(role)
+        self.on_leader()
 
     def _resign(self) -> None:
         if self._announced:

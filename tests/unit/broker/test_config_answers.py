@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from barnabas.broker.controller_access import ControllerAccess
 from barnabas.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
+from barnabas.broker.inner_requests import OwnController
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import Uuid
@@ -20,6 +22,7 @@ from barnabas.controller.kraft.view import ControllerView
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataDelta
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol import codec
+from barnabas.protocol.connection import ReceiveArea
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
@@ -30,6 +33,7 @@ from barnabas.protocol.messages.records_metadata import (
     RegisterBrokerRecord,
     TopicRecord,
 )
+from barnabas.simulation.host import MemoryHost
 
 DATA = Path(__file__).parents[2] / "data" / "configs"
 TOPIC_ID = Uuid(bytes(range(16)))
@@ -61,7 +65,12 @@ class Node:
         self.config = BrokerConfig.from_properties(properties)
         self.metadata = MetadataStore()
         self.metadata.subscribe(self._follow)
-        self.services: Any = SimpleNamespace(config=self.config, metadata=self.metadata, controller=self, random=None)
+        host = MemoryHost()
+        self.services: Any = SimpleNamespace(
+            config=self.config, metadata=self.metadata, controller=self, random=None, host=host
+        )
+        self.services.access = ControllerAccess(host, ReceiveArea(), "test", lambda: None, 1000)
+        self.services.access.own = OwnController(self.services)
         self.problems: list[str] = []
         self.commit(
             [
@@ -113,8 +122,13 @@ class Node:
 class Context:
     principal = "User:ANONYMOUS"
     listener = "PLAINTEXT"
+    client_id = "test"
+    client_host = "/127.0.0.1"
+    correlation_id = 7
 
-    def __init__(self) -> None:
+    def __init__(self, api_key: int, api_version: int) -> None:
+        self.api_key = api_key
+        self.api_version = api_version
         self.answers: list[Any] = []
 
     def reply(self, response: Any) -> None:
@@ -124,7 +138,7 @@ class Context:
 def call(module: Any, node: Node, request: Any, version: int) -> Any:
     """Through the codec both ways, as a client would see it."""
     decoded, _ = codec.decode(type(request), version, bytes(codec.encode(request, version)))
-    context = Context()
+    context = Context(type(request).API_KEY, version)
     response = module.handle(context, decoded, node.services)
     if response is None:
         (response,) = context.answers

@@ -1,18 +1,171 @@
-"""What becomes of a request that only the controller can decide while nobody leads the quorum."""
+"""What becomes of a request that only the controller can decide, while nobody leads the quorum, while who leads cannot
+commit, and when another one leads."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 from tests.support.wired import WiredBroker
 
+from barnabas.broker.controller_access import ControllerAccess
+from barnabas.broker.handlers.envelope import is_of_former_controller
 from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Link, LinkEnd
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+)
+from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumResponse
+from barnabas.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from barnabas.protocol.messages.vote import VoteResponse
+from barnabas.simulation.host import MemoryHost, MemoryLink
+
+
+def creation(timeout_ms: int = 60_000) -> CreateTopicsRequest:
+    topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=timeout_ms)
+
+
+def change() -> IncrementalAlterConfigsRequest:
+    cls = IncrementalAlterConfigsRequest
+    one = cls.AlterableConfig(name="retention.ms", config_operation=0, value="1")
+    return cls(resources=[cls.AlterConfigsResource(resource_type=2, resource_name="orders", configs=[one])])
+
+
+def hold_back_commits(wired: WiredBroker) -> Callable[[], None]:
+    """Nothing more is flushed, so nothing is committed, until the returned function is called."""
+    core: Any = wired.broker.raft._core
+    core._flushing = True
+
+    def release() -> None:
+        core._flushing = False
+        core.flush()
+
+    return release
 
 
 def test_a_client_whose_request_no_controller_takes_is_told_so_on_the_same_connection() -> None:
     wired = WiredBroker()
     wired.broker.controller.resign()
     client = wired.connect()
-    topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
-    response = client.call(CreateTopicsRequest(topics=[topic]), 7, CreateTopicsResponse, within_ms=60_000)
+    response = client.call(creation(), 7, CreateTopicsResponse, within_ms=60_000)
     assert [each.error_code for each in response.topics] == [ErrorCode.REQUEST_TIMED_OUT]
     assert wired.closes.causes == []
+
+
+@pytest.mark.parametrize(("timeout_ms", "waits_ms"), [(0, 5_000), (8_000, 8_000), (60_000, 30_000)])
+def test_it_waits_as_long_as_the_client_says_within_bounds(timeout_ms: int, waits_ms: int) -> None:
+    wired = WiredBroker()
+    wired.broker.controller.resign()
+    client = wired.connect()
+    begin_ms = wired.host.clock.now_ms()
+    client.call(creation(timeout_ms), 7, CreateTopicsResponse, within_ms=60_000)
+    assert waits_ms <= wired.host.clock.now_ms() - begin_ms < waits_ms + 200
+
+
+def test_a_controller_of_the_same_process_that_cannot_commit_keeps_nobody_waiting_for_ever() -> None:
+    wired = WiredBroker()
+    client = wired.connect()
+    hold_back_commits(wired)
+    created = client.call(creation(10_000), 7, CreateTopicsResponse, within_ms=60_000)
+    assert [each.error_code for each in created.topics] == [ErrorCode.REQUEST_TIMED_OUT]
+    changed = client.call(change(), 1, IncrementalAlterConfigsResponse, within_ms=60_000)
+    assert [each.error_code for each in changed.responses] == [ErrorCode.REQUEST_TIMED_OUT]
+
+
+def test_a_decision_that_came_too_late_for_its_client_is_answered_once() -> None:
+    wired = WiredBroker()
+    client = wired.connect()
+    release = hold_back_commits(wired)
+    client.call(creation(5_000), 7, CreateTopicsResponse, within_ms=60_000)
+    release()
+    wired.host.time.run_for(60_000)
+    assert "orders" in wired.broker.metadata.image.topics_by_name
+    assert wired.closes.causes == []
+
+
+def test_what_a_controller_cannot_decide_any_more_is_asked_of_the_next_one() -> None:
+    """It resigns while the decision waits, and leads again soon after: the client hears only of the second time."""
+    wired = WiredBroker()
+    client = wired.connect()
+    hold_back_commits(wired)
+    raft = wired.broker.raft
+    created, changed = client.send(creation(), 7), client.send(change(), 1)
+    wired.host.time.run_for(100)
+    raft.quorum.become_resigned()
+    core: Any = raft._core
+    core._flushing = False
+    wired.host.time.run_for(10_000)
+    assert raft.is_leader
+    received: dict[int, Any] = dict(client.received())
+    # What was proposed in the first term is committed by the second, so here the topic is there already.
+    assert received[created].topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
+    assert received[changed].responses[0].error_code == ErrorCode.NONE
+    assert "orders" in wired.broker.metadata.image.topics_by_name
+
+
+def test_whoever_tells_of_directories_hears_when_the_controller_leads_no_more() -> None:
+    wired = WiredBroker()
+    hold_back_commits(wired)
+    wired.connect().send(creation(), 7)
+    answers: list[AssignReplicasToDirsResponse] = []
+    request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=wired.broker.lifecycle.epoch)
+    wired.broker.controller.assign_replicas_to_dirs(request, answers.append)
+    assert answers == []
+    wired.broker.raft.quorum.become_resigned()
+    assert [answer.error_code for answer in answers] == [ErrorCode.NOT_CONTROLLER]
+
+
+def test_an_answer_of_a_former_controller_is_known_by_its_errors() -> None:
+    result = CreateTopicsResponse.CreatableTopicResult
+    topics = [result(name="a"), result(name="b", error_code=ErrorCode.NOT_CONTROLLER)]
+    assert is_of_former_controller(CreateTopicsResponse(topics=topics))
+    assert not is_of_former_controller(CreateTopicsResponse(topics=topics[:1]))
+    assert is_of_former_controller(BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER))
+    assert is_of_former_controller(DescribeQuorumResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    # Whose business it is to say so.
+    assert not is_of_former_controller(VoteResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+
+
+class SilentLinks:
+    """Every dial is taken and nothing answered."""
+
+    def __init__(self) -> None:
+        self.dialled: list[tuple[str, int]] = []
+
+    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+        self.dialled.append((host, port))
+        return MemoryLink()
+
+
+def test_who_waits_for_a_former_leader_asks_the_new_one_at_once() -> None:
+    """A leader that is paused keeps its connections: nothing tells that it will not answer."""
+    host: Any = MemoryHost()
+    links = host.links = SilentLinks()
+    leader = ("first", 9093)
+    access = ControllerAccess(host, ReceiveArea(), "test", lambda: leader, 30_000)
+    access.own = SimpleNamespace(is_active=False)  # type: ignore[assignment]
+    answers: list[Message | None] = []
+    access.ask(BrokerHeartbeatRequest(), answers.append)
+    host.time.run_for(500)
+    access.on_leader()
+    host.time.run_for(500)
+    assert links.dialled == [("first", 9093)], "it still leads"
+    leader = ("second", 9093)
+    access.on_leader()
+    host.time.run_for(100)
+    assert links.dialled == [("first", 9093), ("second", 9093)]
+    host.time.run_for(28_000)
+    assert answers == []
+    host.time.run_for(2_000)
+    assert answers == [None]

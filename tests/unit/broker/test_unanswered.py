@@ -8,12 +8,10 @@ from barnabas.broker.unanswered import timed_out
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS
-from barnabas.protocol.header import request_header_version
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
-from barnabas.protocol.messages.header import RequestHeader
 from barnabas.protocol.messages.index import request_class
 
 FORWARDED = [
@@ -40,10 +38,7 @@ def test_the_client_is_told_that_no_controller_answered(api_key: int, version: i
         request = DeleteTopicsRequest(
             topics=[DeleteTopicsRequest.DeleteTopicState(name="a")] if new else [], topic_names=[] if new else ["a"]
         )
-    header = RequestHeader(request_api_key=api_key, request_api_version=version, correlation_id=7, client_id="c")
-    frame = codec.encode(header, request_header_version(api_key, version))
-    codec.encode_into(request, version, frame)
-    answer = timed_out(bytes(frame))
+    answer = timed_out(request, version)
     decoded, _ = codec.decode(type(answer), version, bytes(codec.encode(answer, version)))
     told = [decoded]
     for name in ("topics", "responses", "results"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.support.node_world import NodeWorld
 
+from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft.result import Cause, Result, Versioned, all_or_nothing
 from barnabas.metadata.image import METADATA_VERSION
 from barnabas.protocol.message import Message
@@ -46,8 +47,9 @@ def test_many_records_become_visible_at_once_or_not_at_all() -> None:
     world.published.clear()
     ear.batches.clear()
     answers: list[str] = []
-    assert world.controller.commit(Result(big(MANY), "done", Cause("Big", "test")), answers.append)
-    assert answers == ["done"]
+    refused: list[ErrorCode] = []
+    assert world.controller.commit(Result(big(MANY), "done", Cause("Big", "test")), answers.append, refused.append)
+    assert (answers, refused) == (["done"], [])
     assert len(ear.batches) == 3
     records: list[Message] = [record for batch in ear.batches for record in batch.records]
     assert isinstance(records[0], BeginTransactionRecord)

@@ -1,7 +1,8 @@
 """Envelope (58), version 0: a client's request that a broker passes on, decided here (KIP-590).
 
-The answer's frame goes back in one too. What may be in an envelope is what brokers pass on; who asked is whom the
-broker vouches for.
+The answer's frame goes back in one too; but where the decision fails because this node leads no more, the envelope
+itself says NOT_CONTROLLER, so that the broker asks the next controller instead of telling its client. What may be in an
+envelope is what brokers pass on; who asked is whom the broker vouches for.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.protocol.header import decode_request_header, response_header_version
-from barnabas.protocol.message import Message
+from barnabas.protocol.message import Message, Struct
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumResponse
 from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from barnabas.protocol.messages.index import request_class
 
@@ -36,6 +38,9 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
 
     def answered(response: Message) -> None:
+        if is_of_former_controller(response):
+            context.reply(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
+            return
         data = bytearray(correlation_id.to_bytes(4, "big"))
         if response_header_version(key, version) == 1:
             data.append(0)
@@ -45,3 +50,23 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
     inner = InnerRequest(context, key, version, correlation_id, client_id, client_host, principal, answered)
     inner.serve(offer, message, services)
     return None
+
+
+def is_of_former_controller(response: Message) -> bool:
+    """Whether it says anywhere that who answers does not lead (any more)."""
+    is_about_quorum = isinstance(response, DescribeQuorumResponse)
+    return _names(response, ErrorCode.NOT_LEADER_OR_FOLLOWER if is_about_quorum else ErrorCode.NOT_CONTROLLER)
+
+
+def _names(struct: Struct, code: ErrorCode) -> bool:
+    for field in struct.FIELDS:
+        value = getattr(struct, field.attribute)
+        if field.attribute == "error_code":
+            if value == code:
+                return True
+        elif isinstance(value, list):
+            if any(_names(each, code) for each in value if isinstance(each, Struct)):
+                return True
+        elif isinstance(value, Struct) and _names(value, code):
+            return True
+    return False

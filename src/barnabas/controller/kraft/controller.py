@@ -317,7 +317,7 @@ class Controller:
         except RequestFailed as error:
             reply(AssignReplicasToDirsResponse(error_code=error.code))
             return
-        self.commit(result, reply)
+        self.commit(result, reply, lambda code: reply(AssignReplicasToDirsResponse(error_code=code)))
 
     def unregister_broker(self, broker_id: int, reply: Callable[[ErrorCode, str | None], None]) -> None:
         try:
@@ -396,11 +396,13 @@ class Controller:
         self,
         result: Result[T],
         reply: Reply[T] | None = None,
-        refused: Callable[[ErrorCode], None] = lambda code: None,
+        refused: Callable[[ErrorCode], None] | None = None,
     ) -> bool:
         """Propose and replay the records of a decision; reply when they are committed. Where the quorum does not take
         them (there is no room for its log), nothing of the decision stays: `refused` replies, and this is False. It
         also replies when the leadership is lost before: who asked must ask again, whatever became of it."""
+        assert (reply is None) == (refused is None), "whoever waits for a decision is told if there is none"
+        refused = refused or _nobody
         if not result.records:
             if reply is not None:
                 self._raft.when_committed(
@@ -437,6 +439,10 @@ class Controller:
         for record, _ in records:
             delta.replay(record)
         return delta.apply(self._raft.log_end_offset + len(records) - 1, self._raft.epoch, self._host.clock.wall_ms())
+
+
+def _nobody(_: ErrorCode) -> None:
+    """Nobody waits for the decision."""
 
 
 def _with_losses(cause: Cause, losses: Sequence[str]) -> Cause:

@@ -40,9 +40,9 @@ class Decider(Protocol):
         self,
         result: Result[Any],
         reply: Callable[[Any], None] | None = None,
-        refused: Callable[[ErrorCode], None] = lambda code: None,
+        refused: Callable[[ErrorCode], None] | None = None,
     ) -> bool:
-        """False if there is no room for it."""
+        """Whoever has a `reply` has a `refused`. False if there is no room for it."""
 
 
 class ReplicationControl:

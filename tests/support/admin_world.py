@@ -1,0 +1,281 @@
+"""Admin requests of every kind at every node of a simulated cluster whose controllers are killed, paused and cut off.
+
+`Asked` is one request until it is answered or its connection ends; `overdue` names those that had to wait longer than
+the promise: their own timeout, or what a node waits for a controller, and a little. A paused node owes nothing while it
+sleeps.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from tests.support.replicated import SHORT_TIMES
+
+from barnabas.protocol.channel import Channel, ChannelTimes
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.alter_configs import AlterConfigsRequest
+from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest
+from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
+from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
+from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
+from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
+from barnabas.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+from barnabas.protocol.messages.unregister_broker import UnregisterBrokerRequest
+from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
+from barnabas.simulation.cluster import Cluster, Layout
+from barnabas.simulation.faults import Fault, FaultKind, Injector
+from barnabas.simulation.machine import Machine, MachineHost
+from barnabas.simulation.world import MILLISECOND_US, World
+
+#: What a node waits for a controller at most.
+FORWARDING_MS: Final = 30_000
+#: Who asks for less than this gets this.
+TIMEOUT_MS_MIN: Final = 5_000
+#: For what an election, the loss of a link and slow disks take beside.
+ALLOWANCE_MS: Final = 2_000
+_NEVER_MS: Final = 600_000
+_CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093
+_TOPICS: Final = ("orders", "payments", "parcels")
+
+
+class Asked:
+    """One request. `answer` is None while it waits, and if its connection ended (`is_over` tells them apart)."""
+
+    def __init__(self, node: str, port: int, request: Message, now_us: int) -> None:
+        self.node = node
+        self.port = port
+        self.request = request
+        self.sent_us = now_us
+        self.is_over = False
+        self.over_us = 0
+        self.answer: Message | None = None
+
+    @property
+    def bound_ms(self) -> int:
+        timeout_ms = getattr(self.request, "timeout_ms", None)
+        own_ms = FORWARDING_MS if timeout_ms is None else max(timeout_ms, TIMEOUT_MS_MIN)
+        return min(own_ms, FORWARDING_MS) + ALLOWANCE_MS
+
+    def __str__(self) -> str:
+        waited = f"{(self.over_us - self.sent_us) // MILLISECOND_US} ms" if self.is_over else "for ever"
+        sent_ms = self.sent_us // MILLISECOND_US
+        return f"{type(self.request).__name__} at {self.node}:{self.port}, asked at {sent_ms} ms, waited {waited}"
+
+
+class AdminWorld:
+    """`begin` it, `strike` faults while it asks (`ask_for`), then look at `overdue`."""
+
+    def __init__(self, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.world = World(seed)
+        settings = SHORT_TIMES if self.chance.random() < 0.5 else {"auto.create.topics.enable": "false"}
+        layout = Layout(3, 0, settings) if self.chance.random() < 0.6 else Layout(2, 3, settings)
+        self.cluster = Cluster(self.world, layout)
+        self.injector = Injector(self.cluster)
+        self._machine = Machine(self.world, self.cluster.network, "client")
+        self._process = self._machine.spawn()
+        self._host = MachineHost(self._machine, self._process)
+        self._area = ReceiveArea()
+        self.asked: list[Asked] = []
+        #: Node -> the times (us) in which it slept.
+        self._naps: dict[str, list[tuple[int, int]]] = {name: [] for name in self.cluster.nodes}
+
+    # -- what happens
+
+    def begin(self) -> None:
+        self.cluster.start()
+        self.run_until(lambda: self.active() is not None, 30_000)
+
+    def run_until(self, holds: Callable[[], bool], within_ms: int) -> None:
+        self.world.run_while(lambda: not holds(), self.world.now_us + within_ms * MILLISECOND_US)
+        assert holds(), f"seed {self.world.seed}: not within {within_ms} ms"
+
+    def active(self) -> str | None:
+        """A node that takes itself for the active controller."""
+        for name, node in self.cluster.nodes.items():
+            if node.is_running and node.broker is not None and node.broker.controller.is_active:
+                return name
+        return None
+
+    @property
+    def voters(self) -> list[str]:
+        names = list(self.cluster.nodes)
+        return [name for name in names if name.startswith("controller")] or names
+
+    def strike(self) -> None:
+        """One fault, most often of the active controller, beginning now."""
+        chance, active = self.chance, self.active()
+        node = active if active is not None and chance.random() < 0.7 else chance.choice(list(self.cluster.nodes))
+        kind = chance.choice(
+            (
+                FaultKind.KILL,
+                FaultKind.PAUSE,
+                FaultKind.PAUSE,
+                FaultKind.PARTITION,
+                FaultKind.ONE_WAY,
+                FaultKind.RESET,
+                FaultKind.SLOW_DISK,
+                FaultKind.STOP,
+            )
+        )
+        duration_ms = int(chance.choice((300, 2_000, 5_000, 15_000, 40_000)) * (0.25 + chance.random()))
+        peers = [name for name in self.cluster.nodes if name != node]
+        count = chance.choice((1, len(peers))) if kind in (FaultKind.PARTITION, FaultKind.ONE_WAY) else 1
+        now_ms = self.world.now_us // MILLISECOND_US + 1
+        amount = chance.randint(5, 30) if kind is FaultKind.SLOW_DISK else 0
+        if amount and any(fault.kind is kind and fault.node == node for fault in self.injector.active):
+            return
+        is_of_link = kind in (FaultKind.PARTITION, FaultKind.ONE_WAY, FaultKind.RESET)
+        for peer in chance.sample(peers, count) if is_of_link else [""]:
+            self.injector.schedule([Fault(now_ms, kind, node, peer, duration_ms, amount)])
+        if kind is FaultKind.PAUSE:
+            self._naps[node].append((now_ms * MILLISECOND_US, (now_ms + duration_ms) * MILLISECOND_US))
+
+    def heal(self) -> None:
+        self.injector.heal()
+        now_us = self.world.now_us
+        self._naps = {name: [(b, min(e, now_us)) for b, e in naps] for name, naps in self._naps.items()}
+
+    def ask_for(self, duration_ms: int, *, faults: bool = True) -> None:
+        """Ask, and let faults strike, for so long."""
+        chance = self.chance
+        end_us = self.world.now_us + duration_ms * MILLISECOND_US
+        next_fault_us = self.world.now_us + chance.randrange(1_000) * MILLISECOND_US
+        while self.world.now_us < end_us:
+            if faults and self.world.now_us >= next_fault_us:
+                self.strike()
+                next_fault_us = self.world.now_us + int(chance.expovariate(1 / 4_000) * MILLISECOND_US)
+            self.ask(chance.choice(list(self.cluster.nodes)), self.request())
+            self.world.run_for(chance.randrange(1, 400) * MILLISECOND_US)
+
+    def ask(self, node: str, request: Message) -> Asked:
+        """On a connection of its own: a broker's by its clients' listener, most often."""
+        is_broker = node.startswith("broker")
+        to_controller = node in self.voters and (not is_broker or self.chance.random() < 0.25)
+        port = _CONTROLLER_PORT if to_controller else _CLIENT_PORT
+        asked = Asked(node, port, request, self.world.now_us)
+        self.asked.append(asked)
+
+        def dial() -> None:
+            times = ChannelTimes(_NEVER_MS, _NEVER_MS)
+            channel = Channel(self._host, self._area, (node, port), "client", times)
+            channel.send(request, lambda answer: over(answer, channel))
+
+        def over(answer: Message | None, channel: Channel) -> None:
+            asked.is_over, asked.over_us, asked.answer = True, self.world.now_us, answer
+            self._host.timers.call_soon(channel.close)
+
+        self._process.enter(dial)
+        return asked
+
+    # -- what must hold
+
+    def overdue(self) -> list[str]:
+        late = []
+        for asked in self.asked:
+            end_us = asked.over_us if asked.is_over else self.world.now_us
+            naps = self._naps[asked.node]
+            slept_us = sum(max(0, min(end, end_us) - max(begin, asked.sent_us)) for begin, end in naps)
+            if end_us - asked.sent_us - slept_us > asked.bound_ms * MILLISECOND_US:
+                late.append(f"seed {self.world.seed}: {asked}, bound {asked.bound_ms} ms")
+        return late
+
+    # -- what is asked
+
+    def request(self) -> Message:
+        return self.chance.choice(_KINDS)(self.chance)
+
+
+def _create(chance: random.Random) -> Message:
+    topic = CreateTopicsRequest.CreatableTopic(name=chance.choice(_TOPICS), num_partitions=2, replication_factor=1)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=chance.choice((0, 5_000, 30_000)))
+
+
+def _delete(chance: random.Random) -> Message:
+    topic = DeleteTopicsRequest.DeleteTopicState(name=chance.choice(_TOPICS))
+    return DeleteTopicsRequest(topics=[topic], timeout_ms=chance.choice((1_000, 5_000, 60_000)))
+
+
+def _grow(chance: random.Random) -> Message:
+    topic = CreatePartitionsRequest.CreatePartitionsTopic(name=chance.choice(_TOPICS), count=chance.randint(2, 6))
+    return CreatePartitionsRequest(topics=[topic], timeout_ms=10_000)
+
+
+def _change(chance: random.Random) -> Message:
+    cls = IncrementalAlterConfigsRequest
+    change = cls.AlterableConfig(name="retention.ms", config_operation=0, value=str(chance.randrange(10**6)))
+    return cls(
+        resources=[cls.AlterConfigsResource(resource_type=2, resource_name=chance.choice(_TOPICS), configs=[change])]
+    )
+
+
+def _replace(chance: random.Random) -> Message:
+    cls = AlterConfigsRequest
+    config = cls.AlterableConfig(name="segment.ms", value=str(10**6 + chance.randrange(10**6)))
+    return cls(
+        resources=[cls.AlterConfigsResource(resource_type=2, resource_name=chance.choice(_TOPICS), configs=[config])]
+    )
+
+
+def _elect(chance: random.Random) -> Message:
+    topics = [ElectLeadersRequest.TopicPartitions(topic=chance.choice(_TOPICS), partitions=[0, 1])]
+    return ElectLeadersRequest(
+        election_type=0, topic_partitions=chance.choice((None, topics)), timeout_ms=chance.choice((5_000, 60_000))
+    )
+
+
+def _reassign(chance: random.Random) -> Message:
+    cls = AlterPartitionReassignmentsRequest
+    partition = cls.ReassignablePartition(partition_index=0, replicas=[chance.randint(1, 2)])
+    return cls(
+        topics=[cls.ReassignableTopic(name=chance.choice(_TOPICS), partitions=[partition])],
+        timeout_ms=chance.choice((5_000, 20_000)),
+    )
+
+
+def _list_moves(chance: random.Random) -> Message:
+    return ListPartitionReassignmentsRequest(topics=None, timeout_ms=5_000)
+
+
+def _describe(chance: random.Random) -> Message:
+    cls = DescribeQuorumRequest
+    wanted = cls.TopicData(topic_name="__cluster_metadata", partitions=[cls.PartitionData(partition_index=0)])
+    return cls(topics=[wanted])
+
+
+def _upgrade(chance: random.Random) -> Message:
+    update = UpdateFeaturesRequest.FeatureUpdateKey(feature="metadata.version", max_version_level=1, upgrade_type=1)
+    return UpdateFeaturesRequest(timeout_ms=5_000, feature_updates=[update], validate_only=True)
+
+
+def _unregister(chance: random.Random) -> Message:
+    return UnregisterBrokerRequest(broker_id=99)
+
+
+def _remove_voter(chance: random.Random) -> Message:
+    return RemoveRaftVoterRequest(cluster_id=None, voter_id=99, voter_directory_id=b"x" * 16)
+
+
+_KINDS: Final[Sequence[Callable[[random.Random], Message]]] = (
+    _create,
+    _create,
+    _create,
+    _delete,
+    _grow,
+    _change,
+    _change,
+    _replace,
+    _elect,
+    _reassign,
+    _list_moves,
+    _describe,
+    _upgrade,
+    _unregister,
+    _remove_voter,
+)
