@@ -38,7 +38,7 @@ TOPIC: Final = "orders"
 BROKERS: Final = 3
 _LOOK_EVERY_S: Final = 0.5
 _STOP_TIMEOUT_S: Final = 60.0
-_STEP_TIMEOUT_S: Final = 300.0
+_STEP_TIMEOUT_S: Final = 900.0
 _LOG_TAIL_LINES: Final = 12
 
 

@@ -17,6 +17,8 @@ from barnabas.pipelines.orders import OrdersPipeline, release
 from barnabas.pipelines.query import table_counts
 from barnabas.testing import Cluster
 
+pytestmark = pytest.mark.full
+
 ORDERS = 60
 
 
