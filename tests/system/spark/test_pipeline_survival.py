@@ -88,7 +88,7 @@ class Driver:
         self._errors = (directory / "driver.err").open("a+")
         command = [sys.executable, "-m", "tests.support.pipeline_driver", "pipeline", "orders"]
         command += ["-b", orders.bootstrap, "--topic", orders.topic, "--tables", str(self.tables), *arguments]
-        environment = os.environ | {"KILL_AT": kill_at, "PYTHONPATH": str(REPOSITORY)} | more
+        environment = os.environ | {"KILL_AT": kill_at, "PYTHONPATH": f"{REPOSITORY}:{REPOSITORY / 'src'}"} | more
         self.process = subprocess.Popen(
             command, stdout=self._errors, stderr=self._errors, env=environment, cwd=REPOSITORY, start_new_session=True
         )
