@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import cluster
+import order_rows
 import report
 import scale
 import spark_rows
@@ -32,6 +33,7 @@ import storage
 from client_process import Client
 from cluster_rows import CLUSTER_STEPS
 from group_rows import GROUP_STEPS
+from order_rows import ORDERS
 from scale import SCALE
 from spark_rows import SPARK
 from targets import ROOT, TARGETS, Target, cpu_percent, kafka_jars, resident_mb
@@ -97,7 +99,8 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     of_groups = [step.name for step in GROUP_STEPS]
     others = [name for name in clusters if name not in of_groups]
     groups = {"speed": steps, "storage": list(experiments), "cluster": others, "groups": of_groups}
-    experiments += [SCALE.name, SPARK.name]
+    groups["spark"] = [SPARK.name, ORDERS.name]
+    experiments += [SCALE.name, SPARK.name, ORDERS.name]
     if only is None:
         return list(STEPS), experiments, clusters
     wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
@@ -133,7 +136,9 @@ def run_rounds(
             run_life(TARGETS[name](data / f"{name}-{index}"), steps, values, quick=quick)
 
 
-def tables(rounds: int, experiments: Sequence[Experiment], large: Experiment, spark: Experiment) -> list[report.Table]:
+def tables(
+    rounds: int, experiments: Sequence[Experiment], large: Experiment, spark: Experiment, orders: Experiment
+) -> list[report.Table]:
     """What the report consists of."""
     counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
     return [
@@ -171,6 +176,11 @@ def tables(rounds: int, experiments: Sequence[Experiment], large: Experiment, sp
             f"Rounds: {spark.options['rounds']}. One broker, 4 partitions, Spark local[2] on the same machine; beside "
             "it a source on confluent-kafka's consume() in the same session.",
             spark.metrics,
+        ),
+        report.Table(
+            "Orders",
+            f"Rounds: {orders.options['rounds']}. Three brokers, the producer and Spark local[2] on the same machine.",
+            orders.metrics,
         ),
     ]
 
@@ -215,7 +225,7 @@ def main() -> int:
     steps, names, cluster_names = select(arguments.only)
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
-    large, spark = SCALE.sized(**sized), SPARK.sized(**sized)
+    large, spark, orders = (each.sized(**sized) for each in (SCALE, SPARK, ORDERS))
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
@@ -234,13 +244,15 @@ def main() -> int:
             scale.run(large, values)
         if SPARK.name in names and "barnabas" in targets:
             spark_rows.run(spark, data, values)
+        if ORDERS.name in names and "barnabas" in targets:
+            order_rows.run(orders, data, values)
     finally:
         shutil.rmtree(data, ignore_errors=True)
     given = (arguments.only, arguments.gigabytes, arguments.rounds)
     partial = arguments.quick or len(targets) < len(TARGETS) or any(each is not None for each in given)
     name = "partial" if partial else "speed"
     text = report.write(
-        arguments.results, name, values, tables(rounds, experiments, large, spark), quick=arguments.quick
+        arguments.results, name, values, tables(rounds, experiments, large, spark, orders), quick=arguments.quick
     )
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)
     return 0

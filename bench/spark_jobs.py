@@ -1,13 +1,16 @@
 """The Spark rows' work, in a process of its own: `python spark_jobs.py OPTIONS`, options and result as JSON.
 
-One session, local[2]. A job is run once to warm up JVM and workers and then measured `rounds` times; our source and the
-one on confluent-kafka take turns.
+One session, local[2]. Its very first read is told apart: it starts Python workers and runs Java code that is not yet
+compiled. Every other job is run a few times to warm up and then measured `rounds` times, as in a session that has been
+there for a while; our source and the one on confluent-kafka take turns.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import statistics
 import sys
 import time
@@ -22,7 +25,9 @@ from barnabas.spark.workers import worker_python
 
 _HERE = Path(__file__).resolve().parent
 _PARTITIONS = 4
-_LATENCY_WARM_UP = 5
+#: Runs of each side that do not count. Java's compiler is at work for about ten reads.
+_WARM_UP = {"spark_batch_100b": 4, "spark_batch_1kb": 2, "spark_backlog": 3}
+_LATENCY_WARM_UP = 15
 
 Found = dict[str, dict[str, list[float]]]
 
@@ -66,16 +71,34 @@ class Jobs:
             if producer.flush(120):
                 raise SystemExit("spark: the topics could not be filled")
 
-    def batch(self, side: str, topic: str) -> Any:
+    def first_read(self) -> None:
+        begun = time.monotonic()
+        self.batch("barnabas", "small").count()
+        self.found["spark_first_read"] = {"barnabas": [time.monotonic() - begun]}
+
+    def read_of_nothing(self) -> None:
+        """How much of a read is planning and the start of its tasks."""
+        nowhere = json.dumps({"small": dict.fromkeys(map(str, range(_PARTITIONS)), 0)})
+        taken = []
+        for _ in range(3 + self.options["rounds"]):
+            frame = self.batch("barnabas", "small", endingOffsets=nowhere)
+            begun = time.monotonic()
+            if frame.count():
+                raise SystemExit("spark: there were records in an empty range")
+            taken.append((time.monotonic() - begun) * 1000)
+        self.found["spark_planning"] = {"barnabas": taken[3:]}
+
+    def batch(self, side: str, topic: str, **more: str) -> Any:
         if side == "confluent":
             given = {"bootstrap": self.bootstrap, "topic": topic}
             return self.spark.read.format("confluent_consume").options(**given).load()
-        given = {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic}
+        given = {"kafka.bootstrap.servers": self.bootstrap, "subscribe": topic, **more}
         return self.spark.read.format("barnabas").options(**given).load()
 
     def in_turns(self, metric: str, job: Callable[[str], float]) -> None:
-        for side in ("barnabas", "confluent"):
-            job(side)
+        for _ in range(_WARM_UP[metric]):
+            for side in ("barnabas", "confluent"):
+                job(side)
         for _ in range(self.options["rounds"]):
             for side in ("barnabas", "confluent"):
                 self.found.setdefault(metric, {}).setdefault(side, []).append(job(side))
@@ -94,8 +117,8 @@ class Jobs:
 
         return job
 
-    def backlog(self, side: str) -> float:
-        """Records per second of the micro-batch that drains the topic into Parquet."""
+    def backlog(self, side: str, most: int | None = None) -> float:
+        """Records per second of the micro-batches that drain the topic into Parquet, each of at most `most` records."""
         self._number += 1
         place = self.directory / f"backlog-{self._number}"
         if side == "confluent":
@@ -104,6 +127,7 @@ class Jobs:
         else:
             stream = self.spark.readStream.format("barnabas").option("kafka.bootstrap.servers", self.bootstrap)
             stream = stream.option("subscribe", "small").option("startingOffsets", "earliest")
+            stream = stream if most is None else stream.option("maxOffsetsPerTrigger", str(most))
         written = stream.load().writeStream.format("parquet").option("path", str(place / "table"))
         query = written.option("checkpointLocation", str(place / "checkpoint")).trigger(availableNow=True).start()
         query.awaitTermination()
@@ -111,13 +135,28 @@ class Jobs:
         taken_ms = sum(progress["durationMs"].get("addBatch", 0) for progress in query.recentProgress)
         if rows != self.options["small"]:
             raise SystemExit(f"spark: {side} put {rows} of {self.options['small']} records into the table")
+        if most is not None and max(progress["numInputRows"] for progress in query.recentProgress) > most:
+            raise SystemExit(f"spark: a micro-batch has more than {most} records")
+        shutil.rmtree(place)
         return float(rows * 1000 / taken_ms)
+
+    def memory(self) -> None:
+        """The largest Python worker while the backlog is drained, at once and bit by bit."""
+        for metric, most in (("spark_worker", None), ("spark_worker_limited", self.options["most"])):
+            workers = _python_workers()
+            for pid in workers:
+                # From now on the peak is counted anew.
+                Path(f"/proc/{pid}/clear_refs").write_text("5")
+            rate = self.backlog("barnabas", most)
+            self.found[f"{metric}_mb"] = {"barnabas": [max(map(_peak_mb, _python_workers() | workers))]}
+        self.found["spark_backlog_limited"] = {"barnabas": [rate]}
 
     def latency(self) -> None:
         """From produce() to the commit of the micro-batch that holds the record, one record after the other."""
         place = self.directory / "latency"
         stream = self.spark.readStream.format("barnabas").option("kafka.bootstrap.servers", self.bootstrap)
-        written = stream.option("subscribe", "latency").load().writeStream.format("parquet")
+        stream = stream.option("subscribe", "latency").option("startingOffsets", "earliest")
+        written = stream.load().writeStream.format("parquet")
         written = written.option("path", str(place / "table")).option("checkpointLocation", str(place / "checkpoint"))
         query = written.trigger(processingTime="0 seconds").start()
         producer = Producer({"bootstrap.servers": self.bootstrap, "linger.ms": 0})
@@ -151,9 +190,12 @@ class Jobs:
 
     def run(self) -> Found:
         self.fill()
+        self.first_read()
         self.in_turns("spark_batch_100b", self.count("small", self.options["small"], 1))
         self.in_turns("spark_batch_1kb", self.count("large", self.options["large"], 1008 / 1e6))
+        self.read_of_nothing()
         self.in_turns("spark_backlog", self.backlog)
+        self.memory()
         self.latency()
         self.sink()
         for metric in ("spark_batch_100b", "spark_batch_1kb", "spark_backlog"):
@@ -174,6 +216,26 @@ def _committed(checkpoint: Path) -> int:
         return int(json.loads(source)["topics"]["latency"]["partitions"]["0"]["offset"])
     except FileNotFoundError:
         return 0
+
+
+def _python_workers() -> set[int]:
+    """Spark's: those that come from its daemon."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                name, _, rest = (entry / "stat").read_text().rpartition(")")
+                parents[int(entry.name)] = (int(rest.split()[1]), name.partition("(")[2])
+    daemons = {pid for pid, (parent, name) in parents.items() if parents.get(parent, (0, ""))[1] == "java"}
+    return {pid for pid, (parent, _) in parents.items() if parent in daemons}
+
+
+def _peak_mb(pid: int) -> float:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return next((int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:")), 0.0)
 
 
 def _session(directory: Path) -> Any:
