@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from contextlib import ExitStack
 from typing import NamedTuple
 
 from barnabas.raft.commits import CommittedBatch, Listener
@@ -88,8 +89,10 @@ class Delivery:
         return True
 
     def give_up(self) -> None:
-        """This node leads no more: nobody will tell it what becomes of its proposals."""
+        """This node leads no more: nobody will tell it what becomes of its proposals. Everybody who waits is told, also
+        where telling one of them fails."""
         waiting, self._waiting = self._waiting, deque()
-        for one in waiting:
-            if one.failed is not None:
-                one.failed()
+        with ExitStack() as all_of_them:
+            for one in reversed(waiting):
+                if one.failed is not None:
+                    all_of_them.callback(one.failed)

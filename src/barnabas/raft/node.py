@@ -222,8 +222,13 @@ class RaftNode:
 
     def _on_role(self, before: Role, role: Role) -> None:
         """Every part takes up its duty in the new role; the last one may change it again."""
-        if isinstance(before, Leader):
-            self._resign()
+        try:
+            if isinstance(before, Leader):
+                self._resign()
+        finally:
+            self._take_up(before, role)
+
+    def _take_up(self, before: Role, role: Role) -> None:
         self.changes.on_role(role)
         self._leading.on_role(before, role)
         if isinstance(role, Leader):

@@ -27,6 +27,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from barnabas.protocol.messages.records_metadata import NoOpRecord
 from barnabas.protocol.messages.vote import VoteResponse
 from barnabas.simulation.host import MemoryHost, MemoryLink
 
@@ -124,6 +125,27 @@ def test_whoever_tells_of_directories_hears_when_the_controller_leads_no_more() 
     assert answers == []
     wired.broker.raft.quorum.become_resigned()
     assert [answer.error_code for answer in answers] == [ErrorCode.NOT_CONTROLLER]
+
+
+def test_a_mistake_in_telling_one_keeps_nothing_from_the_others() -> None:
+    wired = WiredBroker()
+    raft = wired.broker.raft
+    hold_back_commits(wired)
+    told: list[str] = []
+
+    def mistaken() -> None:
+        told.append("first")
+        raise ZeroDivisionError
+
+    for failed in (mistaken, lambda: told.append("second")):
+        raft.propose([(NoOpRecord(), 0)], wall_ms=0, failed=failed)
+    with pytest.raises(ZeroDivisionError):
+        raft.quorum.become_resigned()
+    assert told == ["first", "second"]
+    core: Any = raft._core
+    core._flushing = False
+    wired.host.time.run_for(10_000)
+    assert raft.is_leader, "it has taken up its next role, and stood again"
 
 
 def test_an_answer_of_a_former_controller_is_known_by_its_errors() -> None:
