@@ -50,7 +50,7 @@ SourceOptions = Annotated[
 DEFAULT_TABLES = Path("tables")
 _POLL_S = 0.2
 #: On a machine that is very busy Spark gives its source's process up too soon.
-_STARTS = 6
+_STARTS = 12
 _SAMPLE_TIMEOUT_S = 5.0
 _STOP_TIMEOUT_S = 60.0
 _UNITS_MS = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_000}
