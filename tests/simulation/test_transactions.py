@@ -161,6 +161,42 @@ def test_the_same_sequence_after_an_abort_is_another_record() -> None:
     assert read(world, committed=False) == [b"a", b"a"]
 
 
+def test_readers_of_a_broker_that_comes_back_wait_for_a_marker_that_was_not_replicated() -> None:
+    """An administrator aborts; the leader stops in order before its followers have the marker, and comes back as a
+    follower. The marker is cut off, the producer commits: whoever reads there has not taken it for aborted."""
+    world = rig()
+    writer = producer(world, 2)
+    writer.send(b"a")
+    assert world.leader() == 1
+    world.run_until(lambda: world.partition(1).high_watermark == 1, "the record is replicated")
+    pairs = [pair for other in (2, 3) for pair in ((f"broker{other}", "broker1"), ("broker1", f"broker{other}"))]
+    for pair in pairs:
+        world.cluster.network.cut(*pair)
+    abort = marker_request(writer.producer_id, writer.epoch, commit=False, coordinator_epoch=0)
+    world.client.process.enter(lambda: world.client.ask("broker1", abort, lambda _: None))
+    world.run_until(lambda: world.partition(1).log.log_end_offset == 2, "the leader has the marker")
+    assert (world.partition(1).high_watermark, world.partition(1).last_stable_offset) == (1, 0)
+    world.node(1).stop()
+    world.run_until(lambda: not world.node(1).is_running, "it has stopped")
+    await_leader_but(world, 1)
+    world.node(1).start()
+    node = world.node(1)
+    world.run_until(
+        lambda: node.broker is not None and node.broker.replicas.find("orders", 0) is not None, "it is back"
+    )
+    back = world.partition(1)
+    assert (back.log.log_end_offset, back.high_watermark, back.last_stable_offset) == (2, 1, 0)
+    for pair in pairs:
+        world.cluster.network.heal(*pair)
+    world.await_equal()
+    assert world.partition(1).last_stable_offset == 0, "it is open again"
+    writer.commit()
+    settle(world)
+    world.await_isr([1, 2, 3])
+    world.await_equal()
+    assert [read(world, at=number) for number in (1, 2, 3)] == [[b"a"]] * 3
+
+
 # -- who is kept out
 
 
