@@ -53,11 +53,10 @@ class Choir:
 
     def finish(self) -> float:
         """Until all talks are over; when the last answer had come."""
-        deadline = time.monotonic() + _TIMEOUT_S
         last_at = time.monotonic()
         while self._left:
             ready = self._selector.select(1.0)
-            if time.monotonic() > deadline:
+            if not ready and time.monotonic() > last_at + _TIMEOUT_S:
                 raise RuntimeError(f"{self._left} members wait for an answer since {_TIMEOUT_S:.0f} s")
             for key, _ in ready:
                 last_at = self._answered(key)
