@@ -219,14 +219,15 @@ def _committed(checkpoint: Path) -> int:
 
 
 def _python_workers() -> set[int]:
-    """Spark's: those that come from its daemon."""
+    """Spark's: those that come from the daemon of this process's Java."""
     parents = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 name, _, rest = (entry / "stat").read_text().rpartition(")")
                 parents[int(entry.name)] = (int(rest.split()[1]), name.partition("(")[2])
-    daemons = {pid for pid, (parent, name) in parents.items() if parents.get(parent, (0, ""))[1] == "java"}
+    javas = {pid for pid, (parent, name) in parents.items() if name == "java" and parent == os.getpid()}
+    daemons = {pid for pid, (parent, _) in parents.items() if parent in javas}
     return {pid for pid, (parent, _) in parents.items() if parent in daemons}
 
 
