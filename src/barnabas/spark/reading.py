@@ -17,17 +17,31 @@ from barnabas.spark.losses import LostRange
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.replays import ReplayFilter
 from barnabas.spark.source_options import SourceOptions
+from barnabas.spark.typed_values import TypedValues, ValueFormat
 from barnabas.spark.worker_memory import settle
 
 _log = logging.getLogger(__name__)
 
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
-    """`pa.RecordBatch`es with the columns of the options. DataLost unless failOnDataLoss=false."""
+    """`pa.RecordBatch`es with the columns of the options. DataLost unless failOnDataLoss=false, ValueMalformed."""
     settle()
     if options.drop_replays:
-        return _without_replays(options, wanted)
-    return _read(options, wanted, options.columns)
+        batches = _without_replays(options, wanted)
+    else:
+        batches = _read(options, wanted, options.columns)
+    return batches if options.value_format is None else _typed(batches, options, options.value_format, wanted)
+
+
+def _typed(
+    batches: Iterator[Any], options: SourceOptions, value_format: ValueFormat, wanted: OffsetRange
+) -> Iterator[Any]:
+    values = TypedValues(value_format, f"{wanted.topic}-{wanted.partition}")
+    at = options.columns.index(schema.VALUE)
+    for batch in batches:
+        typed = values.typed(batch, at)
+        if typed.num_rows:
+            yield typed
 
 
 def _read(

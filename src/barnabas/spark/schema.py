@@ -15,6 +15,7 @@ from pyspark.sql import types as spark
 
 COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType")
 HEADERS = "headers"
+VALUE = "value"
 ALL_COLUMNS = (*COLUMNS, HEADERS)
 
 _HEADER_STRUCT = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])

@@ -14,7 +14,7 @@ from pyspark.sql.datasource import (
 )
 
 from barnabas.common.errors import ConfigError
-from barnabas.spark import schema, sink_options, source_options
+from barnabas.spark import schema, sink_options, source_options, value_options
 from barnabas.spark.batch_reader import BatchReader, FilteringBatchReader
 from barnabas.spark.stream_reader import StreamReader
 
@@ -26,18 +26,20 @@ class BarnabasSource(DataSource):
     def name(cls) -> str:
         return "barnabas"
 
-    def _parsed(self, *, is_stream: bool) -> source_options.SourceOptions:
-        return source_options.parse(dict(self.options), is_stream=is_stream)
+    def _parsed(self, schema: Any, *, is_stream: bool) -> source_options.SourceOptions:
+        value = next((field.dataType for field in schema.fields if field.name == "value"), None)
+        return source_options.parse(dict(self.options), is_stream=is_stream, value_type=value)
 
     def schema(self) -> Any:
-        return schema.spark_schema(source_options.columns_of(dict(self.options)))
+        options = dict(self.options)
+        return value_options.with_values(schema.spark_schema(source_options.columns_of(options)), options)
 
     def reader(self, schema: Any) -> DataSourceReader:
-        options = self._parsed(is_stream=False)
+        options = self._parsed(schema, is_stream=False)
         return FilteringBatchReader(options) if options.push_filters else BatchReader(options)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
-        return StreamReader(self._parsed(is_stream=True))
+        return StreamReader(self._parsed(schema, is_stream=True))
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         writer: DataSourceWriter = _sink().BatchWriter(

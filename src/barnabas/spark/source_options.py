@@ -10,14 +10,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pyspark.sql.types import DataType
+
 from barnabas.common.errors import ConfigError
 from barnabas.common.types import TopicPartition
-from barnabas.spark import bounds, schema
+from barnabas.spark import bounds, schema, value_options
 from barnabas.spark.bounds import Bound
 from barnabas.spark.client_options import client_settings
 from barnabas.spark.client_settings import ClientSettings
 from barnabas.spark.consumer_keys import check_rest
 from barnabas.spark.option_values import OptionReader, partition_lists, pattern, refused
+from barnabas.spark.typed_values import ValueFormat
 
 #: Of Spark's own source, without a meaning here: taken and not heeded.
 _WITHOUT_MEANING = (
@@ -28,6 +31,7 @@ _WITHOUT_MEANING = (
 )
 _KNOWN = [
     "assign",
+    "columnNameOfCorruptRecord",
     "columns",
     "endingOffsets",
     "endingOffsetsByTimestamp",
@@ -49,6 +53,8 @@ _KNOWN = [
     "subscribe",
     "subscribePattern",
     "dropReplays",
+    "valueMode",
+    "valueSchema",
 ]
 _DELAY = re.compile(r"\s*(\d+)\s*(ms|s|m|h)?\s*")
 _DELAY_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, None: 1}
@@ -93,10 +99,15 @@ class SourceOptions:
     push_filters: bool
     drop_replays: bool
     lost_ranges_path: str | None
+    #: With valueSchema: how values are read.
+    value_format: ValueFormat | None = None
 
 
-def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
-    """ConfigError. By default a stream begins at the latest offsets, a batch at the earliest; only a batch ends."""
+def parse(options: Mapping[str, str], *, is_stream: bool, value_type: DataType | None = None) -> SourceOptions:
+    """ConfigError. By default a stream begins at the latest offsets, a batch at the earliest; only a batch ends.
+
+    `value_type`: of the column value, as Spark has understood valueSchema.
+    """
     reader = OptionReader(options)
     client = client_settings(reader)
     subscription = _subscription(reader)
@@ -124,6 +135,7 @@ def parse(options: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
         push_filters=reader.flag("pushFilters", False),
         drop_replays=reader.flag("dropReplays", False),
         lost_ranges_path=reader.text("lostRangesPath"),
+        value_format=value_options.value_format(reader, columns, value_type),
     )
     low, high = found.min_offsets_per_trigger, found.max_offsets_per_trigger
     if low is not None and high is not None and low > high:

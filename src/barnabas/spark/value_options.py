@@ -1,0 +1,57 @@
+"""The options of typed values: valueSchema, valueMode, columnNameOfCorruptRecord.
+
+A schema as DDL is left to Spark: the source's own schema is given as DDL, and Spark hands back what it has read. One as
+JSON (of `StructType.json()`) is read here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import types as spark
+
+from barnabas.common.errors import ConfigError
+from barnabas.spark import schema
+from barnabas.spark.option_values import OptionReader, refused
+from barnabas.spark.typed_values import MODES, ValueFormat, check
+
+_SCHEMA, _MODE, _CORRUPT = "valueSchema", "valueMode", "columnNameOfCorruptRecord"
+
+
+def with_values(columns: spark.StructType, options: Mapping[str, str]) -> spark.StructType | str:
+    """The source's schema: with valueSchema, `value` is a struct."""
+    text = OptionReader(options).text(_SCHEMA)
+    if text is None or schema.VALUE not in columns.names:
+        return columns
+    if text.lstrip().startswith("{"):
+        kind = _of_json(text)
+        return spark.StructType(
+            [spark.StructField(each.name, kind) if each.name == schema.VALUE else each for each in columns.fields]
+        )
+    ddl = text.strip()
+    kinds = {each.name: each.dataType.simpleString() for each in columns.fields}
+    kinds[schema.VALUE] = ddl if ddl.lower().startswith("struct<") else f"struct<{ddl}>"
+    return ", ".join(f"`{name}` {kind}" for name, kind in kinds.items())
+
+
+def _of_json(text: str) -> spark.StructType:
+    try:
+        return spark.StructType.fromJson(json.loads(text))
+    except Exception as error:  # whatever PySpark makes of it
+        raise refused(_SCHEMA, text, f"a schema as DDL or as StructType.json() is allowed ({error!r})") from None
+
+
+def value_format(reader: OptionReader, columns: Sequence[str], value_type: spark.DataType | None) -> ValueFormat | None:
+    """ConfigError. None without valueSchema."""
+    text, mode = reader.text(_SCHEMA), reader.choice(_MODE, MODES[0], MODES)
+    corrupt_column = reader.text(_CORRUPT, "_corrupt_record")
+    assert corrupt_column is not None
+    if text is None:
+        return None
+    if schema.VALUE not in columns:
+        raise ConfigError(f"option {_SCHEMA}: the column value is not among the columns that are asked for")
+    if not isinstance(value_type, spark.StructType):
+        raise ConfigError(f"option {_SCHEMA}: the value is read as a struct; its fields are named as in 'id bigint'")
+    check(value_type, corrupt_column)
+    return ValueFormat(value_type, mode, corrupt_column)
