@@ -363,7 +363,7 @@ def choose_ports(count: int, wanted: int, before: Mapping[int, Node]) -> dict[in
     for node_id in range(1, count + 1):
         last = before.get(node_id)
         if not wanted:
-            clients[node_id] = claim([*([last.port] if last else []), _free_port(), _free_port()])
+            clients[node_id] = claim([*([last.port] if last else []), *_any_ports()])
             continue
         port = wanted + node_id - 1
         if port > 65535 or not _is_free(port):
@@ -374,7 +374,7 @@ def choose_ports(count: int, wanted: int, before: Mapping[int, Node]) -> dict[in
     for node_id, port in clients.items():
         last = before.get(node_id)
         follow = range(max(clients.values()) + 1, min(port + 200, 65536))
-        ports[node_id] = (port, claim([*([last.controller_port] if last else []), *follow, _free_port()]))
+        ports[node_id] = (port, claim([*([last.controller_port] if last else []), *follow, *_any_ports()]))
     return ports
 
 
@@ -386,7 +386,7 @@ def choose_metrics_ports(ports: Mapping[int, tuple[int, int]], before: Mapping[i
     for node_id in ports:
         last = before.get(node_id)
         wanted = [last.metrics_port] if last is not None and last.metrics_port else []
-        candidates = [*wanted, *range(first, min(first + 100, 65536)), _free_port()]
+        candidates = [*wanted, *range(first, min(first + 100, 65536)), *_any_ports()]
         port = next((each for each in candidates if each not in taken and _is_free(each)), 0)
         taken.add(port)
         found[node_id] = port
@@ -408,13 +408,12 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _free_port() -> int:
-    for port in random.sample(FREE_PORTS, 50):
-        if _is_free(port):
-            return port
+def _any_ports() -> list[int]:
+    """Where to look: many, for others look there too, and at last one that the system gives."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+        given: int = probe.getsockname()[1]
+    return [*random.sample(FREE_PORTS, min(200, len(FREE_PORTS))), given]
 
 
 def _exists(pid: int) -> bool:

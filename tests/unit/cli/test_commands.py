@@ -12,17 +12,16 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from barnabas.cli import entry, output
+from barnabas.cli import embedded, entry, output
 from barnabas.cli.embedded import EmbeddedCluster, Node, choose_ports
 from barnabas.cli.failures import Failure
 from barnabas.cli.options import key_values
 
 
 def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """The two behind it are not in use either."""
+    free = (each for each in embedded.FREE_PORTS if all(embedded._is_free(each + more) for more in range(3)))
+    return next(free)
 
 
 def written_down(directory: Path, pid: int, start_ticks: int | None) -> EmbeddedCluster:
@@ -98,6 +97,16 @@ def test_ports_of_several_brokers_follow_each_other_and_stay(tmp_path: Path) -> 
         for node_id, (client, controller) in ports.items()
     }
     assert choose_ports(3, 0, before) == ports
+
+
+def test_no_port_is_given_twice_however_few_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embedded, "FREE_PORTS", range(32_000, 32_040))
+    for _ in range(50):
+        ports = choose_ports(3, 0, {})
+        metrics = embedded.choose_metrics_ports(ports, {})
+        every = [*metrics.values(), *(port for pair in ports.values() for port in pair)]
+        assert len(set(every)) == 9
+        assert 0 not in every
 
 
 def test_a_port_in_use_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
