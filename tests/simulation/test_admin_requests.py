@@ -5,13 +5,18 @@ from __future__ import annotations
 import pytest
 from tests.support.admin_world import AdminWorld
 
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.simulation.cluster import Layout
+from barnabas.simulation.world import MILLISECOND_US
+
 
 def run(seed: int) -> AdminWorld:
     world = AdminWorld(seed)
     world.begin()
     world.ask_for(40_000)
     world.heal()
-    world.world.run_for(45_000_000)
+    world.world.run_for(45_000 * MILLISECOND_US)
     return world
 
 
@@ -21,3 +26,21 @@ def test_every_request_is_answered_in_time(seed: int) -> None:
     assert not world.overdue()
     answered = [asked for asked in world.asked if asked.answer is not None]
     assert len(answered) > len(world.asked) // 4
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_paused_controller_is_not_waited_for(seed: int) -> None:
+    """It keeps its connections. The broker is told of its successor by those that answer, and asks that one: within the
+    fetch timeout of the voters or its own request timeout (2 s each), and an election."""
+    world = AdminWorld(seed, Layout(2, 3, {"auto.create.topics.enable": "false"}))
+    world.begin()
+    world.world.run_for((3_000 + world.chance.randrange(1_000)) * MILLISECOND_US)
+    active = world.active()
+    assert active is not None
+    world.cluster.nodes[active].machine.pause()
+    world.world.run_for(world.chance.randrange(1_500) * MILLISECOND_US)
+    topic = CreateTopicsRequest.CreatableTopic(name="orders", num_partitions=1, replication_factor=1)
+    asked = world.ask("broker1", CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+    world.run_until(lambda: asked.is_over, 6_000)
+    assert isinstance(asked.answer, CreateTopicsResponse)
+    assert [row.error_code for row in asked.answer.topics] == [ErrorCode.NONE]

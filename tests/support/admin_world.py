@@ -71,12 +71,12 @@ class Asked:
 class AdminWorld:
     """`begin` it, `strike` faults while it asks (`ask_for`), then look at `overdue`."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, layout: Layout | None = None) -> None:
         self.chance = random.Random(seed)
         self.world = World(seed)
         settings = SHORT_TIMES if self.chance.random() < 0.5 else {"auto.create.topics.enable": "false"}
-        layout = Layout(3, 0, settings) if self.chance.random() < 0.6 else Layout(2, 3, settings)
-        self.cluster = Cluster(self.world, layout)
+        drawn = Layout(3, 0, settings) if self.chance.random() < 0.6 else Layout(2, 3, settings)
+        self.cluster = Cluster(self.world, layout or drawn)
         self.injector = Injector(self.cluster)
         self._machine = Machine(self.world, self.cluster.network, "client")
         self._process = self._machine.spawn()

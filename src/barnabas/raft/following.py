@@ -53,6 +53,8 @@ class Following:
         #: As the leader told it last; unknown with every new leader, who has not compared his log to this one's yet.
         self._leader_high_watermark = -1
         self._bootstrap_place = 0
+        #: Was asked last and did not answer.
+        self._silent: Address | None = None
 
     def on_role(self, role: Role) -> None:
         self._download = None
@@ -144,6 +146,8 @@ class Following:
         voters = [core.address_of(node_id) for node_id in core.quorum.voters.ids if node_id != core.own.node_id]
         known = [address for address in voters if address is not None]
         known += [address for address in core.bootstrap if address not in known]
+        # The one that did not answer just now may be paused: another try there would take as long again.
+        known = [address for address in known if address != self._silent] or known
         if not known:
             return
         self._bootstrap_place += 1 + core.host.random.below(len(known))
@@ -161,6 +165,7 @@ class Following:
         if core.is_stopped or core.quorum.role is not role:
             return
         self._is_waiting = False
+        self._silent = address if response is None else None
         if not isinstance(response, FetchResponse) or response.error_code:
             if response is not None:
                 core.report_refusal(address, response)
