@@ -27,7 +27,10 @@ _HERE = Path(__file__).resolve().parent
 _PARTITIONS = 4
 #: Runs of each side that do not count. Java's compiler is at work for about ten reads.
 _WARM_UP = {"spark_batch_100b": 4, "spark_batch_1kb": 2, "spark_backlog": 3}
-_LATENCY_WARM_UP = 15
+_LATENCY_WARM_UP = 30
+#: Another one for checkpoints on a local disk, which starts fewer processes (docs/spark.md).
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_QUICK_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 Found = dict[str, dict[str, list[float]]]
 
@@ -45,8 +48,8 @@ class Jobs:
 
     def fill(self) -> None:
         admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
-        names = ("small", "large", "latency", "target")
-        topics = [NewTopic(name, 1 if name == "latency" else _PARTITIONS, 1) for name in names]
+        sizes = {"small": _PARTITIONS, "large": _PARTITIONS, "target": _PARTITIONS, "latency": 1, "latency_tuned": 1}
+        topics = [NewTopic(name, partitions, 1) for name, partitions in sizes.items()]
         for made in admin.create_topics(topics).values():
             made.result(60)
         for topic, size, count in (("small", 100, self.options["small"]), ("large", 1000, self.options["large"])):
@@ -151,11 +154,11 @@ class Jobs:
             self.found[f"{metric}_mb"] = {"barnabas": [max(map(_peak_mb, _python_workers() | workers))]}
         self.found["spark_backlog_limited"] = {"barnabas": [rate]}
 
-    def latency(self) -> None:
+    def latency(self, topic: str) -> None:
         """From produce() to the commit of the micro-batch that holds the record, one record after the other."""
-        place = self.directory / "latency"
+        place = self.directory / topic
         stream = self.spark.readStream.format("barnabas").option("kafka.bootstrap.servers", self.bootstrap)
-        stream = stream.option("subscribe", "latency").option("startingOffsets", "earliest")
+        stream = stream.option("subscribe", topic).option("startingOffsets", "earliest")
         written = stream.load().writeStream.format("parquet")
         written = written.option("path", str(place / "table")).option("checkpointLocation", str(place / "checkpoint"))
         query = written.trigger(processingTime="0 seconds").start()
@@ -164,9 +167,9 @@ class Jobs:
         try:
             for number in range(_LATENCY_WARM_UP + self.options["latencies"]):
                 begun = time.monotonic()
-                producer.produce("latency", b"x" * 100)
+                producer.produce(topic, b"x" * 100)
                 producer.flush(30)
-                while _committed(place / "checkpoint") <= number:
+                while _committed(place / "checkpoint", topic) <= number:
                     if not query.isActive or time.monotonic() - begun > 120:
                         raise SystemExit(f"spark: the stream does not go on: {query.exception()}")
                     time.sleep(0.002)
@@ -175,8 +178,8 @@ class Jobs:
         finally:
             query.stop()
         waited = sorted(waited[_LATENCY_WARM_UP:])
-        self.found["spark_latency_p50"] = {"barnabas": [statistics.median(waited)]}
-        self.found["spark_latency_p90"] = {"barnabas": [waited[len(waited) * 9 // 10]]}
+        self.found[f"spark_{topic}_p50"] = {"barnabas": [statistics.median(waited)]}
+        self.found[f"spark_{topic}_p90"] = {"barnabas": [waited[len(waited) * 9 // 10]]}
 
     def sink(self) -> None:
         for measured in (False, True):
@@ -196,7 +199,10 @@ class Jobs:
         self.read_of_nothing()
         self.in_turns("spark_backlog", self.backlog)
         self.memory()
-        self.latency()
+        self.latency("latency")
+        self.spark.conf.set(_FILE_MANAGER, _QUICK_FILES)
+        self.latency("latency_tuned")
+        self.spark.conf.unset(_FILE_MANAGER)
         self.sink()
         for metric in ("spark_batch_100b", "spark_batch_1kb", "spark_backlog"):
             sides = self.found[metric]
@@ -206,14 +212,14 @@ class Jobs:
         return self.found
 
 
-def _committed(checkpoint: Path) -> int:
+def _committed(checkpoint: Path, topic: str) -> int:
     """How far the last finished micro-batch went in the one partition of the latency topic."""
     try:
         done = {int(name) for name in os.listdir(checkpoint / "commits") if name.isdigit()}
         if not done:
             return 0
         source = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()[-1]
-        return int(json.loads(source)["topics"]["latency"]["partitions"]["0"]["offset"])
+        return int(json.loads(source)["topics"][topic]["partitions"]["0"]["offset"])
     except FileNotFoundError:
         return 0
 
