@@ -52,10 +52,17 @@ def spark_session(
     with tempfile.TemporaryDirectory(prefix="barnabas-spark-") as directory:
         # Other machines have no such script; there the environment of the cluster says which Python it is.
         is_local = (master or LOCAL_MASTER).startswith("local")
-        os.environ["PYSPARK_PYTHON"] = worker_python(directory) if is_local else sys.executable
-        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-        with _started(master, settings, log_file) as session:
-            yield session
+        ours = worker_python(directory)
+        os.environ["PYSPARK_PYTHON"] = ours if is_local else sys.executable
+        # The source's own process is of the driver, and has 10 s to start.
+        given = os.environ.get("PYSPARK_DRIVER_PYTHON")
+        os.environ["PYSPARK_DRIVER_PYTHON"] = given or ours
+        try:
+            with _started(master, settings, log_file) as session:
+                yield session
+        finally:
+            if given is None:
+                del os.environ["PYSPARK_DRIVER_PYTHON"]
 
 
 @contextlib.contextmanager
