@@ -183,7 +183,7 @@ def _offset_us(zone: str, local_us: int) -> int:
     if match is not None:
         sign, hours, minutes, seconds = match.groups()
         total_s = int(hours) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
-        if total_s > 18 * 3600 or int(minutes or 0) > 59 or int(seconds or 0) > 59:
+        if total_s >= 24 * 3600 or int(minutes or 0) > 59 or int(seconds or 0) > 59:
             raise Mismatch
         return (-total_s if sign == "-" else total_s) * 1_000_000
     try:

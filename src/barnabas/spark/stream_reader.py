@@ -52,6 +52,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_planned_at = time.monotonic()
         self._latest: Progress | None = None
         self._group: GroupCommits | None = None
+        #: The end that was planned last, and the one that the group knows.
+        self._planned: dict[str, Any] | None = None
+        self._committed: dict[str, Any] | None = None
 
     # -- offsets
 
@@ -80,6 +83,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begun = checkpoint.from_json(start)
+        if start == self._planned:
+            self.commit(start)  # Spark plans on from there: that micro-batch is done
         seen = self._look(begun)
         self._latest = seen.progress()
         taken = advance.step(self._cluster(), begun, seen, self._options.subscription)
@@ -99,7 +104,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_planned_at = time.monotonic()
         for lost in taken.lost:
             _log.warning("records are lost: %s", lost)
-        return progress.to_json()
+        self._planned = progress.to_json()
+        return self._planned
 
     def _readable(self, partition: TopicPartition, seen: Sighting) -> int:
         """Where this query may read to: for AvailableNow, where the log ended when it began."""
@@ -148,13 +154,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the consumer group how far the query has come, for those who watch its lag; never read back."""
-        if self._options.group_id is None:
+        """Tell the consumer group how far the query has come, for those who watch its lag; never read back.
+
+        Spark itself calls this for a micro-batch only when the next one has records; `latestOffset` does so before.
+        """
+        if self._options.group_id is None or end == self._committed:
             return
         if self._group is None:
             self._group = GroupCommits(self._cluster(), self._options.group_id)
         try:
             self._group.commit(checkpoint.from_json(end))
+            self._committed = end
         except (OSError, SourceFailed) as error:
             _log.warning("group %s does not know how far this query is: %s", self._options.group_id, error)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
+from pyspark.errors import PySparkException
 from pyspark.sql import types as spark
 
 from barnabas.common.errors import ConfigError
@@ -38,7 +39,7 @@ def with_values(columns: spark.StructType, options: Mapping[str, str]) -> spark.
 def _of_json(text: str) -> spark.StructType:
     try:
         return spark.StructType.fromJson(json.loads(text))
-    except Exception as error:  # whatever PySpark makes of it
+    except (PySparkException, ValueError, LookupError, TypeError, AttributeError) as error:
         raise refused(_SCHEMA, text, f"a schema as DDL or as StructType.json() is allowed ({error!r})") from None
 
 

@@ -88,6 +88,20 @@ def test_wrong_options_are_told_when_planned(spark: Any, cluster: Server, given:
         spark.read.format("barnabas").options(**(base | given)).load().count()
 
 
+def test_a_data_frame_keeps_the_offsets_of_its_first_action(
+    spark: Any, cluster: Server, new_topic: NewTopic, produce: Produce
+) -> None:
+    topic = new_topic()
+    produce(topic, _values(3), 0)
+    frame = _read(spark, cluster, topic)
+    produce(topic, _values(2), 0)
+    assert frame.count() == 5
+    produce(topic, _values(4), 0)
+    assert frame.count() == 5
+    assert frame.where("offset >= 0").count() == 5
+    assert _read(spark, cluster, topic).count() == 9
+
+
 def test_a_stream_stops_and_goes_on(
     spark: Any, cluster: Server, new_topic: NewTopic, produce: Produce, tmp_path: Path, checkpoint: str
 ) -> None:
