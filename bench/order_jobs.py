@@ -22,7 +22,7 @@ def measure(options: dict[str, Any]) -> dict[str, float]:
         query = _finished(pipeline, spark, source)
         batches = [each for each in query.recentProgress if each["numInputRows"]]
     last = CommitLog(tables).last()
-    orders = 0 if last is None else last.books.orders
+    orders = 0 if last is None else last.total.orders
     if orders != options["orders"]:
         raise SystemExit(f"orders: {orders} of {options['orders']} are in the tables")
     first, *others = batches
