@@ -20,6 +20,7 @@ sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "tools")]
 
 import kafka_jars  # noqa: E402
 from barnabas.cli import embedded  # noqa: E402
+from clients import programs  # noqa: E402
 
 _PORTS = range(10_000, 20_000)
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -28,6 +29,7 @@ embedded.FREE_PORTS = kafka_jars.FREE_PORTS = _PORTS[_worker * len(_PORTS) // _w
 
 #: They share one Spark session, which is a Java machine that takes ten seconds to start.
 SPARK = "tests/system/spark/"
+SYSTEM = "tests/system/"
 #: The longest of those with real processes, longest first; each takes half a minute and more on two cores.
 LONGEST = (
     SPARK,
@@ -48,7 +50,7 @@ LONGEST = (
     "tests/system/test_java",
     "tests/system/test_transactions.py",
     "tests/system/test_refused_starts.py",
-    "tests/system/",
+    SYSTEM,
 )
 #: A cluster starts in a second or two; on a machine that is slow and busy it may take long.
 embedded.START_TIMEOUT_S = 120.0
@@ -68,6 +70,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next(found, len(LONGEST))
 
     items.sort(key=rank)
+
+
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Tools that give up leave clients behind in the Java machine, which look for their brokers as long as it runs."""
+    if item.nodeid.startswith(SYSTEM) and not (nextitem and nextitem.nodeid.startswith(SYSTEM)):
+        programs.end_java()
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -25,8 +25,14 @@ def java(bootstrap: str) -> ProcessClient:
         jvm = (*kafka_jars.LIGHT_JVM, "-Xmx512m")
         command = kafka_jars.java_command("Driver", jvm=jvm, extra_classpath=str(_java_classes()))
         _jvms.append(ProcessClient("java", command, bootstrap, Traits()))
-        atexit.register(_jvms[-1].close)
+        atexit.register(end_java)
     return _jvms[-1].at(bootstrap)
+
+
+def end_java() -> None:
+    """Of the Java machine, and all its clients."""
+    while _jvms:
+        _jvms.pop().close()
 
 
 def java_program(main: str) -> list[str]:

@@ -184,17 +184,22 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     @rule(keeps=st.booleans())
     def move_the_coordinator(self, keeps: bool) -> None:
         """The next one has, or never had, what was not committed yet."""
+        log = self.world.log
+        self.world.coordinator.shutdown()
+        log.fail_held(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if keeps:
-            self.world.log.keep_uncommitted()
+            log.keep_uncommitted()
         else:
-            self.world.log.lose_uncommitted()
-        self.world.log.fail_held(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        self.world.log.holding = False
+            log.lose_uncommitted()
+        log.holding = False
         self.world = self.world.restart()
         for consumer in self.alive:
             consumer.world = self.world
-        while self._shard().state is not ShardState.ACTIVE:
+        for _ in range(500):
+            if self._shard().state is ShardState.ACTIVE:
+                break
             self.world.pass_ms(10)
+        assert self._shard().state is ShardState.ACTIVE, "it loads for ever"
         self._take_answers()
 
     # -- what holds
