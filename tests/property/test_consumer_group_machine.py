@@ -168,6 +168,8 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         """It grows, goes, or comes."""
         if count == 0:
             self.world.topics.pop(name, None)
+            for consumer in self.alive:
+                consumer.forget(name)
         else:
             self.world.topics[name] = max(count, self.world.topics.get(name, 0))
 

@@ -146,6 +146,12 @@ class Consumer:
             self.owned = set(self.wanted)
             self.wanted = None
 
+    def forget(self, topic: str) -> None:
+        """It is deleted; one of that name that comes later is another."""
+        self.owned = {place for place in self.owned if place[0] != topic}
+        if self.wanted is not None:
+            self.wanted = {place for place in self.wanted if place[0] != topic}
+
     def lose_answer(self) -> None:
         """It does not know what became of its last heartbeat, and says everything anew."""
         self._says_all = True

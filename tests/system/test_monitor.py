@@ -18,6 +18,7 @@ import kafka_jars
 from barnabas.cli.app import run
 from barnabas.testing import Cluster
 from support.monitor_lines import MonitorProcess, await_check, check
+from support.survival import wait_until
 
 OK, NO_ANSWER, NOTICE, WARNING, ERROR, CRITICAL = 0, 1, 3, 4, 5, 6
 
@@ -28,6 +29,11 @@ def create(bootstrap: str, name: str, assignments: list[list[int]], min_isr: int
     topic = NewTopic(name, len(assignments), replica_assignment=assignments, config=config)
     admin.create_topics([topic])[name].result(timeout=120)
     return admin
+
+
+def topics_known_by(broker: str) -> set[str]:
+    """By a client that has not heard of the others yet."""
+    return set(AdminClient({"bootstrap.servers": broker, "log_level": 0}).list_topics(timeout=60).topics)
 
 
 def write(bootstrap: str, topic: str, count: int) -> None:
@@ -160,6 +166,8 @@ def test_without_a_majority_what_the_metadata_says_is_not_believed(tmp_path: Pat
     """G30: Nobody can take the dead leader out of the metadata; it is told as it is for clients."""
     with Cluster(tmp_path / "cluster", brokers=3) as cluster:
         create(cluster.bootstrap, "orders", [[1, 2, 3]], min_isr=2)
+        third = cluster.bootstrap.split(",")[2]
+        wait_until(lambda: "orders" in topics_known_by(third), "the third knows of it", 120)
         cluster.kill(1, 2)
         await_check(cluster.bootstrap, CRITICAL)
 

@@ -19,6 +19,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest, MetadataRespons
 from cluster_rows import CLUSTER_STEPS
 from clusters import has_leaders, is_in_sync, node_properties, readdressed
 from failover import Acked, first_after, longest_pause
+from order_rows import ORDERS
 from scale import SCALE
 from spark_rows import SPARK
 from workloads import STEPS
@@ -93,4 +94,4 @@ def test_every_step_of_a_cluster_can_be_run_and_measures_something_of_its_own() 
     for step in CLUSTER_STEPS:
         assert step.quick.keys() <= step.options.keys()
         assert step.client in client.WORKLOADS or step.name in cluster.COURSES or step.name == "cluster_start"
-    assert len(run.tables(1, [], SCALE, SPARK)) == 6
+    assert len(run.tables(1, [], SCALE, SPARK, ORDERS)) == 7

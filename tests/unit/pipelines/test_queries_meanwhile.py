@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -35,7 +36,8 @@ def test_a_batch_is_seen_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
     found: list[dict[str, Any]] = []
     tried = threading.Event()
     asker = threading.Thread(target=lambda: found.extend(query.run(made.tables, SQL).to_pylist()))
-    monkeypatch.setattr(query.time, "sleep", lambda _: tried.wait(0.01) or tried.set())
+    sleep = SimpleNamespace(sleep=lambda _: tried.wait(0.01) or tried.set())
+    monkeypatch.setattr(query, "time", sleep)
 
     def reached(step: str) -> None:
         if step == "moved" and not asker.is_alive() and not tried.is_set():
@@ -66,7 +68,7 @@ def test_a_batch_that_stays_unfinished_is_not_waited_for_for_ever(
     with pytest.raises(Died):
         Stream(made, RECORDS, sizes=(4,)).run()
     pauses: list[float] = []
-    monkeypatch.setattr(query.time, "sleep", pauses.append)
+    monkeypatch.setattr(query, "time", SimpleNamespace(sleep=pauses.append))
     [row] = query.run(made.tables, SQL).to_pylist()
     assert row["orders"] == 0
     assert len(pauses) == 29
