@@ -24,7 +24,7 @@ from barnabas.orders.ledger import read_ledger
 from barnabas.orders.proof import verify
 from barnabas.orders.replay import Progress, ReplayOptions, replay
 from barnabas.testing import Cluster
-from support.survival import known_leader_of
+from support.survival import known_leader_of, wait_until
 
 FAULTS = Faults(duplicates=0.01, late=0.02, malformed=0.002, oversized=0.0005, seed=5)
 FLAGS = ["--duplicates", "0.01", "--late", "0.02", "--malformed", "0.002", "--oversized", "0.0005", "--seed", "5"]
@@ -56,13 +56,18 @@ def ended(*arguments: str, code: int) -> tuple[str, str]:
     return out.getvalue(), err.getvalue()
 
 
+def brokers_of(cluster: Cluster) -> set[int]:
+    return set(topics.admin_client(cluster.bootstrap, {}).list_topics(timeout=60).brokers)
+
+
 def grown(ledger: Path, lines: int) -> bool:
     return ledger.exists() and ledger.read_bytes().count(b"\n") >= lines
 
 
-def until_grown(ledger: Path, lines: int) -> None:
+def until_grown(ledger: Path, lines: int, process: subprocess.Popen[str] | None = None) -> None:
     deadline = time.monotonic() + 120
     while not grown(ledger, lines):
+        assert process is None or process.poll() is None, process.communicate()
         assert time.monotonic() < deadline, "the replay does not go on"
         time.sleep(0.005)
 
@@ -93,15 +98,17 @@ def test_every_acknowledged_order_is_there_once_though_a_leader_is_killed(cluste
 
 def test_a_killed_producer_goes_on_where_its_ledger_ends(cluster: Cluster, tmp_path: Path) -> None:
     topic, ledger = "killed-producer", tmp_path / "ledger"
+    # One that the test before has killed may be on its way back.
+    wait_until(lambda: len(brokers_of(cluster)) == 3, "all brokers are there")
     arguments = ["replay", "-b", cluster.bootstrap, "--topic", topic, "--ledger", str(ledger), "--weeks", "2", *FLAGS]
     for lines in (300, 1_200):
         process = command(*arguments, "--create-topic", "--speed", "120000")
-        until_grown(ledger, lines)
+        until_grown(ledger, lines, process)
         process.kill()
         process.communicate()
     # A late one: asked to end in order.
     process = command(*arguments, "--speed", "120000", start_new_session=True)
-    until_grown(ledger, 2_000)
+    until_grown(ledger, 2_000, process)
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=240)
     assert process.returncode == 130
