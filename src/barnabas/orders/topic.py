@@ -15,6 +15,8 @@ from barnabas.orders.errors import OrdersError
 
 T = TypeVar("T")
 TIMEOUT_S = 15.0
+#: So long a topic that was just created may be unknown to a broker.
+_HEARD_OF_S = 3.0
 PARTITIONS = 6
 REPLICAS = 3
 #: The orders are of 2017: by their timestamps, the default retention of a week would delete them at once.
@@ -66,13 +68,26 @@ def create(
 
 
 def describe(admin: AdminClient, name: str) -> TopicFacts:
-    """The topic's facts.
+    """The topic's facts. Any broker may be asked, and one may not have heard of a new topic yet: for a few seconds
+    nobody's word that there is none is taken for the last.
 
     Raises:
         OrdersError: no broker answers, or there is no such topic.
     """
-    if name not in _metadata(admin).topics:
-        raise OrdersError(f"there is no topic {name}", "add --create-topic, or see `barnabas topics list`")
+    deadline = time.monotonic() + _HEARD_OF_S
+    while True:
+        try:
+            if name in _metadata(admin).topics:
+                return _describe(admin, name)
+        except OrdersError as refused:
+            if error_of(refused.__cause__) != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise
+        if time.monotonic() > deadline:
+            raise OrdersError(f"there is no topic {name}", "add --create-topic, or see `barnabas topics list`")
+        time.sleep(0.1)
+
+
+def _describe(admin: AdminClient, name: str) -> TopicFacts:
     future = admin.describe_topics(TopicCollection([name]), request_timeout=TIMEOUT_S)[name]
     found = _result(future, f"cannot describe topic {name}")
     resource = ConfigResource(ResourceType.TOPIC, name)
