@@ -38,7 +38,7 @@ system-deps:
 
 test: $(STAMP) system-deps ## All tests but the long ones (under 20 minutes on 2 cores)
 	@echo "test: unit, property, conformance, structure and system tests with real clients (under 20 minutes on 2 cores)"
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 \
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder --durations=40 --durations-min=5 -rfER \
 		-m "not full" $(ARGS)
 
 test-full: $(STAMP) system-deps ## All tests, those beside Apache Kafka too (longer)

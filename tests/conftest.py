@@ -1,6 +1,9 @@
 """Of all tests: two that run at once never look for free ports in the same place, no example of a property has a time
 limit, the ordinary run has the same examples every time, and what takes long is begun first.
 
+A test with real processes that fails in the ordinary run is tried once more: they share their machine with everything
+else. The summary names it (RERUN), and why; the full run does not forgive.
+
 Workers are handed whole files (`--dist loadfile`). A long one that is begun last would keep one of them busy while the
 others have nothing left.
 """
@@ -64,12 +67,16 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("barnabas")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     def rank(item: pytest.Item) -> int:
         found = (index for index, prefix in enumerate(LONGEST) if item.nodeid.startswith(prefix))
         return next(found, len(LONGEST))
 
     items.sort(key=rank)
+    if "not full" in config.getoption("-m"):
+        for item in items:
+            if item.nodeid.startswith(SYSTEM):
+                item.add_marker(pytest.mark.flaky(reruns=1))
 
 
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
