@@ -12,6 +12,7 @@ from typing import Any
 
 import report
 from barnabas.testing import Cluster
+from targets import cpu_s
 from workloads import Experiment, Goal, Metric
 
 _HERE = Path(__file__).resolve().parent
@@ -47,9 +48,7 @@ def run(experiment: Experiment, data: Path, values: report.Values) -> None:
             measured = _replay(cluster, topic, data / f"{topic}.ledger", experiment.options["orders"])
             measured |= _pipeline(cluster, topic, data / f"{topic}-tables", experiment.options)
             for metric in experiment.metrics:
-                value = measured[metric.name]
-                values.setdefault(metric.name, {}).setdefault("barnabas", []).append(value)
-                print(f"  {'barnabas':10} {metric.title:75} {report.number(value):>10} {metric.unit}", flush=True)
+                report.record(values, metric, "barnabas", measured[metric.name])
     print(f"  took {time.monotonic() - begun:.0f} s", flush=True)
 
 
@@ -85,8 +84,4 @@ def _pipeline(cluster: Cluster, topic: str, tables: Path, options: dict[str, Any
 
 def _cpu_s(cluster: Cluster) -> float:
     """CPU time that the brokers have used so far."""
-    ticks = 0
-    for pid in cluster.pids.values():
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return sum(cpu_s(pid) for pid in cluster.pids.values())

@@ -88,6 +88,12 @@ def summarize(values: Values, metrics: Sequence[Metric]) -> list[dict[str, Any]]
     return rows
 
 
+def record(values: Values, metric: Metric, side: str, value: float) -> None:
+    """One more value of a row, told as it comes."""
+    values.setdefault(metric.name, {}).setdefault(side, []).append(value)
+    print(f"  {side:10} {metric.title:75} {number(value):>10} {metric.unit}", flush=True)
+
+
 def number(value: float) -> str:
     if value >= 10_000:
         return f"{value:,.0f}"

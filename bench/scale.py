@@ -79,7 +79,5 @@ def run(experiment: Experiment, values: report.Values) -> None:
     for seed in range(rounds):
         measured = measure(**options, seed=seed)
         for metric in experiment.metrics:
-            value = measured[metric.name]
-            values.setdefault(metric.name, {}).setdefault("barnabas", []).append(value)
-            print(f"  {'barnabas':10} {metric.title:75} {report.number(value):>10} {metric.unit}", flush=True)
+            report.record(values, metric, "barnabas", measured[metric.name])
     print(f"  took {time.monotonic() - begun:.0f} s", flush=True)

@@ -72,7 +72,6 @@ def run(experiment: Experiment, data: Path, values: report.Values) -> None:
     found: report.Values = json.loads(done.stdout.splitlines()[-1])
     for metric in experiment.metrics:
         for side, measured in found[metric.name].items():
-            values.setdefault(metric.name, {}).setdefault(side, []).extend(measured)
             for value in measured:
-                print(f"  {side:10} {metric.title:75} {report.number(value):>10} {metric.unit}", flush=True)
+                report.record(values, metric, side, value)
     print(f"  took {time.monotonic() - begun:.0f} s", flush=True)

@@ -56,8 +56,7 @@ class Room:
 
     def record(self, metric_name: str, side: str, value: float) -> None:
         metric = next(each for each in self._experiment.metrics if each.name == metric_name)
-        self._values.setdefault(metric_name, {}).setdefault(side, []).append(value)
-        print(f"  {side:10} {metric.title:75} {report.number(value):>10} {metric.unit}", flush=True)
+        report.record(self._values, metric, side, value)
 
     @contextmanager
     def target(self, name: str, properties: Mapping[str, str]) -> Iterator[Target]:

@@ -18,7 +18,7 @@ from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.consumer.config import ConsumerConfig
 from barnabas.coordinators.groups.consumer.group import ConsumerGroupState
 from barnabas.coordinators.groups.consumer.member import partitions_of
-from barnabas.coordinators.groups.shard import GroupShard, ShardState
+from barnabas.coordinators.groups.shard import GroupShard
 
 SESSION_MS = 45_000
 REBALANCE_MS = 20_000
@@ -197,11 +197,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.world = self.world.restart()
         for consumer in self.alive:
             consumer.world = self.world
-        for _ in range(500):
-            if self._shard().state is ShardState.ACTIVE:
-                break
-            self.world.pass_ms(10)
-        assert self._shard().state is ShardState.ACTIVE, "it loads for ever"
+        self.world.until_active(10)
         self._take_answers()
 
     # -- what holds
@@ -232,8 +228,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         if group is None or self.world.log.holding:
             return
         other = GroupWorld(log=self.world.log, host=self.world.host, topics=self.world.topic_view)
-        while other.coordinator.shard(0).state is not ShardState.ACTIVE:  # type: ignore[union-attr]
-            other.pass_ms(0)
+        other.until_active(0)
         loaded = consumer_group(other)
         other.coordinator.shutdown()
         assert loaded == group

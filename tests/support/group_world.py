@@ -21,7 +21,7 @@ from barnabas.coordinators.groups.consumer.config import ConsumerConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
 from barnabas.coordinators.groups.group import ClassicGroup
 from barnabas.coordinators.groups.records import CommittedOffset
-from barnabas.coordinators.groups.shard import ConsumerPorts
+from barnabas.coordinators.groups.shard import ConsumerPorts, ShardState
 from barnabas.protocol import codec
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, DeleteGroupsResponse
@@ -225,6 +225,15 @@ class GroupWorld:
 
     def pass_ms(self, duration_ms: int) -> None:
         self.host.time.run_for(duration_ms)
+
+    def until_active(self, step_ms: int) -> None:
+        """Until the first partition is loaded; `step_ms` between two looks."""
+        for _ in range(500):
+            shard = self.coordinator.shard(0)
+            if shard is not None and shard.state is ShardState.ACTIVE:
+                return
+            self.pass_ms(step_ms)
+        raise AssertionError("it loads for ever")
 
     def restart(self) -> GroupWorld:
         """Another broker takes over with the same log, at the same time."""
