@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import signal
 import struct
 import subprocess
@@ -21,6 +22,8 @@ import pytest
 from tests.support.survival import QUIET, create_topic, wait_until
 
 import kafka_jars
+from barnabas.cli import entry
+from barnabas.coordinators.partitioning import partition_for
 from barnabas.testing import Cluster
 from clients import programs, wire
 from clients.drivers import ProcessClient
@@ -241,6 +244,30 @@ class Verifiable:
     def end(self) -> None:
         self.process.send_signal(signal.SIGTERM)
         self.process.wait(120)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_kafkas_dump_tool_reads_our_groups_and_offsets(
+    cluster: Cluster, jvm: ProcessClient, topic: str, protocol: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Every record that the group's life left, and `barnabas log dump` says the same of them."""
+    with member(cluster, topic, protocol):
+        pass
+    admin = confluent_kafka.admin.AdminClient({**QUIET, "bootstrap.servers": cluster.bootstrap})
+    coordinator = admin.describe_consumer_groups([topic])[topic].result(120).coordinator.id
+    partition = partition_for(topic, 50)
+    log = cluster.data_directory_of(coordinator) / f"__consumer_offsets-{partition}" / f"{0:020}.log"
+    flags = ("--offsets-decoder", "--deep-iteration", "--print-data-log", "--files", str(log))
+    theirs = jvm.tool("kafka.tools.DumpLogSegments", *flags)
+    assert theirs.code == 0, theirs.text
+    assert entry.run(["log", "dump", *flags]) == 0
+    assert capsys.readouterr().out == theirs.out
+    assert not re.search("isvalid: false|[Ee]xception|UNKNOWN", theirs.text), theirs.text
+    keys = [json.loads(found) for found in re.findall(r"key: (\{.*?\}) payload: ", theirs.out)]
+    commits = [json.loads(found)["data"] for found in re.findall(r"payload: (\{.*\"offset\".*\})", theirs.out)]
+    assert [commit["offset"] for commit in commits] == [RECORDS] * PARTITIONS
+    kinds = {key["type"] for key in keys if topic in key["data"].values()}
+    assert kinds == ({"1", "2"} if protocol == "classic" else {"1", "3", "5", "6", "7", "8"})
 
 
 @pytest.mark.full
