@@ -257,7 +257,8 @@ LIVES: dict[str, tuple[Step, ...]] = {
     "faults": _FAULTS,
     "lagging": _LAGGING,
     "partitions": _PARTITIONS,
-    "groups": group_rows.GROUP_STEPS,
+    "groups as shipped": group_rows.SHIPPED_STEPS,
+    "groups": group_rows.HASTY_STEPS,
 }
 #: Life -> what its brokers are given beyond what all have.
 LIFE_PROPERTIES = {"groups": group_rows.PROPERTIES}

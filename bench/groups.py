@@ -314,4 +314,10 @@ def _listed(cluster: Cluster, node_id: int) -> Iterator[str]:
     yield from cluster.poll(node_id, ask, "groups are listed")
 
 
-COURSES = {"groups_idle": idle, "groups_commit": commit, "groups_join": join, "groups_load": load}
+COURSES = {
+    "groups_commit_shipped": commit,
+    "groups_idle": idle,
+    "groups_commit": commit,
+    "groups_join": join,
+    "groups_load": load,
+}

@@ -161,8 +161,9 @@ def tables(
         ),
         report.Table(
             "Groups",
-            f"Rounds: {rounds}. Three brokers as above, and a group's first generation does not wait for company. "
-            "Members speak over bare sockets, all from one process.",
+            f"Rounds: {rounds}. Three brokers as above. But for the first rows, a group's first generation does not "
+            "wait for company, nor a coordinator's write for others. Members speak over bare sockets, all from one "
+            "process.",
             [metric for step in GROUP_STEPS for metric in step.metrics.values()],
         ),
         report.Table(
