@@ -13,6 +13,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from barnabas.cli.embedded import EmbeddedCluster
 from barnabas.testing import Cluster
 
 pytest_plugins = ["barnabas.testing.fixtures"]
@@ -72,12 +73,38 @@ def test_up_status_down(tmp_path: Path) -> None:
         assert node["roles"] == ["broker", "controller"]
         assert is_alive(node["pid"])
         assert "runs already" in command("up", *directory, "--port", "0", "--detach", code=1).stderr
+        produce(bootstrap, "kept", "one")
+        assert ": no faults" in command("log", "verify", str(tmp_path)).stdout
     finally:
         down = command("down", *directory)
     assert down.stdout == f"stopped: broker 1 (pid {node['pid']})\n"
     assert not is_alive(node["pid"])
     assert json.loads(command("status", *directory, "--json", code=1).stdout)["nodes"][0]["running"] is False
     assert command("down", *directory).stdout == "nothing was running\n"
+
+
+def test_one_broker_of_three_is_stopped_or_killed_and_started_again(tmp_path: Path) -> None:
+    directory = ("--dir", str(tmp_path))
+    bootstrap = command("up", *directory, "--port", "0", "--brokers", "3", "--detach").stdout
+    try:
+        for broker, how, told in (("1", ("--kill",), "killed"), ("3", (), "stopped")):
+            before = {node.node_id: node.pid for node in EmbeddedCluster(tmp_path).nodes}
+            gone = command("down", *directory, "--broker", broker, *how)
+            assert gone.stdout == f"{told}: broker {broker} (pid {before[int(broker)]})\n"
+            assert command("down", *directory, "--broker", broker).stdout == "nothing was running\n"
+            assert [node.running for node in EmbeddedCluster(tmp_path).nodes].count(True) == 2
+            command("status", *directory, code=1)
+            assert "has 3 broker(s), not 2" in command("up", *directory, "--brokers", "2", code=1).stderr
+            assert "--override cannot be had" in command("up", *directory, "--override", "a=b", code=1).stderr
+            again = command("up", *directory)
+            assert again.stdout == bootstrap
+            assert f"started again: broker {broker} (pid " in again.stderr
+            after = {node.node_id: node.pid for node in EmbeddedCluster(tmp_path).nodes if node.running}
+            assert {node_id for node_id in before if before[node_id] != after[node_id]} == {int(broker)}
+        assert "no broker 7" in command("down", *directory, "--broker", "7", code=1).stderr
+    finally:
+        down = command("down", *directory)
+    assert down.stdout.count("stopped: broker ") == 3
 
 
 def test_a_cluster_in_the_foreground_ends_with_ctrl_c(tmp_path: Path) -> None:

@@ -38,10 +38,14 @@ def up(
 ) -> None:
     """Start an embedded cluster and print `bootstrap: HOST:PORT` when clients can use it.
 
-    Without --detach it runs until Ctrl-C. What was written stays in the directory for the next start.
+    Without --detach it runs until Ctrl-C. What was written stays in the directory for the next start. Of a cluster that
+    runs on without some of its brokers, these are started again, and run on, too.
     """
     cluster = EmbeddedCluster(directory)
     with interruptible():
+        if _is_in_part(cluster):
+            _complete(cluster, brokers, override)
+            return
         nodes = cluster.start(brokers=brokers, port=port, properties=key_values(override or [], "--override"))
         line = f"bootstrap: {','.join(node.bootstrap for node in nodes)}"
         if detach:
@@ -60,6 +64,24 @@ def up(
             output.say("stopping")
         finally:
             cluster.stop()
+
+
+def _is_in_part(cluster: EmbeddedCluster) -> bool:
+    """Whether some of its brokers run and others do not."""
+    return len({node.running for node in cluster.nodes}) > 1
+
+
+def _complete(cluster: EmbeddedCluster, brokers: int | None, override: list[str] | None) -> None:
+    if brokers is not None:
+        cluster.check_count(brokers)
+    if override:
+        raise Failure(
+            "some of its brokers run, and those that are started again keep their properties: --override cannot be had",
+            f"stop all of them with: barnabas down --dir {cluster.directory}",
+        )
+    for node in cluster.start_again(*(node.node_id for node in cluster.nodes if not node.running)):
+        output.say(f"started again: broker {node.node_id} (pid {node.pid})")
+    print(f"bootstrap: {cluster.bootstrap}", flush=True)
 
 
 def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
@@ -131,14 +153,23 @@ def _place(node: Node, running: bool, view: ClusterView) -> str | None:
     return "active controller" if node.node_id == view.controller else "follower"
 
 
-def down(directory: Directory = DEFAULT_DIRECTORY) -> None:
-    """Stop an embedded cluster in order. Its data stays."""
+def down(
+    directory: Directory = DEFAULT_DIRECTORY,
+    broker: Annotated[
+        list[int] | None, typer.Option("--broker", metavar="ID", help="Only this one; may be repeated.")
+    ] = None,
+    kill: Annotated[bool, typer.Option("--kill", help="By kill -9, as a crash would end it.")] = False,
+) -> None:
+    """Stop an embedded cluster in order, or some of its brokers. Its data stays; `up` starts what was stopped again."""
     cluster = EmbeddedCluster(directory)
-    if not cluster.nodes:
+    there = [node.node_id for node in cluster.nodes]
+    if not there:
         raise Failure(f"no cluster was started in {directory}")
-    stopped = cluster.stop()
+    if unknown := sorted(set(broker or ()).difference(there)):
+        raise Failure(f"there is no broker {unknown[0]} in {directory}, but {', '.join(map(str, there))}")
+    stopped = cluster.kill(*broker or ()) if kill else cluster.stop(*broker or ())
     for node in stopped:
-        print(f"stopped: broker {node.node_id} (pid {node.pid})")
+        print(f"{'killed' if kill else 'stopped'}: broker {node.node_id} (pid {node.pid})")
     if not stopped:
         print("nothing was running")
 

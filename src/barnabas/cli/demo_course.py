@@ -106,7 +106,7 @@ class Course:
         away_until = fault.killed_at_s + _AWAY_S
         self._until(lambda: time.time() >= away_until, "a while")
         self._view.phase(f"broker {fault.broker} is started again")
-        self._stage.cluster.start_node(fault.broker)
+        self._stage.cluster.start_again(fault.broker)
         self._until(self._are_in_sync, f"broker {fault.broker} in every ISR")
         fault.isr_full_after_s = time.time() - fault.killed_at_s
         self._view.say(f"every ISR is full again {fault.isr_full_after_s:.1f} s after the kill")

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -130,11 +130,8 @@ class EmbeddedCluster:
                 f"stop it with: barnabas down --dir {self.directory}",
             )
         count = brokers or len(before) or 1
-        if before and count != len(before):
-            raise Failure(
-                f"the cluster in {self.directory} has {len(before)} broker(s), not {count}: its metadata names them",
-                "start it with the same --brokers, or use another --dir",
-            )
+        if before:
+            self.check_count(count)
         ports = choose_ports(count, port, before)
         cluster_id = self._cluster_id()
         with_metrics = {METRICS_LISTENER: "", **(properties or {})}
@@ -156,22 +153,37 @@ class EmbeddedCluster:
             raise
         return nodes
 
-    def start_node(self, node_id: int) -> Node:
-        """Start one broker of the cluster again, as it was started last, and return when clients can use it."""
+    def check_count(self, brokers: int) -> None:
+        """Failure if the cluster has another number of them."""
+        if (there := len(self.nodes)) != brokers:
+            raise Failure(
+                f"the cluster in {self.directory} has {there} broker(s), not {brokers}: its metadata names them",
+                "start it with the same --brokers, or use another --dir",
+            )
+
+    def start_again(self, *node_ids: int) -> list[Node]:
+        """Start these brokers of a cluster that runs without them, as they were started last, and return when clients
+        can use them."""
         nodes = {node.node_id: node for node in self.nodes}
-        if nodes[node_id].running:
-            raise Failure(f"broker {node_id} runs already (pid {nodes[node_id].pid})")
-        file = Path(nodes[node_id].directory) / "server.properties"
-        with held():
-            nodes[node_id] = replace(nodes[node_id], **self._spawn(file, self._cluster_id()))
-            self._write(list(nodes.values()), self._cluster_id())
-        self._wait_until_serving(nodes[node_id], time.monotonic() + START_TIMEOUT_S)
-        return nodes[node_id]
+        for node_id in node_ids:
+            if nodes[node_id].running:
+                raise Failure(f"broker {node_id} runs already (pid {nodes[node_id].pid})")
+        cluster_id = self._cluster_id()
+        for node_id in node_ids:
+            file = Path(nodes[node_id].directory) / "server.properties"
+            with held():
+                nodes[node_id] = replace(nodes[node_id], **self._spawn(file, cluster_id))
+                self._write(list(nodes.values()), cluster_id)
+        started = [nodes[node_id] for node_id in node_ids]
+        deadline = time.monotonic() + START_TIMEOUT_S
+        for node in started:
+            self._wait_until_serving(node, deadline)
+        return started
 
     def stop(self, *node_ids: int, timeout_s: float = STOP_TIMEOUT_S) -> list[Node]:
         """Stop what runs, in order (SIGTERM), by force what does not go in time; all of it if no node is named.
         Returns what was stopped."""
-        running = [node for node in self.nodes if node.running and (not node_ids or node.node_id in node_ids)]
+        running = self._running(node_ids)
         for node in running:
             _signal(node, signal.SIGTERM)
         deadline = time.monotonic() + timeout_s
@@ -181,12 +193,17 @@ class EmbeddedCluster:
                 self._gone(node, time.monotonic() + 5.0)
         return running
 
-    def kill(self, *node_ids: int) -> None:
-        """End processes without any warning (SIGKILL), as a crash would; all of them if none is named."""
-        for node in self.nodes:
-            if node.running and (not node_ids or node.node_id in node_ids):
-                _signal(node, signal.SIGKILL)
-                self._gone(node, time.monotonic() + 5.0)
+    def kill(self, *node_ids: int) -> list[Node]:
+        """End processes without any warning (SIGKILL), as a crash would; all of them if none is named. Returns what
+        was ended."""
+        running = self._running(node_ids)
+        for node in running:
+            _signal(node, signal.SIGKILL)
+            self._gone(node, time.monotonic() + 5.0)
+        return running
+
+    def _running(self, node_ids: Collection[int]) -> list[Node]:
+        return [node for node in self.nodes if node.running and (not node_ids or node.node_id in node_ids)]
 
     def signal(self, node_id: int, number: signal.Signals) -> None:
         """Send a signal to one broker, such as SIGSTOP and SIGCONT."""

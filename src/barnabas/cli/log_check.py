@@ -25,6 +25,7 @@ from barnabas.storage.repair import REPAIR_DIR_PREFIX, Repair, apply_directory, 
 from barnabas.storage.verify import (
     OFFSET_CHECKPOINTS,
     PartitionReport,
+    RecoveryPoints,
     Verification,
     check_directory,
     partition_dirs,
@@ -150,19 +151,21 @@ def _lock(data_dir: str, *, make: bool) -> list[Lock]:
 # Verifying
 
 
-def _verify_one(directory: str, with_records: bool) -> PartitionReport:
-    return verify_partition(OsDisk(), directory, with_records=with_records)
+def _verify_one(directory: str, with_records: bool, epochs_below: int) -> PartitionReport:
+    return verify_partition(OsDisk(), directory, with_records=with_records, epochs_below=epochs_below)
 
 
 def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: bool) -> None:
     places = {path: target for target in targets for path in target.partitions}
     # The largest first, so that no process is left alone with one at the end.
     paths = sorted(places, key=_size_bytes, reverse=True)
+    points = {target.data_dir: RecoveryPoints(OsDisk(), target.data_dir) for target in targets}
+    asked = [(path, with_records, points[places[path].data_dir].of(path)) for path in paths]
     processes = min(jobs or os.cpu_count() or 1, len(paths))
     step = _progress_line(len(paths))
     with output.progress("partitions") as bar:
         task = bar.add_task("verifying", total=len(paths), rate="")
-        for report in _reports(paths, processes, with_records):
+        for report in _reports(asked, processes):
             parsed = parse_dir_name(os.path.basename(report.directory))
             assert parsed is not None, "only directories of partitions are verified"
             places[report.directory].reports[parsed.topic_partition] = report
@@ -174,13 +177,14 @@ def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: b
             target.faults = check_directory(OsDisk(), target.data_dir, target.reports)
 
 
-def _reports(paths: Sequence[str], processes: int, with_records: bool) -> Iterator[PartitionReport]:
+def _reports(asked: Sequence[tuple[str, bool, int]], processes: int) -> Iterator[PartitionReport]:
+    """Of what `_verify_one` is asked for."""
     if processes <= 1:
-        for path in paths:
-            yield _verify_one(path, with_records)
+        for one in asked:
+            yield _verify_one(*one)
         return
     with ProcessPoolExecutor(processes) as pool:
-        for done in as_completed([pool.submit(_verify_one, path, with_records) for path in paths]):
+        for done in as_completed([pool.submit(_verify_one, *one) for one in asked]):
             yield done.result()
 
 

@@ -10,14 +10,17 @@
                                  readable, and not beyond the ends of the logs
 
 A fault is what a broker would stumble over, or must not trust; a note is what may be right: gaps as compaction leaves
-them, files and directories on their way out. A directory in use may look torn at its end, where it is being written.
+them, files and directories on their way out. A directory in use may look torn at its end, where it is being written;
+that an epoch which began behind the recovery point is not in the checkpoint yet is right (`RecoveryPoints`).
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Disk
@@ -63,6 +66,7 @@ OFFSET_CHECKPOINTS = (
     LOG_START_CHECKPOINT,
     CLEANER_CHECKPOINT,
 )
+EVERYWHERE: Final = 1 << 63
 _METADATA_SNAPSHOT = re.compile(r"\d{20}-\d{10}\.checkpoint")
 _LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
@@ -92,11 +96,25 @@ class PartitionReport:
 class Verification:
     """One partition as it lies: its scans and what else is known, for the report and for a repair."""
 
-    __slots__ = ("_disk", "_names", "_with_records", "aborted", "directory", "epochs", "report", "scans")
+    __slots__ = (
+        "_disk",
+        "_epochs_below",
+        "_names",
+        "_with_records",
+        "aborted",
+        "directory",
+        "epochs",
+        "report",
+        "scans",
+    )
 
-    def __init__(self, disk: Disk, directory: str, *, with_records: bool = True) -> None:
+    def __init__(
+        self, disk: Disk, directory: str, *, with_records: bool = True, epochs_below: int = EVERYWHERE
+    ) -> None:
+        """`epochs_below`: before which offset the checkpoint must have every epoch."""
         self._disk = disk
         self._with_records = with_records
+        self._epochs_below = epochs_below
         self.directory = directory
         self.report = PartitionReport(directory)
         self.scans: list[SegmentScan] = []
@@ -238,9 +256,8 @@ class Verification:
             return [*faults, _unreadable(error, FaultKind.EPOCHS)]
         damaged = self.damaged
         end = self.report.log_end_offset
-        faults += check_epochs(
-            path, self.epochs, self.scans[: self.scans.index(damaged) + 1] if damaged else self.scans
-        )
+        scans = self.scans[: self.scans.index(damaged) + 1] if damaged else self.scans
+        faults += check_epochs(path, self.epochs, scans, self._epochs_below)
         for entry in self.epochs:
             if entry.start_offset > end and not self.report.is_damaged:
                 text = f"epoch {entry.epoch} begins at {entry.start_offset}, the log ends at {end}"
@@ -288,9 +305,11 @@ def _unreadable(error: CheckpointError, kind: FaultKind, offset: int | None = No
     return Fault(error.path, kind, str(error).removeprefix(f"{error.path}: "), None, offset)
 
 
-def verify_partition(disk: Disk, directory: str, *, with_records: bool = True) -> PartitionReport:
+def verify_partition(
+    disk: Disk, directory: str, *, with_records: bool = True, epochs_below: int = EVERYWHERE
+) -> PartitionReport:
     """All that can be said of one partition's directory. Never raises for what is in it."""
-    return Verification(disk, directory, with_records=with_records).run()
+    return Verification(disk, directory, with_records=with_records, epochs_below=epochs_below).run()
 
 
 def check_metadata_snapshot(disk: Disk, path: str) -> list[Fault]:
@@ -317,6 +336,28 @@ def check_metadata_snapshot(disk: Disk, path: str) -> list[Fault]:
 
 
 # Data directories
+
+
+class RecoveryPoints:
+    """Up to where each log of a data directory is sure to be whole with all that belongs to it. What comes behind is
+    read again when a broker starts, and until then is not held against files that follow, as the epochs' does."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._offsets: Mapping[TopicPartition, int] = {}
+        names = frozenset(disk.list_dir(directory))
+        # Copies of partitions without their directory are taken for whole.
+        self._are_all_whole = META_PROPERTIES not in names or CLEAN_SHUTDOWN_FILE in names
+        if RECOVERY_POINT_CHECKPOINT in names:
+            path = f"{directory}/{RECOVERY_POINT_CHECKPOINT}"
+            with suppress(CheckpointError):  # which `check_directory` tells of
+                self._offsets = decode_offsets(path, disk.read(path))
+
+    def of(self, directory: str) -> int:
+        """Of the partition in this directory."""
+        if self._are_all_whole:
+            return EVERYWHERE
+        parsed = parse_dir_name(directory.rpartition("/")[2])
+        return 0 if parsed is None else self._offsets.get(parsed.topic_partition, 0)
 
 
 def partition_dirs(disk: Disk, directory: str) -> tuple[list[str], list[Fault]]:

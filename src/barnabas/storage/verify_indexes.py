@@ -174,8 +174,11 @@ def encode_aborted(entries: Iterable[AbortedTxn]) -> bytes:
     return b"".join(_ABORTED.pack(0, *entry) for entry in entries)
 
 
-def check_epochs(path: str, entries: Sequence[EpochEntry], scans: Sequence[SegmentScan]) -> list[Fault]:
-    """Epochs in the checkpoint against those in the batches, which are outside the checksums."""
+def check_epochs(
+    path: str, entries: Sequence[EpochEntry], scans: Sequence[SegmentScan], complete_below: int
+) -> list[Fault]:
+    """Epochs in the checkpoint against those in the batches, which are outside the checksums. Newer ones than it has
+    may begin at `complete_below` or later."""
     previous = EpochEntry(-1, -1)
     for entry in entries:
         if entry.epoch <= previous.epoch or entry.start_offset <= previous.start_offset:
@@ -188,6 +191,8 @@ def check_epochs(path: str, entries: Sequence[EpochEntry], scans: Sequence[Segme
     for scan in scans:
         for place, epoch in enumerate(scan.epochs):
             first, last = scan.first_offsets[place], scan.last_offsets[place]
+            if first >= complete_below and epoch > previous.epoch:
+                continue
             if epoch >= 0 and not entries:
                 return [Fault(path, FaultKind.EPOCHS, f"no epoch, the log has epoch {epoch}", None, first)]
             known = bisect_right(starts, first), bisect_right(starts, last)

@@ -79,7 +79,7 @@ class Cluster:
 
     def start_broker(self, broker_id: int) -> None:
         """Start one that was stopped or killed again; return when clients can use it."""
-        self._nodes[broker_id] = self._embedded.start_node(broker_id)
+        [self._nodes[broker_id]] = self._embedded.start_again(broker_id)
 
     def stop(self) -> None:
         """An orderly stop (SIGTERM); data stays."""

@@ -138,6 +138,30 @@ def test_verify_tells_checkpoints_beyond_the_end_of_a_log(clean: Path, capsys: O
     assert "epochs-0 at" in printed
 
 
+def test_epochs_behind_the_recovery_point_need_not_be_on_file_while_a_broker_runs(clean: Path, capsys: Output) -> None:
+    """The file follows, beside the broker's loop; a start after a kill finds them in the batches."""
+    (clean / "epochs-0" / "leader-epoch-checkpoint").write_text("0\n0\n")
+    assert run(["log", "verify", str(clean)]) == 1, "a clean stop leaves all of them"
+    (clean / ".kafka_cleanshutdown").unlink()
+    assert run(["log", "verify", str(clean)]) == 1, "of what the recovery point says, all are there"
+    assert "no epoch, the log has epoch" in capsys.readouterr().out
+    points = clean / "recovery-point-offset-checkpoint"
+    kept = [line for line in points.read_text().splitlines()[2:] if not line.startswith("epochs ")]
+    points.write_text("\n".join(["0", str(len(kept)), *kept, ""]))
+    assert run(["log", "verify", str(clean)]) == 0
+    assert run(["log", "verify", str(clean / "epochs-0")]) == 0
+    points.unlink()
+    assert run(["log", "verify", str(clean)]) == 0
+
+
+def test_an_older_epoch_than_the_last_on_file_is_a_fault_wherever_it_stands(clean: Path, capsys: Output) -> None:
+    (clean / "epochs-0" / "leader-epoch-checkpoint").write_text("0\n1\n77 0\n")
+    (clean / ".kafka_cleanshutdown").unlink()
+    (clean / "recovery-point-offset-checkpoint").unlink()
+    assert run(["log", "verify", str(clean)]) == 1
+    assert "leader-epoch-checkpoint has 77" in capsys.readouterr().out
+
+
 def test_verify_refuses_what_is_no_data_directory(tmp_path: Path, capsys: Output) -> None:
     assert run(["log", "verify", str(tmp_path / "nowhere")]) == 1
     assert "is no directory" in capsys.readouterr().err
