@@ -100,6 +100,10 @@ def test_a_static_quorum_becomes_a_dynamic_one_and_changes(nodes: Nodes, jvm: Pr
     run(QUORUM, BY_CONTROLLERS, "remove-controller", "-i", str(leader), "-d", voters(BY_CONTROLLERS)[str(leader)])
     until("another one leads", lambda: nodes.leader() != leader)
     assert str(leader) not in voters(BY_CONTROLLERS)
-    shown = run(QUORUM, BY_CONTROLLERS, "describe", "--replication")
-    assert len(re.findall(r"^\d.*\s(Leader|Follower|Observer)\s*$", shown, re.MULTILINE)) >= 4
+
+    def described() -> int:
+        shown = run(QUORUM, BY_CONTROLLERS, "describe", "--replication")
+        return len(re.findall(r"^\d.*\s(Leader|Follower|Observer)\s*$", shown, re.MULTILINE))
+
+    until("the new leader has heard of all", lambda: described() >= 4)
     assert create_topic(nodes[BROKER].address, "after-all-that") == 0

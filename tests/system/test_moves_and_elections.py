@@ -33,6 +33,8 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
     """A topic with its own name for each test, on all three brokers."""
     name = f"{TOPIC}-{request.node.name.removeprefix('test_')[:40]}"
     admin = client(cluster)
+    # A request that is under way to a broker which then is missing in an answer is given up by the client.
+    wait_until(lambda: len(admin.list_topics(timeout=60).brokers) == 3, "all brokers are there again")
     new = NewTopic(name, 2, replica_assignment=[[1, 2], [2, 1]], config={"min.insync.replicas": "1"})
     (future,) = admin.create_topics([new]).values()
     future.result(120)

@@ -24,6 +24,7 @@ from barnabas.cli import clients, output
 from barnabas.cli.cluster import interruptible
 from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, key_values
+from barnabas.common.types import EVENTS_TOPIC
 
 if TYPE_CHECKING:
     from barnabas.pipelines.commits import Books, Commit
@@ -107,6 +108,10 @@ def orders(
     _show_books(last, tables, as_json)
 
 
+def has_journal(bootstrap: str) -> bool:
+    return EVENTS_TOPIC in clients.admin_client(bootstrap).list_topics(timeout=clients.TIMEOUT_S).topics
+
+
 @app.command()
 def health(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -123,11 +128,10 @@ def health(
     tables = tables.absolute()
     module_name = "barnabas.pipelines.health"
     clients.check_reachable(bootstrap)
-    journal = "__cluster_events"
-    if journal not in clients.admin_client(bootstrap).list_topics(timeout=clients.TIMEOUT_S).topics:
+    if not has_journal(bootstrap):
         raise Failure(
-            f"there is no journal ({journal}) at {bootstrap}",
-            "a cluster makes it with its first unplanned change; one of a single broker, or of Apache Kafka, has none",
+            f"there is no journal ({EVENTS_TOPIC}) at {bootstrap}",
+            "a cluster makes it with its first unplanned change; one of Apache Kafka has none",
         )
     with interruptible(), _pipeline_failures(tables):
         module = importlib.import_module(module_name)

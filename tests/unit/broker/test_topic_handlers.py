@@ -288,6 +288,22 @@ def test_a_controllers_listener_describes_controllers(world: World) -> None:
     assert "of type CONTROLLER, but we wanted an endpoint of type BROKER" in answer.error_message
 
 
+@pytest.mark.parametrize(("elected_after_ms", "told"), [(700, 3), (60_000, -1)])
+def test_a_controller_waits_for_a_leader_before_it_describes_the_quorum(
+    world: World, elected_after_ms: int, told: int
+) -> None:
+    quorum = world.services.controller = SimpleNamespace(leader_id=-1)
+    time = world.node.host.time
+    time.call_later(elected_after_ms, lambda: setattr(quorum, "leader_id", 3))
+    context = SimpleNamespace(api_version=1, listener="CONTROLLER", reply=world.replies.append)
+    assert describe_cluster.handle(context, DescribeClusterRequest(endpoint_type=2), world.services) is None
+    time.run_for(600)
+    assert not world.replies
+    time.run_for(10_000)
+    (answer,) = world.replies
+    assert (answer.controller_id, [node.broker_id for node in answer.brokers]) == (told, [1])
+
+
 # What goes to the controller
 
 

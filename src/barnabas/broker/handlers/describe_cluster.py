@@ -2,6 +2,9 @@
 
 Asked on a broker's listener it describes brokers, on a controller's listener controllers: who asks says which of the
 two it thinks to have reached.
+
+A controller that knows of no leader answers when it does, or after a while: Java's tools take "none" for the last word,
+and then wait in vain until their time is over.
 """
 
 from __future__ import annotations
@@ -17,14 +20,19 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 _NAMES: Final = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 _NO_CONTROLLER: Final = -1
+#: Longer than most elections; less than the time that clients give a request.
+_ELECTION_MS_MAX: Final = 10_000
+_LOOK_AGAIN_MS: Final = 50
 
 
-def handle(context: RequestContext, request: DescribeClusterRequest, services: Services) -> DescribeClusterResponse:
+def handle(
+    context: RequestContext, request: DescribeClusterRequest, services: Services
+) -> DescribeClusterResponse | None:
     own_type = _CONTROLLERS if context.listener in services.config.controller_listener_names else _BROKERS
     if request.endpoint_type != own_type:
         return _refuse(request.endpoint_type, own_type, context.api_version)
     if own_type == _CONTROLLERS:
-        return _controllers(context.listener, services)
+        return _controllers_when_led(context, services)
     response = DescribeClusterResponse(cluster_id=services.cluster_id, endpoint_type=_BROKERS)
     alive: list[int] = []
     for broker_id, broker in sorted(services.metadata.image.brokers.items()):
@@ -48,6 +56,22 @@ def handle(context: RequestContext, request: DescribeClusterRequest, services: S
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response
+
+
+def _controllers_when_led(context: RequestContext, services: Services) -> DescribeClusterResponse | None:
+    if services.controller.leader_id >= 0:
+        return _controllers(context.listener, services)
+    clock, timers = services.host.clock, services.host.timers
+    deadline_ms = clock.now_ms() + _ELECTION_MS_MAX
+
+    def look() -> None:
+        if services.controller.leader_id < 0 and clock.now_ms() < deadline_ms:
+            timers.call_later(_LOOK_AGAIN_MS, look)
+        else:
+            context.reply(_controllers(context.listener, services))
+
+    timers.call_later(_LOOK_AGAIN_MS, look)
+    return None
 
 
 def _controllers(listener: str, services: Services) -> DescribeClusterResponse:
