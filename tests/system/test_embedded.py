@@ -134,6 +134,36 @@ def test_a_broker_that_ends_by_itself_is_reported(tmp_path: Path) -> None:
     assert "broker 1 ended by itself" in errors
 
 
+def test_in_the_foreground_the_others_go_on_without_one_that_ended(tmp_path: Path) -> None:
+    with (tmp_path / "told").open("w+") as told:
+        up = subprocess.Popen(
+            [*BARNABAS, "up", "--dir", str(tmp_path), "--port", "0", "--brokers", "3"],
+            stdout=subprocess.PIPE,
+            stderr=told,
+            text=True,
+        )
+        assert up.stdout is not None
+        bootstrap = up.stdout.readline().removeprefix("bootstrap: ").strip()
+
+        def said() -> str:
+            return (tmp_path / "told").read_text()
+
+        try:
+            for broker in ("2", "3"):
+                command("down", "--dir", str(tmp_path), "--broker", broker, "--kill")
+                wait_for(lambda: f"broker {broker} ended, the others go on" in said(), "it is told")  # noqa: B023
+                produce(bootstrap, f"without-{broker}", "one")
+                command("up", "--dir", str(tmp_path))
+            pids = [node.pid for node in EmbeddedCluster(tmp_path).nodes]
+            assert all(map(is_alive, pids))
+            assert up.poll() is None
+        finally:
+            up.send_signal(signal.SIGINT)
+            assert up.wait(120) == 0
+            up.stdout.close()
+    assert not any(map(is_alive, pids))
+
+
 def test_a_wrong_property_is_told_with_the_brokers_words(tmp_path: Path) -> None:
     done = command("up", "--dir", str(tmp_path), "--port", "0", "--override", "num.partitions=many", "--detach", code=1)
     assert "num.partitions" in done.stderr

@@ -38,8 +38,8 @@ def up(
 ) -> None:
     """Start an embedded cluster and print `bootstrap: HOST:PORT` when clients can use it.
 
-    Without --detach it runs until Ctrl-C. What was written stays in the directory for the next start. Of a cluster that
-    runs on without some of its brokers, these are started again, and run on, too.
+    Without --detach it runs until Ctrl-C, or until no broker is left. What was written stays in the directory for the
+    next start. Of a cluster that runs on without some of its brokers, these are started again, and run on, too.
     """
     cluster = EmbeddedCluster(directory)
     with interruptible():
@@ -58,12 +58,19 @@ def up(
                 if node.metrics_url is not None:
                     output.say(f"metrics of broker {node.node_id}: {node.metrics_url}")
             output.say(f"running in {cluster.directory} (log: {logs}); Ctrl-C stops it")
-            ended = cluster.wait()
+            ended = cluster.wait(lambda node: output.say(_told_of(node, directory)))
             raise Failure(f"broker {ended.node_id} ended by itself\n{log_tail(ended)}", f"its log: {ended.log_path}")
         except KeyboardInterrupt:
             output.say("stopping")
         finally:
             cluster.stop()
+
+
+def _told_of(ended: Node, directory: Path) -> str:
+    return (
+        f"broker {ended.node_id} ended, the others go on (its log: {ended.log_path}); "
+        f"start it again with: barnabas up --dir {directory}"
+    )
 
 
 def _is_in_part(cluster: EmbeddedCluster) -> bool:

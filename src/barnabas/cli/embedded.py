@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -211,12 +211,19 @@ class EmbeddedCluster:
             if node.node_id == node_id:
                 _signal(node, number)
 
-    def wait(self) -> Node:
-        """Block until one of the nodes has ended, and return it."""
+    def wait(self, on_end: Callable[[Node], None]) -> Node:
+        """Block until none of the nodes runs, and return the last that ended. `on_end` is told of each that ends while
+        others go on; who starts it again from elsewhere writes it down, so it is waited for, too."""
+        ended: set[int] = set()
         while True:
-            for node in self.nodes:
-                if not self._alive(node):
-                    return node
+            nodes = self.nodes
+            gone = [node for node in nodes if not self._alive(node)]
+            news = [node for node in gone if node.pid not in ended]
+            if len(gone) == len(nodes):
+                return (news or gone)[-1]
+            for node in news:
+                ended.add(node.pid)
+                on_end(node)
             time.sleep(0.1)
 
     def _cluster_id(self) -> str:
