@@ -93,7 +93,7 @@ def test_one_broker_of_three_is_stopped_or_killed_and_started_again(tmp_path: Pa
             assert gone.stdout == f"{told}: broker {broker} (pid {before[int(broker)]})\n"
             assert command("down", *directory, "--broker", broker).stdout == "nothing was running\n"
             assert [node.running for node in EmbeddedCluster(tmp_path).nodes].count(True) == 2
-            command("status", *directory, code=1)
+            assert f"barnabas up --dir {tmp_path}" in command("status", *directory, code=1).stderr
             assert "has 3 broker(s), not 2" in command("up", *directory, "--brokers", "2", code=1).stderr
             assert "--override cannot be had" in command("up", *directory, "--override", "a=b", code=1).stderr
             again = command("up", *directory)

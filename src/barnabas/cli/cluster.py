@@ -140,6 +140,8 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> N
             ],
         )
     if not all(running for _, running in rows):
+        if any(running for _, running in rows):
+            output.say(f"start what is stopped again with: barnabas up --dir {directory}")
         raise typer.Exit(1)
 
 
