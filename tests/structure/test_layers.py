@@ -34,7 +34,7 @@ def test_every_room_has_its_layer() -> None:
 
 #: Ordinary clients of any cluster: of the broker they may know `protocol`, `records` and `common`.
 APPS = {"barnabas.monitor", "barnabas.orders", "barnabas.pipelines", "barnabas.spark"}
-OUTSIDE = {"barnabas.server", "barnabas.simulation", "barnabas.cli", "barnabas.testing"}
+OUTSIDE = {"barnabas.server", "barnabas.simulation", "barnabas.cli", "barnabas.testing", "barnabas.tls"}
 
 
 def test_every_core_room_is_forbidden_the_outside() -> None:
@@ -44,7 +44,7 @@ def test_every_core_room_is_forbidden_the_outside() -> None:
     assert "ignore_imports" not in forbidden
     assert set(of_apps["source_modules"]) == APPS  # type: ignore[call-overload]
     theirs = {"barnabas.common", "barnabas.protocol", "barnabas.records"}
-    elsewhere = rooms - APPS - theirs - {"barnabas.histories", "barnabas.testing"}
+    elsewhere = rooms - APPS - theirs - {"barnabas.histories", "barnabas.testing", "barnabas.tls"}
     assert set(of_apps["forbidden_modules"]) == elsewhere  # type: ignore[call-overload]
     assert "ignore_imports" not in of_apps
 

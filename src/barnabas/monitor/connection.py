@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeVar, cast
 
 from barnabas.common.errors import DecodeError
-from barnabas.protocol.client_security import Tls, client_security
+from barnabas.protocol.client_security import client_security
 from barnabas.protocol.client_session import ClientSession, LoginRefused, UnknownRequest, frame_size
 from barnabas.protocol.message import Message
 from barnabas.protocol.sasl import Login
+from barnabas.tls.contexts import client_context
 
 M = TypeVar("M", bound=Message)
 Address = tuple[str, int]
 
 _SOFTWARE: Final = "barnabas-monitor"
-_TLS_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 
 
 class NoAnswer(Exception):
@@ -37,19 +37,7 @@ class Security(NamedTuple):
     def from_properties(cls, properties: Mapping[str, str]) -> Security:
         """ConfigError for what is not supported, OSError for files that cannot be read."""
         security = client_security(properties)
-        return cls(None if security.tls is None else _context(security.tls), security.login)
-
-
-def _context(tls: Tls) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=tls.authorities_file, cadata=tls.authorities_text)
-    if tls.certificate_file is not None:
-        context.load_cert_chain(tls.certificate_file, tls.key_file, tls.key_password or "")
-    context.check_hostname = tls.checks_name and tls.checks_certificate
-    if not tls.checks_certificate:
-        context.verify_mode = ssl.CERT_NONE
-    context.minimum_version = min(_TLS_VERSIONS[each] for each in tls.versions)
-    context.maximum_version = max(_TLS_VERSIONS[each] for each in tls.versions)
-    return context
+        return cls(None if security.tls is None else client_context(security.tls), security.login)
 
 
 class _Open(NamedTuple):
