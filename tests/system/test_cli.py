@@ -166,6 +166,22 @@ def test_reading_begins_where_it_is_told(run: Run, topic: str) -> None:
     assert "has no partition 7" in run("consume", topic, "--partition", "7", code=1).stderr
 
 
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_members_of_a_group_go_on_where_it_is(run: Run, run_process: Run, topic: str, protocol: str) -> None:
+    group = ("--group", f"readers-of-{topic}", "-X", f"group.protocol={protocol}", "--exit")
+    run("produce", topic, stdin="one\ntwo\nthree\nfour\n")
+    begun = run_process("consume", topic, *group, "--from-beginning", "--max", "1")
+    assert f"reading {topic}-0, {topic}-1, {topic}-2" in begun.stderr
+    rest = run_process("consume", topic, *group, "--from-beginning").stdout.splitlines()
+    assert sorted([*begun.stdout.splitlines(), *rest]) == ["four", "one", "three", "two"]
+    run("produce", topic, stdin="five\n")
+    assert run_process("consume", topic, *group).stdout == "five\n"
+    assert run_process("consume", topic, *group, "--from-beginning").stdout == ""
+    described = json.loads(run("groups", "describe", f"readers-of-{topic}", "--json").stdout)
+    assert sum(row["lag"] for each in described for row in each["offsets"]) == 0
+    assert "go without --group" in run("consume", topic, *group, "--offset", "3", code=1).stderr
+
+
 def test_a_wrong_line_is_named_and_those_before_it_are_kept(run: Run, topic: str) -> None:
     done = run("produce", topic, "--json", stdin='{"value": "kept"}\n{"value": \n{"value": "never"}\n', code=1)
     assert "line 2" in done.stderr

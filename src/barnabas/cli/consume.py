@@ -1,4 +1,5 @@
-"""`barnabas consume TOPIC`: records as lines on stdout. Assigns partitions itself; joins no group, commits nothing."""
+"""`barnabas consume TOPIC`: records as lines on stdout. Assigns partitions itself and commits nothing, or is a member
+of the group that it is told."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ import typer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from barnabas.cli import clients, lines, output
+from barnabas.cli.consume_group import Membership, OwnAssignment, Reading
 from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty
 
@@ -29,6 +31,16 @@ def consume(
     ] = None,
     since: Annotated[
         str | None, typer.Option("--since", help="Start at this time: milliseconds, 2017-01-31T12:00, or 10m (ago).")
+    ] = None,
+    group: Annotated[
+        str | None,
+        typer.Option(
+            "--group",
+            "-g",
+            metavar="NAME",
+            help="Join this group, go on where it is, and commit what was printed. Where nothing was committed it "
+            "begins at the end, or with --from-beginning at the oldest record.",
+        ),
     ] = None,
     exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end; else wait for more.")] = False,
     max_records: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")] = None,
@@ -49,13 +61,21 @@ def consume(
     """Print records, one a line: new ones as they come, or from where you say."""
     if sum((from_beginning, offset is not None, since is not None)) > 1:
         raise Failure("give only one of --from-beginning, --offset and --since")
+    if group is not None and (partition or offset is not None or since is not None):
+        raise Failure("a group says itself what its members read: --partition, --offset and --since go without --group")
     fields = _fields(show)
-    client = clients.consumer(bootstrap, properties, _settings())
+    client = clients.consumer(bootstrap, properties, _settings(group, from_beginning=from_beginning))
     try:
-        start = _start(client, topic, partition, from_beginning=from_beginning, offset=offset, since=since)
-        client.assign(start)
-        total = _expected(client, start) if exit_at_end and not sys.stdout.isatty() else None
-        _print(_records(client, len(start), exit_at_end, max_records), total, fields, null, as_json)
+        known = _partitions(client, topic)
+        total = None
+        reading: Reading
+        if group is None:
+            start = _start(client, topic, known, partition, from_beginning=from_beginning, offset=offset, since=since)
+            reading = OwnAssignment(client, start)
+            total = _expected(client, start) if exit_at_end and not sys.stdout.isatty() else None
+        else:
+            reading = Membership(client, topic)
+        _print(_records(client, reading, exit_at_end, max_records), total, fields, null, as_json)
     except KafkaException as error:
         raise clients.failure(error, f"cannot read {topic}") from error
     except KeyboardInterrupt:
@@ -64,12 +84,14 @@ def consume(
         client.close()
 
 
-def _settings() -> dict[str, Any]:
+def _settings(group: str | None, *, from_beginning: bool) -> dict[str, Any]:
+    reset = "error" if group is None else "earliest" if from_beginning else "latest"
     return {
-        "group.id": f"barnabas-consume-{os.getpid()}",
-        "enable.auto.commit": False,
+        "group.id": group or f"barnabas-consume-{os.getpid()}",
+        "enable.auto.commit": group is not None,
+        "enable.auto.offset.store": False,
         "enable.partition.eof": True,
-        "auto.offset.reset": "error",
+        "auto.offset.reset": reset,
         "allow.auto.create.topics": False,
         "fetch.wait.max.ms": 100,
     }
@@ -85,9 +107,17 @@ def _fields(show: str) -> frozenset[str]:
     return names
 
 
+def _partitions(client: Consumer, topic: str) -> set[int]:
+    metadata = client.list_topics(topic, timeout=clients.TIMEOUT_S).topics[topic]
+    if metadata.error is not None:
+        raise Failure(f"cannot read {topic}: {clients.reason(metadata.error)}")
+    return set(metadata.partitions)
+
+
 def _start(
     client: Consumer,
     topic: str,
+    known: set[int],
     partitions: list[int] | None,
     *,
     from_beginning: bool,
@@ -95,13 +125,10 @@ def _start(
     since: str | None,
 ) -> list[TopicPartition]:
     """Every partition with the offset to begin at, within what the log holds."""
-    metadata = client.list_topics(topic, timeout=clients.TIMEOUT_S).topics[topic]
-    if metadata.error is not None:
-        raise Failure(f"cannot read {topic}: {clients.reason(metadata.error)}")
-    missing = sorted(set(partitions or []).difference(metadata.partitions))
+    missing = sorted(set(partitions or []) - known)
     if missing:
-        raise Failure(f"{topic} has no partition {missing[0]}; it has {len(metadata.partitions)}")
-    chosen = sorted(set(partitions or metadata.partitions))
+        raise Failure(f"{topic} has no partition {missing[0]}; it has {len(known)}")
+    chosen = sorted(set(partitions or known))
     if since is not None:
         when = lines.parse_time(since, round(time.time() * 1000))
         asked = [TopicPartition(topic, number, when) for number in chosen]
@@ -130,26 +157,29 @@ def _expected(client: Consumer, start: list[TopicPartition]) -> int:
 
 
 def _records(
-    client: Consumer, partition_count: int, exit_at_end: bool, max_records: int | None
+    client: Consumer, reading: Reading, exit_at_end: bool, max_records: int | None
 ) -> Iterator[lines.IncomingRecord | None]:
-    """Records as they come, None when there is nothing for the moment."""
-    at_end: set[int | None] = set()
+    """Records as they come, None when what was taken has to be written out."""
     left = sys.maxsize if max_records is None else max_records
     while left:
         messages = client.consume(min(_BATCH, left), timeout=0.2)
+        next_offsets: dict[int, int] = {}
         for message in messages:
             error = message.error()
             if error is None:
                 left -= 1
-                yield _record(message)
+                record = _record(message)
+                yield record
+                next_offsets[record.partition] = record.offset + 1
             elif error.code() == KafkaError._PARTITION_EOF:
-                at_end.add(message.partition())
+                reading.reached_end(message.partition() or 0)
+                next_offsets[message.partition() or 0] = message.offset() or 0
             else:
                 raise KafkaException(error)
-        if exit_at_end and len(at_end) == partition_count:
+        yield None
+        reading.printed(next_offsets)
+        if exit_at_end and reading.is_at_end:
             return
-        if not messages:
-            yield None
 
 
 def _record(message: Message) -> lines.IncomingRecord:
