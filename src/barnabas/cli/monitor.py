@@ -22,7 +22,7 @@ from barnabas.cli.signals import until_signalled
 from barnabas.monitor import lines
 from barnabas.monitor.cluster import ClusterReader, Unreachable
 from barnabas.monitor.connection import Security
-from barnabas.monitor.snapshot import Snapshot
+from barnabas.monitor.snapshot import Severity, Snapshot
 from barnabas.monitor.watch import Step, watch
 
 _HINT = "start a cluster with `barnabas up --detach`, or name yours with --bootstrap HOST:PORT"
@@ -38,6 +38,9 @@ def monitor(
             help="As --once, and exit with 6 when a partition is offline, 5 under min ISR, 4 at min ISR, "
             "3 under-replicated, 1 when no broker answers.",
         ),
+    ] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="In a plain table, partitions of internal topics that are in sync, too.")
     ] = False,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON line for the first look, then one for each change.")
@@ -59,12 +62,15 @@ def monitor(
     with interruptible():
         if once or check:
             snapshot = asyncio.run(_look(ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms), topic))
-            _show(snapshot, as_json)
+            if as_json:
+                _print_json(snapshot.to_json())
+            else:
+                show_table(snapshot, every=every or topic is not None)
             if check:
                 raise typer.Exit(lines.EXIT_CODES[snapshot.severity])
         else:
             reader = ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms)
-            if asyncio.run(until_signalled(_watch(reader, interval, as_json))):
+            if asyncio.run(until_signalled(_watch(reader, interval, as_json, every=every or topic is not None))):
                 raise KeyboardInterrupt
 
 
@@ -84,15 +90,17 @@ async def _look(reader: ClusterReader, topic: str | None) -> Snapshot:
     return snapshot
 
 
-def _show(snapshot: Snapshot, as_json: bool) -> None:
-    if as_json:
-        _print_json(snapshot.to_json())
-        return
+def show_table(snapshot: Snapshot, *, every: bool) -> None:
+    """`every`: those too that are many, and of which there is nothing to tell."""
+    states = snapshot.by_severity()
+    shown = [state for state in states if every or not state.is_internal or state.severity is not Severity.OK]
     print(lines.headline(snapshot))
-    output.show_table(lines.COLUMNS, [lines.row(state) for state in snapshot.by_severity()])
+    output.show_table(lines.COLUMNS, [lines.row(state) for state in shown])
+    if left := len(states) - len(shown):
+        output.say(f"{output.counted(left, 'partition')} of internal topics, in sync; --all shows them")
 
 
-async def _watch(reader: ClusterReader, interval_s: float, as_json: bool) -> None:
+async def _watch(reader: ClusterReader, interval_s: float, as_json: bool, *, every: bool) -> None:
     async with aclosing(watch(reader, interval_s=interval_s, clock_ms=_clock_ms)) as steps:
         if as_json:
             await _in_json(steps)
@@ -101,7 +109,7 @@ async def _watch(reader: ClusterReader, interval_s: float, as_json: bool) -> Non
                 async for step in steps:
                     view.show(step)
         else:
-            await _in_lines(steps)
+            await _in_lines(steps, every=every)
 
 
 async def _in_json(steps: AsyncIterator[Step]) -> None:
@@ -114,11 +122,11 @@ async def _in_json(steps: AsyncIterator[Step]) -> None:
             _print_json(change.to_json())
 
 
-async def _in_lines(steps: AsyncIterator[Step]) -> None:
+async def _in_lines(steps: AsyncIterator[Step], *, every: bool) -> None:
     is_first = True
     async for step in steps:
         if is_first and step.snapshot is not None:
-            _show(step.snapshot, as_json=False)
+            show_table(step.snapshot, every=every)
             is_first = False
         for change in step.changes:
             print(lines.change_line(change), flush=True)

@@ -81,6 +81,11 @@ class PartitionState:
         return Key(self.topic, self.partition)
 
     @property
+    def is_internal(self) -> bool:
+        """By its name, as Kafka's are called."""
+        return self.topic.startswith("__")
+
+    @property
     def followers(self) -> tuple[int, ...]:
         return tuple(replica for replica in self.replicas if replica != self.leader)
 
@@ -197,8 +202,8 @@ class Snapshot:
         return found
 
     def by_severity(self) -> list[PartitionState]:
-        """The worst first."""
-        return sorted(self.partitions.values(), key=lambda state: (-state.severity, state.key))
+        """The worst first; of those that are as bad, the internal ones last."""
+        return sorted(self.partitions.values(), key=lambda state: (-state.severity, state.is_internal, state.key))
 
     def to_json(self) -> dict[str, Any]:
         return {

@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 from tests.support.watched import details, partition, snapshot
 
+from barnabas.cli.monitor import show_table
 from barnabas.cli.monitor_view import picture
 from barnabas.monitor.changes import Change
 from barnabas.monitor.snapshot import Severity
@@ -36,6 +37,22 @@ def test_it_fits_and_shows_the_worst(height: int, changes: list[Change]) -> None
         assert any("more, none of them worse" in line for line in lines)
     if changes:
         assert "change 29" in lines[-1]
+
+
+@pytest.mark.parametrize("every", [False, True])
+def test_a_plain_table_lists_internal_partitions_only_where_there_is_something_to_tell(
+    capsys: pytest.CaptureFixture[str], every: bool
+) -> None:
+    sound = [partition(f"__consumer_offsets-{number}") for number in range(50)]
+    show_table(snapshot(*sound, partition("__consumer_offsets-50", isr=(1,)), partition("orders-0")), every=every)
+    printed = capsys.readouterr()
+    listed = [line.split()[0] for line in printed.out.splitlines()[2:]]
+    if every:
+        assert len(listed) == 52
+        assert printed.err == ""
+    else:
+        assert listed == ["__consumer_offsets-50", "orders-0"]
+        assert "50 partitions of internal topics, in sync" in printed.err
 
 
 LONG = "orders-of-the-whole-year"

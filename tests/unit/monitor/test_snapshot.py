@@ -56,6 +56,11 @@ def test_what_nobody_tells_is_not_known() -> None:
     assert partition(leader=-1, details=details(b2=30, b3=20)).size_bytes == 3_000
 
 
+def test_of_those_that_are_as_bad_the_internal_ones_come_last() -> None:
+    found = snapshot(partition("__a-0"), partition("b-0"), partition("__a-1", isr=(1,)), partition("b-1", isr=(1,)))
+    assert [str(state.key) for state in found.by_severity()] == ["b-1", "__a-1", "b-0", "__a-0"]
+
+
 def test_the_worst_come_first_and_are_counted() -> None:
     found = snapshot(
         partition("a-0"), partition("b-0", isr=(1,)), partition("b-1", leader=-1), partition("c-0", isr=(1, 2))
