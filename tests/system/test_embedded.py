@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from barnabas.cli.embedded import EmbeddedCluster
 from barnabas.testing import Cluster
@@ -132,6 +132,31 @@ def test_a_broker_that_ends_by_itself_is_reported(tmp_path: Path) -> None:
     _, errors = up.communicate(timeout=120)
     assert up.returncode == 1
     assert "broker 1 ended by itself" in errors
+
+
+def test_racks_are_kept_and_replicas_spread_over_them(tmp_path: Path) -> None:
+    directory = ("--dir", str(tmp_path))
+    assert "2 rack(s) for 3 broker(s)" in command("up", *directory, "--brokers", "3", "--racks", "a,b", code=1).stderr
+    bootstrap = command("up", *directory, "--port", "0", "--racks", "a, b,a", "--detach").stdout
+    try:
+        command("down", *directory)
+        assert command("up", *directory, "--port", "0", "--detach").stdout == bootstrap
+        admin = AdminClient({"bootstrap.servers": bootstrap.removeprefix("bootstrap: ").strip()})
+        nodes = admin.describe_cluster(request_timeout=60).result(60).nodes
+        assert {node.id: node.rack for node in nodes} == {1: "a", 2: "b", 3: "a"}
+        (created,) = admin.create_topics([NewTopic("spread", 6, 2)]).values()
+        created.result(60)
+        partitions = admin.list_topics("spread", timeout=60).topics["spread"].partitions.values()
+        assert len(partitions) == 6
+        assert all(2 in each.replicas for each in partitions), "one in each rack"
+        assert [line.split()[0] for line in command("status", *directory).stdout.splitlines()] == [
+            "RACK",
+            "a",
+            "b",
+            "a",
+        ]
+    finally:
+        command("down", *directory)
 
 
 def test_in_the_foreground_the_others_go_on_without_one_that_ended(tmp_path: Path) -> None:

@@ -31,6 +31,10 @@ def up(
     port: Annotated[
         int, typer.Option(help="First broker's port for clients; 0 takes any free ones.", min=0, max=65535)
     ] = 9092,
+    racks: Annotated[
+        str | None,
+        typer.Option("--racks", metavar="A,B,...", help="The rack of each broker; as last time when left out."),
+    ] = None,
     override: Annotated[
         list[str] | None, typer.Option("--override", metavar="KEY=VALUE", help="A broker property; may be repeated.")
     ] = None,
@@ -44,9 +48,14 @@ def up(
     cluster = EmbeddedCluster(directory)
     with interruptible():
         if _is_in_part(cluster):
-            _complete(cluster, brokers, override)
+            _complete(cluster, brokers, override, racks)
             return
-        nodes = cluster.start(brokers=brokers, port=port, properties=key_values(override or [], "--override"))
+        nodes = cluster.start(
+            brokers=brokers,
+            port=port,
+            racks=[each.strip() for each in racks.split(",")] if racks else (),
+            properties=key_values(override or [], "--override"),
+        )
         line = f"bootstrap: {','.join(node.bootstrap for node in nodes)}"
         if detach:
             print(line, flush=True)
@@ -78,12 +87,13 @@ def _is_in_part(cluster: EmbeddedCluster) -> bool:
     return len({node.running for node in cluster.nodes}) > 1
 
 
-def _complete(cluster: EmbeddedCluster, brokers: int | None, override: list[str] | None) -> None:
+def _complete(cluster: EmbeddedCluster, brokers: int | None, override: list[str] | None, racks: str | None) -> None:
     if brokers is not None:
         cluster.check_count(brokers)
-    if override:
+    if override or racks:
         raise Failure(
-            "some of its brokers run, and those that are started again keep their properties: --override cannot be had",
+            "some of its brokers run, and those that are started again keep their properties: "
+            f"{'--override' if override else '--racks'} cannot be had",
             f"stop all of them with: barnabas down --dir {cluster.directory}",
         )
     for node in cluster.start_again(*(node.node_id for node in cluster.nodes if not node.running)):
@@ -122,10 +132,13 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> N
             }
         )
     else:
+        with_racks = any(node.rack for node in nodes)
+        columns = ["node", "state", "quorum", "lag", "pid", "bootstrap", "controller port", "roles", "directory"]
         output.show_table(
-            ["node", "state", "quorum", "lag", "pid", "bootstrap", "controller port", "roles", "directory"],
+            ["rack", *columns] if with_racks else columns,
             [
                 (
+                    *((node.rack,) if with_racks else ()),
                     node.node_id,
                     _state(node, running, view),
                     _place(node, running, view),

@@ -22,7 +22,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -60,6 +60,8 @@ class Node:
     directory: str
     #: Of /metrics; 0 for a broker without, or one of an older release.
     metrics_port: int = 0
+    #: `broker.rack`; empty for none.
+    rack: str = ""
 
     @property
     def metrics_url(self) -> str | None:
@@ -114,13 +116,18 @@ class EmbeddedCluster:
         return ",".join(node.bootstrap for node in self.nodes)
 
     def start(
-        self, *, brokers: int | None = None, port: int = 0, properties: Mapping[str, str] | None = None
+        self,
+        *,
+        brokers: int | None = None,
+        port: int = 0,
+        racks: Sequence[str] = (),
+        properties: Mapping[str, str] | None = None,
     ) -> list[Node]:
         """Start the brokers and return when clients can use them.
 
         `brokers`: how many; those of the last start, or one. `port`: of the first broker, the others follow; 0 takes
-        those used last, or any free ones. `properties` are broker properties by Kafka's names; they win over the
-        generated ones.
+        those used last, or any free ones. `racks`: of each broker; those of the last start, or none. `properties` are
+        broker properties by Kafka's names; they win over the generated ones.
         """
         before = {node.node_id: node for node in self.nodes}
         running = [node for node in before.values() if node.running]
@@ -129,9 +136,11 @@ class EmbeddedCluster:
                 f"a cluster runs already in {self.directory} (pid {running[0].pid}, {running[0].bootstrap})",
                 f"stop it with: barnabas down --dir {self.directory}",
             )
-        count = brokers or len(before) or 1
+        count = brokers or len(before) or len(racks) or 1
         if before:
             self.check_count(count)
+        if racks and len(racks) != count:
+            raise Failure(f"{len(racks)} rack(s) for {count} broker(s): name one for each, in their order")
         ports = choose_ports(count, port, before)
         cluster_id = self._cluster_id()
         with_metrics = {METRICS_LISTENER: "", **(properties or {})}
@@ -142,7 +151,9 @@ class EmbeddedCluster:
                 for node_id in ports:
                     if metrics_ports:
                         with_metrics[METRICS_LISTENER] = f"{HOST}:{metrics_ports[node_id]}"
-                    nodes.append(self._launch(node_id, ports, cluster_id, with_metrics))
+                    rack = racks[node_id - 1] if racks else before[node_id].rack if node_id in before else ""
+                    own = {"broker.rack": rack, **with_metrics} if rack else with_metrics
+                    nodes.append(self._launch(node_id, ports, cluster_id, own))
                 self._write(nodes, cluster_id)
             deadline = time.monotonic() + START_TIMEOUT_S
             for node in nodes:
@@ -257,6 +268,7 @@ class EmbeddedCluster:
             roles=roles,
             directory=str(folder),
             metrics_port=_port_of(settings[METRICS_LISTENER]),
+            rack=settings.get("broker.rack", ""),
             **self._spawn(file, cluster_id),
         )
 

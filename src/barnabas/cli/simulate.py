@@ -18,7 +18,9 @@ Explore = Annotated[int | None, typer.Option("--explore", metavar="COUNT", help=
 Faults = Annotated[
     str, typer.Option("--faults", metavar="KIND,...", help="Kinds that may be drawn; `all`, `none`, or a list.")
 ]
-Hours = Annotated[float, typer.Option("--hours", help="How long faults come, in virtual hours.")]
+Hours = Annotated[
+    float, typer.Option("--hours", help="How long faults come, in virtual hours.", show_default="a minute")
+]
 Only = Annotated[
     str | None, typer.Option("--only", metavar="N,...", help="Of the seed's faults only these, by their numbers.")
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -16,7 +16,8 @@ class Cluster:
     """Brokers 1 to `brokers`, each a process that is also a controller. Not started until `start` or `with`.
 
     `directory`: where its files live; a temporary one, removed on `close`, when left out.
-    `properties`: broker properties by Kafka's names, such as {"log.segment.bytes": "1048576"}.
+    `racks`: `broker.rack` of each. `properties`: broker properties by Kafka's names, such as
+    {"log.segment.bytes": "1048576"}.
     """
 
     def __init__(
@@ -24,11 +25,13 @@ class Cluster:
         directory: Path | str | None = None,
         *,
         brokers: int = 1,
+        racks: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
         self._temporary = directory is None
         self.directory = Path(directory if directory is not None else tempfile.mkdtemp(prefix="barnabas-"))
         self._brokers = brokers
+        self._racks = tuple(racks)
         self._properties = dict(properties or {})
         self._embedded = EmbeddedCluster(self.directory)
         self._nodes: dict[int, Node] = {}
@@ -73,7 +76,7 @@ class Cluster:
 
     def start(self) -> Cluster:
         """Return when clients can use it. Raises `barnabas.cli.failures.Failure` with the broker's log otherwise."""
-        nodes = self._embedded.start(brokers=self._brokers, properties=self._properties)
+        nodes = self._embedded.start(brokers=self._brokers, racks=self._racks, properties=self._properties)
         self._nodes = {node.node_id: node for node in nodes}
         return self
 
