@@ -59,10 +59,8 @@ def consume(
     properties: ClientProperty = None,
 ) -> None:
     """Print records, one a line: new ones as they come, or from where you say."""
-    if sum((from_beginning, offset is not None, since is not None)) > 1:
-        raise Failure("give only one of --from-beginning, --offset and --since")
-    if group is not None and (partition or offset is not None or since is not None):
-        raise Failure("a group says itself what its members read: --partition, --offset and --since go without --group")
+    places = sum((from_beginning, offset is not None, since is not None))
+    _check(places, has_own_place=bool(partition) or offset is not None or since is not None, group=group)
     fields = _fields(show)
     client = clients.consumer(bootstrap, properties, _settings(group, from_beginning=from_beginning))
     try:
@@ -82,6 +80,13 @@ def consume(
         pass
     finally:
         client.close()
+
+
+def _check(places: int, *, has_own_place: bool, group: str | None) -> None:
+    if places > 1:
+        raise Failure("give only one of --from-beginning, --offset and --since")
+    if group is not None and has_own_place:
+        raise Failure("a group says itself what its members read: --partition, --offset and --since go without --group")
 
 
 def _settings(group: str | None, *, from_beginning: bool) -> dict[str, Any]:
