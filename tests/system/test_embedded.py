@@ -142,8 +142,12 @@ def test_racks_are_kept_and_replicas_spread_over_them(tmp_path: Path) -> None:
         command("down", *directory)
         assert command("up", *directory, "--port", "0", "--detach").stdout == bootstrap
         admin = AdminClient({"bootstrap.servers": bootstrap.removeprefix("bootstrap: ").strip()})
-        nodes = admin.describe_cluster(request_timeout=60).result(60).nodes
-        assert {node.id: node.rack for node in nodes} == {1: "a", 2: "b", 3: "a"}
+
+        def racks() -> dict[int, str]:
+            return {node.id: node.rack for node in admin.describe_cluster(request_timeout=60).result(60).nodes}
+
+        wait_for(lambda: len(racks()) == 3, "each broker knows of all")
+        assert racks() == {1: "a", 2: "b", 3: "a"}
         (created,) = admin.create_topics([NewTopic("spread", 6, 2)]).values()
         created.result(60)
         partitions = admin.list_topics("spread", timeout=60).topics["spread"].partitions.values()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import threading
@@ -19,6 +20,7 @@ from clients import programs
 
 TOPIC = "orders"
 QUIET = {"log_level": 0}
+_attempts = itertools.count()
 UNTOLD: tuple[int, list[int], list[int]] = (-2, [], [])
 
 
@@ -30,14 +32,24 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
-    """A topic with its own name for each test, on all three brokers."""
-    name = f"{TOPIC}-{request.node.name.removeprefix('test_')[:40]}"
-    admin = client(cluster)
-    # A request that is under way to a broker which then is missing in an answer is given up by the client.
-    wait_until(lambda: len(admin.list_topics(timeout=60).brokers) == 3, "all brokers are there again")
-    new = NewTopic(name, 2, replica_assignment=[[1, 2], [2, 1]], config={"min.insync.replicas": "1"})
-    (future,) = admin.create_topics([new]).values()
-    future.result(120)
+    """A topic with its own name for each test, and for each time that it is tried."""
+    name = f"{TOPIC}-{next(_attempts)}-{request.node.name.removeprefix('test_')[:40]}"
+
+    def is_created() -> bool:
+        # While brokers of an earlier test come back, the client gives up what is under way to one that is missing in
+        # an answer.
+        new = NewTopic(name, 2, replica_assignment=[[1, 2], [2, 1]], config={"min.insync.replicas": "1"})
+        admin = client(cluster)  # one that nobody holds answers nothing any more
+        (future,) = admin.create_topics([new], request_timeout=10).values()
+        try:
+            future.result(15)
+        except TimeoutError:
+            return False
+        except KafkaException as error:
+            return bool(error.args[0].name() == "TOPIC_ALREADY_EXISTS")
+        return True
+
+    wait_until(is_created, f"{name} is created")
     return name
 
 
