@@ -78,7 +78,7 @@ def hold(admin: AdminClient, kind: Kind, asked: list[TopicPartition] | None) -> 
         topic_partitions=None if asked is None else topics,
         timeout_ms=int(TIMEOUT_S * 1_000),
     )
-    with Wire(described.nodes[0].host, described.nodes[0].port) as wire:
+    with Wire.to_any((node.host, node.port) for node in described.nodes) as wire:
         answer = wire.ask(request, 2, ElectLeadersResponse)
     rows = [
         _Row(f"{topic.topic}-{row.partition_id}", ErrorCode(row.error_code), row.error_message)

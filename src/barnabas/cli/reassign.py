@@ -68,10 +68,11 @@ class _Cluster:
 
     def wire(self, broker_id: int | None = None) -> Wire:
         """To this broker, or to any."""
-        wanted = next(iter(self.nodes)) if broker_id is None else broker_id
-        node = self.nodes.get(wanted)
+        if broker_id is None:
+            return Wire.to_any((node.host, node.port) for node in self.nodes.values())
+        node = self.nodes.get(broker_id)
         if node is None:
-            raise Failure(f"broker {wanted} is not there")
+            raise Failure(f"broker {broker_id} is not there")
         return Wire(node.host, node.port)
 
     def ongoing(self) -> dict[Partition, ListPartitionReassignmentsResponse.OngoingPartitionReassignment]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, TypeVar
 
@@ -31,6 +32,18 @@ class Wire:
         except OSError as error:
             raise Failure(f"no connection to {self._where} ({error.strerror or error})") from error
         self._asked = 0
+
+    @classmethod
+    def to_any(cls, addresses: Iterable[tuple[str, int]]) -> Wire:
+        """To the first that is there: who was told of brokers a moment ago may have been told of one that is gone.
+        Raises Failure for the last, if none is."""
+        failure = Failure("there is no broker to connect to")
+        for host, port in addresses:
+            try:
+                return cls(host, port)
+            except Failure as error:
+                failure = error
+        raise failure
 
     def ask(self, request: Message, version: int, expected: type[M]) -> M:
         """The answer. Raises Failure if there is none, or none that can be read."""
