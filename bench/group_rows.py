@@ -8,20 +8,20 @@ from workloads import Goal, Metric, Step
 #: others to go with it.
 PROPERTIES = {"group.initial.rebalance.delay.ms": "0", "group.coordinator.append.linger.ms": "0"}
 
+
+def _commits(name: str, title: str, options: dict[str, int], quick: dict[str, int]) -> Step:
+    metrics = {
+        "per_s": Metric(name, f"offset commits, one in flight, {title}", "per s", Goal(at_least=2.0)),
+        "p99_ms": Metric(f"{name}_p99", "one of them, p99", "ms"),
+    }
+    return Step(name, None, metrics, options, quick)
+
+
 #: On brokers with the properties that all clusters have.
 SHIPPED_STEPS: tuple[Step, ...] = (
-    Step(
+    _commits(
         "groups_commit_shipped",
-        None,
-        {
-            "per_s": Metric(
-                "groups_commit_shipped",
-                "offset commits, one in flight, one partition each, as both are shipped",
-                "per s",
-                Goal(at_least=2.0),
-            ),
-            "p99_ms": Metric("groups_commit_shipped_p99", "one of them, p99", "ms"),
-        },
+        "one partition each, as both are shipped",
         {"commits": 2_000, "warm_up": 2_000},
         {"commits": 500, "warm_up": 200},
     ),
@@ -45,18 +45,9 @@ HASTY_STEPS: tuple[Step, ...] = (
         {"groups": 1_000, "settle_s": 5.0, "measure_s": 15.0, "beat_s": 3.0},
         {"groups": 200, "settle_s": 1.0, "measure_s": 6.0},
     ),
-    Step(
+    _commits(
         "groups_commit",
-        None,
-        {
-            "per_s": Metric(
-                "groups_commit",
-                "offset commits, one in flight, where no write of a coordinator waits for others",
-                "per s",
-                Goal(at_least=2.0),
-            ),
-            "p99_ms": Metric("groups_commit_p99", "one of them, p99", "ms"),
-        },
+        "where no write of a coordinator waits for others",
         {"commits": 5_000, "warm_up": 2_000},
         {"commits": 1_000, "warm_up": 500},
     ),

@@ -255,9 +255,14 @@ class Load:
 def create_topic(cluster: Brokers, name: str, partitions: int = 3, **config: str) -> None:
     """With three replicas, min.insync.replicas 2 unless it says otherwise; all are in sync when it returns."""
     configs = {"min.insync.replicas": "2", **{key.replace("_", "."): value for key, value in config.items()}}
+    create(cluster, NewTopic(name, partitions, 3, config=configs))
+    wait_until(lambda: in_sync(cluster, name) == {1, 2, 3}, f"{name} is in sync")
+
+
+def create(cluster: Brokers, new: NewTopic) -> None:
+    """Whatever becomes of the client's requests while brokers come and go."""
 
     def created() -> bool:
-        new = NewTopic(name, partitions, 3, config=configs)
         # A client that nobody holds answers nothing any more.
         client = admin(cluster)
         (future,) = client.create_topics([new], request_timeout=10).values()
@@ -270,8 +275,7 @@ def create_topic(cluster: Brokers, name: str, partitions: int = 3, **config: str
                 return False
         return True
 
-    wait_until(created, f"{name} is created")
-    wait_until(lambda: in_sync(cluster, name) == {1, 2, 3}, f"{name} is in sync")
+    wait_until(created, f"{new.topic} is created")
 
 
 def admin(cluster: Brokers) -> AdminClient:

@@ -7,7 +7,7 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ConfigSource, New
 from barnabas.cli import entry
 from barnabas.testing import Cluster
 from clients import programs
+from support.survival import create, wait_until
 
 TOPIC = "orders"
 QUIET = {"log_level": 0}
@@ -34,22 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 def topic(cluster: Cluster, request: pytest.FixtureRequest) -> str:
     """A topic with its own name for each test, and for each time that it is tried."""
     name = f"{TOPIC}-{next(_attempts)}-{request.node.name.removeprefix('test_')[:40]}"
-
-    def is_created() -> bool:
-        # While brokers of an earlier test come back, the client gives up what is under way to one that is missing in
-        # an answer.
-        new = NewTopic(name, 2, replica_assignment=[[1, 2], [2, 1]], config={"min.insync.replicas": "1"})
-        admin = client(cluster)  # one that nobody holds answers nothing any more
-        (future,) = admin.create_topics([new], request_timeout=10).values()
-        try:
-            future.result(15)
-        except TimeoutError:
-            return False
-        except KafkaException as error:
-            return bool(error.args[0].name() == "TOPIC_ALREADY_EXISTS")
-        return True
-
-    wait_until(is_created, f"{name} is created")
+    create(cluster, NewTopic(name, 2, replica_assignment=[[1, 2], [2, 1]], config={"min.insync.replicas": "1"}))
     return name
 
 
@@ -111,13 +97,6 @@ def brokers(cluster: Cluster) -> set[int]:
         return set(client(cluster).list_topics(timeout=15).brokers)
     except KafkaException:
         return {1, 2, 3}
-
-
-def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 120) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.05)
 
 
 def command(cluster: Cluster, capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> str:

@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.failures import Failure
 from barnabas.cli.options import key_values
+from barnabas.common.types import EVENTS_TOPIC
 
 T = TypeVar("T")
 TIMEOUT_S = 15.0
@@ -52,6 +53,11 @@ def reason(error: KafkaError) -> str:
     """The broker's own words with the code's name; a text of librdkafka's as it stands."""
     text = error.str().removeprefix("Broker: ").removeprefix("Local: ")
     return f"{text} ({error.name()})" if error.name() else text
+
+
+def has_journal(client: AdminClient | Consumer) -> bool:
+    """Whether the cluster keeps one, or has had anything to write into it yet."""
+    return EVENTS_TOPIC in client.list_topics(timeout=TIMEOUT_S).topics
 
 
 def check_reachable(bootstrap: str) -> None:

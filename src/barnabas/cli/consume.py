@@ -7,7 +7,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
@@ -59,8 +59,8 @@ def consume(
     properties: ClientProperty = None,
 ) -> None:
     """Print records, one a line: new ones as they come, or from where you say."""
-    places = sum((from_beginning, offset is not None, since is not None))
-    _check(places, has_own_place=bool(partition) or offset is not None or since is not None, group=group)
+    place = _Place(partition or [], from_beginning, offset, since)
+    place.check(group)
     fields = _fields(show)
     client = clients.consumer(bootstrap, properties, _settings(group, from_beginning=from_beginning))
     try:
@@ -68,7 +68,7 @@ def consume(
         total = None
         reading: Reading
         if group is None:
-            start = _start(client, topic, known, partition, from_beginning=from_beginning, offset=offset, since=since)
+            start = _start(client, topic, known, place)
             reading = OwnAssignment(client, start)
             total = _expected(client, start) if exit_at_end and not sys.stdout.isatty() else None
         else:
@@ -82,11 +82,21 @@ def consume(
         client.close()
 
 
-def _check(places: int, *, has_own_place: bool, group: str | None) -> None:
-    if places > 1:
-        raise Failure("give only one of --from-beginning, --offset and --since")
-    if group is not None and has_own_place:
-        raise Failure("a group says itself what its members read: --partition, --offset and --since go without --group")
+class _Place(NamedTuple):
+    """What is to be read, and from where, as the command line says it."""
+
+    partitions: list[int]
+    from_beginning: bool
+    offset: int | None
+    since: str | None
+
+    def check(self, group: str | None) -> None:
+        if sum((self.from_beginning, self.offset is not None, self.since is not None)) > 1:
+            raise Failure("give only one of --from-beginning, --offset and --since")
+        if group is not None and (self.partitions or self.offset is not None or self.since is not None):
+            raise Failure(
+                "a group says itself what its members read: --partition, --offset and --since go without --group"
+            )
 
 
 def _settings(group: str | None, *, from_beginning: bool) -> dict[str, Any]:
@@ -119,29 +129,21 @@ def _partitions(client: Consumer, topic: str) -> set[int]:
     return set(metadata.partitions)
 
 
-def _start(
-    client: Consumer,
-    topic: str,
-    known: set[int],
-    partitions: list[int] | None,
-    *,
-    from_beginning: bool,
-    offset: int | None,
-    since: str | None,
-) -> list[TopicPartition]:
+def _start(client: Consumer, topic: str, known: set[int], place: _Place) -> list[TopicPartition]:
     """Every partition with the offset to begin at, within what the log holds."""
-    missing = sorted(set(partitions or []) - known)
+    missing = sorted(set(place.partitions) - known)
     if missing:
         raise Failure(f"{topic} has no partition {missing[0]}; it has {len(known)}")
-    chosen = sorted(set(partitions or known))
-    if since is not None:
-        when = lines.parse_time(since, round(time.time() * 1000))
+    chosen = sorted(set(place.partitions) or known)
+    if place.since is not None:
+        when = lines.parse_time(place.since, round(time.time() * 1000))
         asked = [TopicPartition(topic, number, when) for number in chosen]
         return [_checked(found) for found in client.offsets_for_times(asked, timeout=clients.TIMEOUT_S)]
     start = []
     for number in chosen:
         low, high = client.get_watermark_offsets(TopicPartition(topic, number), timeout=clients.TIMEOUT_S)
-        wanted = low if from_beginning else high if offset is None else high + offset if offset < 0 else offset
+        offset = place.offset
+        wanted = low if place.from_beginning else high if offset is None else high + offset if offset < 0 else offset
         start.append(TopicPartition(topic, number, min(max(wanted, low), high)))
     return start
 

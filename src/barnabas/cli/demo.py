@@ -16,15 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from barnabas.cli import clients, output
 from barnabas.cli import demo_report as report
-from barnabas.cli import output
 from barnabas.cli.cluster import Interruption, interruptible
 from barnabas.cli.demo_course import Course, Fault, Kill
 from barnabas.cli.demo_stage import BROKERS, TOPIC, Pipeline, Places, Replay, Stage, Watcher
 from barnabas.cli.demo_view import View
 from barnabas.cli.failures import Failure
 from barnabas.cli.orders import speed_factor
-from barnabas.cli.pipeline import has_journal
 from barnabas.cli.signals import held
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def demo(
             fault = _run(stage, orders, factor, kill, sink, interruption)
             proof = _prove(stage)
             # Where nobody is killed, there may be nothing that a journal would have to explain.
-            if has_journal(stage.bootstrap):
+            if clients.has_journal(clients.admin_client(stage.bootstrap)):
                 stage.run_to_end("health", ["--bootstrap", stage.bootstrap, "--tables", str(places.tables)])
         files = _pictures(places)
     elapsed_s = time.monotonic() - started

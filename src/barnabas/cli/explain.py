@@ -83,7 +83,7 @@ def _explain_partitions(client: Consumer, name: str, since_ms: int, as_json: boo
 
 
 def _explain_broker(client: Consumer, broker: int, since_ms: int, as_json: bool) -> None:
-    has_journal = EVENTS_TOPIC in client.list_topics(timeout=clients.TIMEOUT_S).topics
+    has_journal = clients.has_journal(client)
     events = explain_story.distinct(_events(client)) if has_journal else []
     if as_json:
         output.show_json([event for event in events if event.get("broker") == broker and event["time_ms"] >= since_ms])

@@ -58,6 +58,7 @@ def monitor(
         security = Security.from_properties(key_values(properties or [], "--property"))
     except (ValueError, OSError) as error:
         raise Failure(str(error)) from error
+    every = every or topic is not None
     addresses = [address(each.strip()) for each in bootstrap.split(",")]
     with interruptible():
         if once or check:
@@ -65,12 +66,12 @@ def monitor(
             if as_json:
                 _print_json(snapshot.to_json())
             else:
-                show_table(snapshot, every=every or topic is not None)
+                show_table(snapshot, every=every)
             if check:
                 raise typer.Exit(lines.EXIT_CODES[snapshot.severity])
         else:
             reader = ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms)
-            if asyncio.run(until_signalled(_watch(reader, interval, as_json, every=every or topic is not None))):
+            if asyncio.run(until_signalled(_watch(reader, interval, as_json, every=every))):
                 raise KeyboardInterrupt
 
 

@@ -108,10 +108,6 @@ def orders(
     _show_books(last, tables, as_json)
 
 
-def has_journal(bootstrap: str) -> bool:
-    return EVENTS_TOPIC in clients.admin_client(bootstrap).list_topics(timeout=clients.TIMEOUT_S).topics
-
-
 @app.command()
 def health(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
@@ -128,7 +124,7 @@ def health(
     tables = tables.absolute()
     module_name = "barnabas.pipelines.health"
     clients.check_reachable(bootstrap)
-    if not has_journal(bootstrap):
+    if not clients.has_journal(clients.admin_client(bootstrap)):
         raise Failure(
             f"there is no journal ({EVENTS_TOPIC}) at {bootstrap}",
             "a cluster makes it with its first unplanned change; one of Apache Kafka has none",
