@@ -1,0 +1,77 @@
+"""Repeated log lines: the first at once, then one in ten seconds for each cause, with a count, and one for the end."""
+
+from __future__ import annotations
+
+from barnabas.common.reports import LimitedReports
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.ms = 0
+
+    def now_ms(self) -> int:
+        return self.ms
+
+    def wall_ms(self) -> int:
+        return self.ms
+
+
+class _Faults:
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def fatal(self, message: str, error: BaseException | None = None) -> None:
+        raise AssertionError(message)
+
+    def report(self, message: str, error: BaseException | None = None) -> None:
+        self.lines.append(f"ERROR {message}")
+
+    def inform(self, message: str) -> None:
+        self.lines.append(f"INFO {message}")
+
+
+def test_one_line_in_ten_seconds_for_a_cause_with_a_count() -> None:
+    clock, faults = _Clock(), _Faults()
+    reports = LimitedReports(faults, clock)
+    for _ in range(601):
+        reports.report("full", "no room")
+        clock.ms += 100
+    assert faults.lines[0] == "ERROR no room"
+    assert faults.lines[1:] == ["ERROR no room (99 more in the last 10 s)"] * 6
+
+
+def test_causes_do_not_hide_each_other() -> None:
+    clock, faults = _Clock(), _Faults()
+    reports = LimitedReports(faults, clock)
+    reports.report("a", "first")
+    reports.inform("b", "second")
+    reports.report("a", "third")
+    assert faults.lines == ["ERROR first", "INFO second"]
+
+
+def test_the_end_is_told_once_and_begins_anew() -> None:
+    clock, faults = _Clock(), _Faults()
+    reports = LimitedReports(faults, clock)
+    assert not reports.over("full", "room again")
+    reports.report("full", "no room")
+    clock.ms = 2_500
+    reports.report("full", "no room")
+    assert reports.is_reported("full")
+    assert reports.over("full", "room again")
+    assert not reports.over("full", "room again")
+    assert not reports.is_reported("full")
+    reports.report("full", "no room")
+    assert faults.lines == [
+        "ERROR no room",
+        "INFO room again, after 2.5 s (1 more in the last 2 s)",
+        "ERROR no room",
+    ]
+
+
+def test_causes_that_peers_name_cost_no_memory_without_end() -> None:
+    clock, faults = _Clock(), _Faults()
+    reports = LimitedReports(faults, clock)
+    for number in range(5_000):
+        reports.report(number, f"{number}")
+    assert len(faults.lines) == 5_000
+    assert len(reports._causes) <= 1_000
