@@ -11,11 +11,12 @@ from collections.abc import Callable, Mapping
 
 from barnabas.broker.assignments import DirectoryAssignments
 from barnabas.broker.broker_channels import BrokerChannels
+from barnabas.broker.connection import ConnectionLog
 from barnabas.broker.context import Services
 from barnabas.broker.controller_access import ControllerAccess
 from barnabas.broker.controller_registrar import ControllerRegistrar
 from barnabas.broker.coordination import Coordinators
-from barnabas.broker.dispatch import ConnectionLog, Dispatcher
+from barnabas.broker.dispatch import Dispatcher
 from barnabas.broker.fetch_sessions import SessionCache
 from barnabas.broker.inner_requests import OwnBroker, OwnController
 from barnabas.broker.journal_wiring import make_journal

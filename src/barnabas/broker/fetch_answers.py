@@ -6,8 +6,8 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from barnabas.broker.connection import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.context import Services
-from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.topic_views import endpoint_of
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.wire import write_compact_string, write_unsigned_varint

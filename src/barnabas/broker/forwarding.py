@@ -10,9 +10,9 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
+from barnabas.broker.connection import InFlight
 from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.controller_access import ControllerAccess, Question
-from barnabas.broker.dispatch import InFlight
 from barnabas.broker.unanswered import timed_out
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.common.host import Timer

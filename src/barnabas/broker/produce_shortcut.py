@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import struct
 
+from barnabas.broker.connection import InFlight
 from barnabas.broker.context import Services
-from barnabas.broker.dispatch import InFlight
 from barnabas.common.errors import RequestFailed
 from barnabas.protocol.produce_frame import FLEXIBLE_SINCE
 from barnabas.protocol.wire import read_unsigned_varint, unsigned_varint_size

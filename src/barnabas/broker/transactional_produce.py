@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from barnabas.broker.connection import Chunks, InFlight
 from barnabas.broker.context import Services
-from barnabas.broker.dispatch import Chunks, InFlight
 from barnabas.broker.verification import Codes, Question
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import TopicPartition

@@ -8,7 +8,8 @@ import socket
 from collections.abc import Sequence
 from typing import cast
 
-from barnabas.broker.dispatch import Connection, Dispatcher
+from barnabas.broker.connection import Connection
+from barnabas.broker.dispatch import Dispatcher
 from barnabas.common.host import Buffer
 from barnabas.server.wakefulness import Wakefulness
 

@@ -6,7 +6,7 @@ import pytest
 from tests.support.wired import WiredBroker, WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, produce_request, topic_id, values_of
 
-from barnabas.broker.dispatch import Connection
+from barnabas.broker.connection import Connection
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer
 from barnabas.protocol import codec

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from barnabas.broker.connection import Chunks, InFlight
 from barnabas.broker.context import Services
-from barnabas.broker.dispatch import Chunks, InFlight
 from barnabas.broker.fetch_answers import Told, encode_answer
 from barnabas.broker.fetch_sessions import EPOCH_INITIAL, Key, Session, is_full, next_epoch, update_item
 from barnabas.common.errors import ErrorCode

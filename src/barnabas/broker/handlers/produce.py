@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import struct
 
+from barnabas.broker.connection import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.context import Services
-from barnabas.broker.dispatch import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.produce_shortcut import ProduceShortcut
 from barnabas.broker.topic_views import endpoint_of
 from barnabas.broker.transactional_produce import Refused, name_of, produce
