@@ -1,5 +1,5 @@
-"""The build hook: puts the compiled twin of the Spark source's parser into the wheel, where Cython and a C compiler are
-there. It never fails a build: without the twin the source parses with numpy and gives the same tables.
+"""The build hook: puts the compiled twins into the wheel, where Cython and a C compiler are there. It never fails a
+build: without a twin, plain Python (or numpy, for the Spark source) does its work and finds the same.
 """
 
 from __future__ import annotations
@@ -13,24 +13,26 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 
-class CompiledTwin(BuildHookInterface[Any]):
-    """A wheel carries the extension inside; an editable installation gets it beside its source."""
+class CompiledTwins(BuildHookInterface[Any]):
+    """A wheel carries the extensions inside; an editable installation gets each beside its source."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if self.target_name != "wheel":
             return
         root = Path(self.root)
         tool = runpy.run_path(str(root / "tools" / "compile_twin.py"))
-        source, name = root / tool["SOURCE"], tool["file_name"]()
         is_editable = version == "editable"
-        directory = source.parent if is_editable else Path(tempfile.mkdtemp(prefix="barnabas-build-"))
-        try:
-            tool["compile_twin"](source, directory / name)
-        except (OSError, subprocess.SubprocessError) as error:
-            said = getattr(error, "stderr", None) or ""
-            self.app.display_warning(f"the compiled parser is left out, numpy does its work: {error} {said[-500:]}")
-            return
-        build_data["pure_python"] = False
-        build_data["infer_tag"] = True
-        if not is_editable:
-            build_data["force_include"][str(directory / name)] = f"barnabas/spark/{name}"
+        made = Path(tempfile.mkdtemp(prefix="barnabas-build-"))
+        for what, source in tool["SOURCES"].items():
+            name = tool["file_name"](source)
+            target = (root / source).parent / name if is_editable else made / name
+            try:
+                tool["compile_twin"](root / source, target)
+            except (OSError, subprocess.SubprocessError) as error:
+                said = getattr(error, "stderr", None) or ""
+                self.app.display_warning(f"{what} is not compiled, a slower form does its work: {error} {said[-500:]}")
+                continue
+            build_data["pure_python"] = False
+            build_data["infer_tag"] = True
+            if not is_editable:
+                build_data["force_include"][str(target)] = str(source.parent.relative_to("src") / name)

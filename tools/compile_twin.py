@@ -1,4 +1,5 @@
-"""Compiles the twin of the Spark source's parser: `python tools/compile_twin.py` puts it beside its source.
+"""Compiles the twins of hot loops that are written in Python: `python tools/compile_twin.py` puts each beside its
+source.
 
 Needs Cython and a C compiler (CC decides which). The build hook does the same for wheels and editable installations.
 """
@@ -13,12 +14,16 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-SOURCE = Path("src/barnabas/spark/_compiled_parser.pyx")
+#: By what is said of it where it cannot be built.
+SOURCES = {
+    "the walk over records": Path("src/barnabas/records/_compiled_walk.pyx"),
+    "the Spark source's parser": Path("src/barnabas/spark/_compiled_parser.pyx"),
+}
 
 
-def file_name() -> str:
+def file_name(source: Path) -> str:
     """Of the extension, as this Python looks for it."""
-    return SOURCE.stem + str(sysconfig.get_config_var("EXT_SUFFIX") or ".so")
+    return source.stem + str(sysconfig.get_config_var("EXT_SUFFIX") or ".so")
 
 
 def compile_twin(source: Path, target: Path) -> None:
@@ -44,4 +49,5 @@ def _run(command: list[str]) -> None:
 
 if __name__ == "__main__":
     root = Path(__file__).resolve().parent.parent
-    compile_twin(root / SOURCE, (root / SOURCE).parent / file_name())
+    for each in SOURCES.values():
+        compile_twin(root / each, (root / each).parent / file_name(each))

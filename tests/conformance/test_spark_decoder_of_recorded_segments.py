@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tests.support import golden
-from tests.support.spark_tables import can_compile, decoded, expected, parsers, rows_of
+from tests.support.spark_tables import decoded, expected, parsers, rows_of
+from tests.support.twins import can_compile
 
 from barnabas.records.batch import iter_headers
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import runpy
-import shutil
-import tempfile
 from collections.abc import Sequence
 from functools import cache
-from importlib.machinery import ExtensionFileLoader
-from pathlib import Path
 from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from tests.support import twins
 
 from barnabas.records.batch import decode_batch, iter_headers
 from barnabas.spark import numpy_parser, parser, schema
@@ -22,7 +16,6 @@ from barnabas.spark.batches import Aborted, chunks, select
 from barnabas.spark.decoder import Decoder
 from barnabas.spark.parsed import Parser
 
-_ROOT = Path(__file__).resolve().parents[2]
 END = (1 << 63) - 1
 
 
@@ -30,35 +23,10 @@ END = (1 << 63) - 1
 def parsers() -> dict[str, Parser]:
     """All that can run here, the compiled one from the source as it is now."""
     found = {"numpy": cast("Parser", numpy_parser)}
-    compiled = _compiled()
-    if compiled is not None:
-        found["compiled"] = compiled
+    twin = twins.compiled("src/barnabas/spark/_compiled_parser.pyx", parser.compiled_parser())
+    if twin is not None:
+        found["compiled"] = twin
     return found
-
-
-def can_compile() -> bool:
-    return importlib.util.find_spec("Cython") is not None and shutil.which(os.environ.get("CC", "cc")) is not None
-
-
-def _compiled() -> Parser | None:
-    """The installed twin; a fresh one where there is none or its source is newer."""
-    tool = runpy.run_path(str(_ROOT / "tools" / "compile_twin.py"))
-    source = _ROOT / tool["SOURCE"]
-    installed = parser.compiled_parser()
-    if installed is not None:
-        made = Path(str(cast("Any", installed).__file__))
-        if made.stat().st_mtime >= source.stat().st_mtime:
-            return installed
-    if not can_compile():
-        return None
-    target = Path(tempfile.mkdtemp(prefix="barnabas-twin-")) / tool["file_name"]()
-    tool["compile_twin"](source, target)
-    loader = ExtensionFileLoader("_compiled_parser", str(target))
-    spec = importlib.util.spec_from_file_location("_compiled_parser", target, loader=loader)
-    assert spec is not None
-    module = importlib.util.module_from_spec(spec)
-    loader.exec_module(module)
-    return cast("Parser", module)
 
 
 def decoded(

@@ -1,0 +1,262 @@
+# cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""The compiled twin of `python_walk`: the same findings about the same bytes, at a hundredth of the time.
+
+Nothing is read before it is known to lie inside its record, whatever the bytes say. The interpreter's lock is let go
+where there are many records, so that a walk in a thread does not hold up the loop.
+"""
+
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from libc.limits cimport LLONG_MAX
+
+from array import array
+
+NAME = "compiled"
+
+ctypedef const unsigned char* Bytes
+
+cdef enum:
+    VARINT_BYTES_MAX = 5
+    VARLONG_BYTES_MAX = 10
+    #: Fewer records than these are walked before another thread could use the lock.
+    FEW_RECORDS = 512
+
+cdef enum Fault:
+    NO_FAULT = 0
+    NO_LENGTH = 1
+    WRONG_LENGTH = 2
+    NO_TIMESTAMP_DELTA = 3
+    NO_OFFSET_DELTA = 4
+    WRONG_KEY = 5
+    WRONG_VALUE = 6
+    WRONG_HEADER_COUNT = 7
+    WRONG_HEADER_KEY = 8
+    WRONG_HEADER_VALUE = 9
+    WRONG_END = 10
+    BYTES_BEHIND = 11
+
+cdef struct Row:
+    long long timestamp_delta
+    long long offset_delta
+    long long start
+    long long key_start
+    long long key_size
+    long long value_start
+    long long value_size
+    long long end
+
+cdef struct Findings:
+    long long records
+    long long place
+    int fault
+    bint is_numbered
+    long long first_without_key
+    long long without_key
+    long long min_timestamp
+    long long max_timestamp
+    long long largest
+
+
+cdef inline bint _varint(Bytes data, long long* place, long long end, long long* value) noexcept nogil:
+    """The zigzag varint of 32 bits at `place`, which moves behind it; False where there is none before `end`."""
+    cdef unsigned long long raw
+    cdef unsigned long long byte
+    cdef long long at = place[0]
+    cdef int shift = 7
+    if at >= end:
+        return False
+    raw = data[at]
+    if raw >= 0x80:
+        raw &= 0x7F
+        while True:
+            at += 1
+            if at >= end or shift > 28:
+                return False
+            byte = data[at]
+            raw |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+        if raw >> 32:
+            return False
+    value[0] = <long long>(raw >> 1) ^ -<long long>(raw & 1)
+    place[0] = at + 1
+    return True
+
+
+cdef inline bint _varlong(Bytes data, long long* place, long long end, long long* value) noexcept nogil:
+    """The same of 64 bits."""
+    cdef unsigned long long raw
+    cdef unsigned long long byte
+    cdef long long at = place[0]
+    cdef int shift = 7
+    if at >= end:
+        return False
+    raw = data[at]
+    if raw >= 0x80:
+        raw &= 0x7F
+        while True:
+            at += 1
+            if at >= end or shift > 63:
+                return False
+            byte = data[at]
+            if shift == 63 and byte > 1:
+                return False
+            raw |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+    value[0] = <long long>(raw >> 1) ^ -<long long>(raw & 1)
+    place[0] = at + 1
+    return True
+
+
+cdef int _record(Bytes data, long long at, long long end, Row* row) noexcept nogil:
+    """The record that begins at `at`, before `end`; what is wrong with it, or NO_FAULT."""
+    cdef long long place = at, length, stop, count
+    if not _varint(data, &place, end, &length):
+        return NO_LENGTH
+    if length < 0 or length > end - place:
+        return WRONG_LENGTH
+    stop = place + length
+    row.start = at
+    row.end = stop
+    place += 1
+    if not _varlong(data, &place, stop, &row.timestamp_delta):
+        return NO_TIMESTAMP_DELTA
+    if not _varint(data, &place, stop, &row.offset_delta):
+        return NO_OFFSET_DELTA
+    if not _varint(data, &place, stop, &length) or length < -1 or length > stop - place:
+        return WRONG_KEY
+    row.key_start = place
+    row.key_size = length
+    if length > 0:
+        place += length
+    if not _varint(data, &place, stop, &length) or length < -1 or length > stop - place:
+        return WRONG_VALUE
+    row.value_start = place
+    row.value_size = length
+    if length > 0:
+        place += length
+    if not _varint(data, &place, stop, &count) or count < 0 or 2 * count > stop - place:
+        return WRONG_HEADER_COUNT
+    while count:
+        count -= 1
+        if not _varint(data, &place, stop, &length) or length < 0 or length > stop - place:
+            return WRONG_HEADER_KEY
+        place += length
+        if not _varint(data, &place, stop, &length) or length < -1 or length > stop - place:
+            return WRONG_HEADER_VALUE
+        if length > 0:
+            place += length
+    return NO_FAULT if place == stop else WRONG_END
+
+
+cdef void _survey(
+    Bytes data, long long place, long long end, long long count, long long base_timestamp, Findings* found
+) noexcept nogil:
+    cdef Row row
+    cdef long long index = 0, timestamp, start = place
+    cdef int fault = NO_FAULT
+    found.is_numbered = True
+    found.first_without_key = -1
+    found.without_key = 0
+    found.min_timestamp = LLONG_MAX
+    found.max_timestamp = -1
+    found.largest = 0
+    while index < count:
+        fault = _record(data, place, end, &row)
+        if fault:
+            break
+        if row.offset_delta != index:
+            found.is_numbered = False
+        if row.key_size < 0:
+            if not found.without_key:
+                found.first_without_key = index
+            found.without_key += 1
+        # Sums of 64 bits wrap, as in Java.
+        timestamp = <long long>(<unsigned long long>base_timestamp + <unsigned long long>row.timestamp_delta)
+        if timestamp > found.max_timestamp:
+            found.max_timestamp = timestamp
+        if timestamp < found.min_timestamp and timestamp != -1:
+            found.min_timestamp = timestamp
+        if row.end - place > found.largest:
+            found.largest = row.end - place
+        place = row.end
+        index += 1
+    if not fault and place != end:
+        fault = BYTES_BEHIND
+    found.records = index
+    found.place = place - start
+    found.fault = fault
+
+
+def survey(data, long long start, long long count, long long base_timestamp):
+    """See `walk.Walker`."""
+    cdef Py_buffer view
+    cdef Findings found
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or start > view.len:
+            raise ValueError(f"byte {start} of {view.len}")
+        if count <= FEW_RECORDS:
+            _survey(<Bytes>view.buf, start, view.len, count, base_timestamp, &found)
+        else:
+            with nogil:
+                _survey(<Bytes>view.buf, start, view.len, count, base_timestamp, &found)
+    finally:
+        PyBuffer_Release(&view)
+    return (
+        found.records,
+        found.place,
+        found.fault,
+        found.is_numbered,
+        found.first_without_key,
+        found.without_key,
+        found.min_timestamp,
+        found.max_timestamp,
+        found.largest,
+    )
+
+
+def index(data, long long start, long long count):
+    """See `walk.Walker`."""
+    cdef Py_buffer view
+    cdef Row row
+    cdef long long place = start, number = 0, rows
+    cdef int fault = NO_FAULT
+    cdef long long[::1] offsets, timestamps, starts, key_starts, key_sizes, value_starts, value_sizes, ends
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or start > view.len:
+            raise ValueError(f"byte {start} of {view.len}")
+        # A record takes at least 7 bytes: nothing is taken from memory for what cannot be there.
+        rows = max(0, min(count, (view.len - start) // 7))
+        columns = tuple([array("q", bytes(8 * rows)) for _ in range(8)])
+        if rows:
+            offsets, timestamps, starts, key_starts, key_sizes, value_starts, value_sizes, ends = columns
+            with nogil:
+                while number < rows:
+                    fault = _record(<Bytes>view.buf, place, view.len, &row)
+                    if fault:
+                        break
+                    offsets[number] = row.offset_delta
+                    timestamps[number] = row.timestamp_delta
+                    starts[number] = row.start - start
+                    key_starts[number] = row.key_start - start
+                    key_sizes[number] = row.key_size
+                    value_starts[number] = row.value_start - start
+                    value_sizes[number] = row.value_size
+                    ends[number] = row.end - start
+                    place = row.end
+                    number += 1
+        if not fault and number < count:
+            fault = _record(<Bytes>view.buf, place, view.len, &row)
+        if not fault and place != view.len:
+            fault = BYTES_BEHIND
+    finally:
+        PyBuffer_Release(&view)
+    if number < rows:
+        offsets = timestamps = starts = key_starts = key_sizes = value_starts = value_sizes = ends = None
+        for column in columns:
+            del column[number:]
+    return (number, place - start, fault, *columns)
