@@ -1,38 +1,49 @@
-"""The Typer app: every command, and how a command that failed ends."""
+"""The Typer app: loads the command that was named, and turns every failure into one line and an exit code."""
 
 from __future__ import annotations
 
 import importlib
 import os
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from confluent_kafka import KafkaException
+import typer.core
+import typer.main
 
 import barnabas
-from barnabas.cli import cluster, output
-from barnabas.cli.check import check
-from barnabas.cli.clients import failure
-from barnabas.cli.consume import consume
-from barnabas.cli.demo import demo
-from barnabas.cli.elect import elect
-from barnabas.cli.explain import explain
+from barnabas.cli import output
+from barnabas.cli.commands import ENTRIES, Entry, missing_extra
 from barnabas.cli.failures import Failure
-from barnabas.cli.format import format_directories, info, random_uuid
-from barnabas.cli.groups import app as groups
-from barnabas.cli.log import app as log
-from barnabas.cli.monitor import monitor
-from barnabas.cli.orders import app as orders
-from barnabas.cli.pipeline import app as pipeline
-from barnabas.cli.produce import produce
-from barnabas.cli.reassign import app as reassign
-from barnabas.cli.simulate import simulate
-from barnabas.cli.topics import app as topics
-from barnabas.cli.transactions import app as transactions
 from barnabas.orders.errors import OrdersError
 
+if TYPE_CHECKING:
+    from typer._click.core import Command, Context
+
+_ENTRIES = {entry.name: entry for entry in ENTRIES}
+
+
+class LazyCommands(typer.core.TyperGroup):
+    """The group of all commands. A command's module is imported when the command runs, not when it is listed."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        for entry in ENTRIES:
+            self.commands[entry.name] = typer.core.TyperCommand(entry.name, help=entry.help)
+        self._loaded: set[str] = set()
+
+    def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
+        """Loads the named command first. Raises Failure where it needs an extra that is not installed."""
+        name = args[0] if args else ""
+        entry = _ENTRIES.get(name)
+        if entry is not None and name not in self._loaded:
+            self._loaded.add(name)
+            self.commands[name] = _load(entry)
+        return super().resolve_command(ctx, args)
+
+
 app = typer.Typer(
+    cls=LazyCommands,
     help="A replicated, partitioned log that Kafka clients use as if it were Apache Kafka.",
     no_args_is_help=True,
     add_completion=False,
@@ -41,18 +52,9 @@ app = typer.Typer(
 
 
 def run(argv: list[str]) -> int:
-    """One command; returns its exit code."""
+    """Runs one command; returns its exit code."""
     try:
         app(args=argv, prog_name="barnabas")
-    except Failure as refused:
-        output.show_failure(refused)
-        return 1
-    except OrdersError as refused:
-        output.show_failure(Failure(refused.message, refused.hint))
-        return 1
-    except KafkaException as error:
-        output.show_failure(failure(error, "the cluster did not answer"))
-        return 1
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
@@ -61,7 +63,69 @@ def run(argv: list[str]) -> int:
         return 0
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
+    except _told_in_a_line() as error:
+        failure = as_failure(error, argv[0] if argv else "")
+        if failure is None:
+            raise
+        output.show_failure(failure)
+        return 1
     return 0
+
+
+def as_failure(error: Exception, command: str) -> Failure | None:
+    """The failure to show for an exception; None for a fault of this program, whose traceback is wanted."""
+    if isinstance(error, Failure):
+        return error
+    if isinstance(error, ModuleNotFoundError):
+        line = missing_extra(error, command)
+        return None if line is None else Failure(line)
+    if isinstance(error, OSError):
+        named = f"{error.filename}: " if error.filename else ""
+        return Failure(f"{named}{error.strerror or error}")
+    if isinstance(error, UnicodeDecodeError):
+        return Failure(f"the input is not UTF-8 text: byte {error.object[error.start]:#04x} at position {error.start}")
+    if isinstance(error, OverflowError):
+        return Failure(f"a number on the command line is too large: {error}")
+    if isinstance(error, OrdersError):
+        return Failure(error.message, error.hint)
+    if isinstance(error, _client_errors()):
+        told: Failure = importlib.import_module("barnabas.cli.clients").failure(error, "the cluster did not answer")
+        return told
+    return None
+
+
+def _told_in_a_line() -> tuple[type[Exception], ...]:
+    plain = (Failure, OrdersError, ModuleNotFoundError, OSError, UnicodeDecodeError, OverflowError)
+    return (*plain, *_client_errors())
+
+
+def _client_errors() -> tuple[type[Exception], ...]:
+    """The exception of the client library, if the command has loaded it."""
+    kafka = sys.modules.get("confluent_kafka")
+    return () if kafka is None else (kafka.KafkaException,)
+
+
+def _load(entry: Entry) -> Command:
+    try:
+        found = getattr(importlib.import_module(f"barnabas.cli.{entry.module}"), entry.attribute)
+    except ModuleNotFoundError as error:
+        line = missing_extra(error, entry.name)
+        if line is None:
+            raise
+        raise Failure(line) from error
+    parent = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+    parent.callback()(_nothing)
+    if isinstance(found, typer.Typer):
+        parent.add_typer(found, name=entry.name)
+    else:
+        parent.command(name=entry.name)(found)
+    group = typer.main.get_command(parent)
+    assert isinstance(group, typer.core.TyperGroup)
+    return group.commands[entry.name]
+
+
+def _nothing() -> None:
+    """Makes its app a group."""
 
 
 def _version(asked: bool) -> None:
@@ -79,7 +143,6 @@ def _root(
     pass
 
 
-@app.command()
 def broker(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A server.properties with Kafka's own names.")],
     override: Annotated[
@@ -94,26 +157,3 @@ def broker(
     for item in override or []:
         arguments += ["--override", item]
     raise typer.Exit(importlib.import_module("barnabas.server.main").main(arguments))
-
-
-app.command()(cluster.up)
-app.command()(cluster.status)
-app.command()(cluster.down)
-app.command(name="format")(format_directories)
-app.command()(random_uuid)
-app.command()(info)
-app.add_typer(topics, name="topics")
-app.add_typer(groups, name="groups")
-app.add_typer(transactions, name="transactions")
-app.command()(elect)
-app.command()(explain)
-app.command()(monitor)
-app.add_typer(reassign, name="reassign")
-app.add_typer(pipeline, name="pipeline")
-app.command()(produce)
-app.command()(consume)
-app.command()(demo)
-app.add_typer(orders, name="orders")
-app.add_typer(log, name="log")
-app.command()(simulate)
-app.command()(check)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
@@ -12,11 +11,12 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.failures import Failure
 from barnabas.cli.options import key_values
+from barnabas.cli.probe import probe
 from barnabas.common.types import EVENTS_TOPIC
 
 T = TypeVar("T")
 TIMEOUT_S = 15.0
-_CONNECT_TIMEOUT_S = 3.0
+_WITHOUT_TLS = frozenset({"plaintext", "sasl_plaintext"})
 
 
 def admin_client(bootstrap: str, properties: Iterable[str] | None = None) -> AdminClient:
@@ -60,18 +60,17 @@ def has_journal(client: AdminClient | Consumer) -> bool:
     return EVENTS_TOPIC in client.list_topics(timeout=TIMEOUT_S).topics
 
 
-def check_reachable(bootstrap: str) -> None:
-    """Failure at once where librdkafka would try until its timeout: nothing listens on any of the addresses."""
-    refused = []
-    for each in bootstrap.split(","):
-        host, port = address(each.strip())
-        try:
-            with socket.create_connection((host, port), timeout=_CONNECT_TIMEOUT_S):
-                return
-        except OSError as error:
-            refused.append(f"{host}:{port} ({error.strerror or error})")
+def check_reachable(bootstrap: str, properties: Mapping[str, str] | None = None) -> None:
+    """Raises Failure within some seconds where a client would try until its timeout: no address is reached, or none
+    of them is a Kafka broker. Over TLS, as the client's `properties` say, only the connection is tried."""
+    plaintext = (properties or {}).get("security.protocol", "plaintext").lower() in _WITHOUT_TLS
+    addresses = [address(each.strip()) for each in bootstrap.split(",")]
+    failed = probe(addresses, ask=plaintext)
+    if not failed:
+        return
+    what = "; ".join(f"{host}:{port} ({failed[host, port]})" for host, port in addresses)
     raise Failure(
-        f"no broker reached at {', '.join(refused)}",
+        f"no broker reached at {what}",
         "start one with `barnabas up --detach`, or name yours with --bootstrap HOST:PORT",
     )
 
@@ -92,7 +91,8 @@ def _configured(make: Callable[[], T]) -> T:
 
 
 def _config(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
-    check_reachable(bootstrap)
+    given = key_values(properties or [], "--property")
+    check_reachable(bootstrap, given)
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "client.id": "barnabas",
@@ -100,5 +100,5 @@ def _config(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[
         "log_level": 0,
         **defaults,
     }
-    config.update(key_values(properties or [], "--property"))
+    config.update(given)
     return config

@@ -29,8 +29,13 @@ def up(
         int | None, typer.Option(help="Number of brokers; as many as last time, or one, when left out.", min=1)
     ] = None,
     port: Annotated[
-        int, typer.Option(help="First broker's port for clients; 0 takes any free ones.", min=0, max=65535)
-    ] = 9092,
+        int | None,
+        typer.Option(
+            help="First broker's port for clients; 0 takes any free ones. Default: as last time, or 9092.",
+            min=0,
+            max=65535,
+        ),
+    ] = None,
     racks: Annotated[
         str | None,
         typer.Option("--racks", metavar="A,B,...", help="The rack of each broker; as last time when left out."),

@@ -15,9 +15,16 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from barnabas.cli import clients, lines, output
 from barnabas.cli.consume_group import Membership, OwnAssignment, Reading
 from barnabas.cli.failures import Failure
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT64_MAX, Bootstrap, ClientProperty
 
 _BATCH = 1000
+
+StartOffset = Annotated[
+    int | None,
+    typer.Option(
+        "--offset", "-o", help="Start at this offset; -10: ten before the end.", min=-INT64_MAX, max=INT64_MAX
+    ),
+]
 
 
 def consume(
@@ -26,9 +33,7 @@ def consume(
         list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
     ] = None,
     from_beginning: Annotated[bool, typer.Option("--from-beginning", "-a", help="Start at the oldest record.")] = False,
-    offset: Annotated[
-        int | None, typer.Option("--offset", "-o", help="Start at this offset; -10: ten before the end.")
-    ] = None,
+    offset: StartOffset = None,
     since: Annotated[
         str | None, typer.Option("--since", help="Start at this time: milliseconds, 2017-01-31T12:00, or 10m (ago).")
     ] = None,

@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.clients import TIMEOUT_S, admin_client, result
 from barnabas.cli.failures import Failure
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, Bootstrap, ClientProperty
 from barnabas.cli.wire import Wire
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -41,7 +41,7 @@ def elect(
         typer.Option("--type", "--election-type", help="unclean may lose records: for partitions without a leader."),
     ],
     topic: Annotated[str | None, typer.Option("--topic", help="With --partition.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="Of --topic.")] = None,
+    partition: Annotated[int | None, typer.Option("--partition", min=0, max=INT32_MAX, help="Of --topic.")] = None,
     path: Annotated[
         Path | None,
         typer.Option("--path-to-json-file", help='{"partitions": [{"topic": "orders", "partition": 0}, ...]}'),

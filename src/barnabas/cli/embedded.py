@@ -31,6 +31,8 @@ from barnabas.cli.failures import Failure
 from barnabas.cli.signals import held
 
 HOST = "127.0.0.1"
+#: The first broker's port of a new cluster, as in Kafka's example file.
+DEFAULT_PORT: Final = 9092
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
 #: Where free ports are looked for: below those that systems give to outgoing connections (Linux: from 32768), or a
@@ -102,14 +104,25 @@ class EmbeddedCluster:
 
     @property
     def nodes(self) -> list[Node]:
-        """As written down; look at `running` for each. Empty when nothing was ever started here."""
+        """As written down; look at `running` for each. Empty when nothing was ever started here. Raises Failure for a
+        damaged file."""
+        return self._state()[0]
+
+    def _state(self) -> tuple[list[Node], str | None]:
+        """The nodes and the cluster id in the state file; ([], None) without one. Raises Failure for a damaged one."""
         try:
             state = json.loads(self.state_path.read_text())
+            nodes = [Node(**{**item, "roles": tuple(item["roles"])}) for item in state["nodes"]]
+            cluster_id = state.get("cluster_id")
         except FileNotFoundError:
-            return []
-        except ValueError as error:
-            raise Failure(f"{self.state_path} is damaged: {error}") from error
-        return [Node(**{**item, "roles": tuple(item["roles"])}) for item in state["nodes"]]
+            return [], None
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise Failure(
+                f"{self.state_path} is damaged: {_what_is_wrong(error)}",
+                "it only says which processes run: when none of them does, remove it, and `barnabas up` with the same "
+                "--dir and --brokers writes it anew; the data stays",
+            ) from error
+        return nodes, cluster_id
 
     @property
     def bootstrap(self) -> str:
@@ -119,15 +132,16 @@ class EmbeddedCluster:
         self,
         *,
         brokers: int | None = None,
-        port: int = 0,
+        port: int | None = 0,
         racks: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> list[Node]:
         """Start the brokers and return when clients can use them.
 
         `brokers`: how many; those of the last start, or one. `port`: of the first broker, the others follow; 0 takes
-        those used last, or any free ones. `racks`: of each broker; those of the last start, or none. `properties` are
-        broker properties by Kafka's names; they win over the generated ones.
+        those used last where they are free, or any free ones; None takes those used last, and raises Failure where
+        they are not free; without a last start, it is DEFAULT_PORT. `racks`: of each broker; those of the last start,
+        or none. `properties` are broker properties by Kafka's names; they win over the generated ones.
         """
         before = {node.node_id: node for node in self.nodes}
         running = [node for node in before.values() if node.running]
@@ -141,6 +155,9 @@ class EmbeddedCluster:
             self.check_count(count)
         if racks and len(racks) != count:
             raise Failure(f"{len(racks)} rack(s) for {count} broker(s): name one for each, in their order")
+        if port is None:
+            port = 0 if before else DEFAULT_PORT
+            check_free(before.values(), self.directory)
         ports = choose_ports(count, port, before)
         cluster_id = self._cluster_id()
         with_metrics = {METRICS_LISTENER: "", **(properties or {})}
@@ -158,9 +175,11 @@ class EmbeddedCluster:
             deadline = time.monotonic() + START_TIMEOUT_S
             for node in nodes:
                 self._wait_until_serving(node, deadline)
-        except BaseException:
+        except BaseException as error:
             self.stop()
             self._kill_children()
+            if isinstance(error, OSError):
+                raise Failure(f"cannot start a cluster in {self.directory}: {error.strerror or error}") from error
             raise
         return nodes
 
@@ -239,10 +258,7 @@ class EmbeddedCluster:
 
     def _cluster_id(self) -> str:
         """The same for all nodes and starts. An older release did not write it down beside the nodes."""
-        try:
-            found: str | None = json.loads(self.state_path.read_text()).get("cluster_id")
-        except (FileNotFoundError, ValueError):
-            found = None
+        found = self._state()[1]
         for meta in sorted(self.directory.glob("broker-*/data/meta.properties")):
             if found is None:
                 entries = dict(line.partition("=")[::2] for line in meta.read_text().splitlines())
@@ -324,6 +340,12 @@ class EmbeddedCluster:
         partial.replace(self.state_path)
 
 
+def _what_is_wrong(error: Exception) -> str:
+    if isinstance(error, KeyError):
+        return f"it has no {error}"
+    return str(error) if isinstance(error, ValueError) else "it is not the state of a cluster"
+
+
 def log_tail(node: Node, lines: int = 15) -> str:
     """The last lines the broker wrote."""
     try:
@@ -383,6 +405,16 @@ def _says_ready(log: Path) -> bool:
     return any(line.startswith(_READY) for line in log.read_text(errors="replace").splitlines(keepends=True))
 
 
+def check_free(nodes: Iterable[Node], directory: Path) -> None:
+    """Raises Failure if one of the nodes' ports for clients is taken by somebody else."""
+    for node in nodes:
+        if not _is_free(node.port):
+            raise Failure(
+                f"port {node.port} on {HOST}, which broker {node.node_id} in {directory} used last, is in use",
+                "stop what uses it, or choose others with --port; 0 takes any free ones",
+            )
+
+
 def choose_ports(count: int, wanted: int, before: Mapping[int, Node]) -> dict[int, tuple[int, int]]:
     """Node id -> (port for clients, port of the controller). `wanted` is the first client port, the others follow it;
     0 takes those of the last start, or any free ones."""
@@ -402,7 +434,11 @@ def choose_ports(count: int, wanted: int, before: Mapping[int, Node]) -> dict[in
             clients[node_id] = claim([*([last.port] if last else []), *_any_ports()])
             continue
         port = wanted + node_id - 1
-        if port > 65535 or not _is_free(port):
+        if port > 65535:
+            raise Failure(
+                f"--port {wanted}: {count} brokers need the ports {wanted} to {wanted + count - 1}, above 65535"
+            )
+        if not _is_free(port):
             raise Failure(f"port {port} on {HOST} is in use", "choose another one with --port, or 0 for any free one")
         clients[node_id] = port
         taken.add(port)

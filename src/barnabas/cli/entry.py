@@ -1,7 +1,7 @@
-"""The `barnabas` command, as small as it can be: it only chooses who does the work.
+"""The `barnabas` command: decides who does the work, and imports no more than that.
 
-`barnabas broker FILE` must be up in half a second, so it goes straight to the server; Typer, rich and the Kafka client
-are loaded for the tools only, and only the tools need the extra that brings them.
+`barnabas broker FILE` must be up in half a second, so it goes straight to the server. `--version`, `--help` and
+`random-uuid` work without the extra that the other commands need.
 """
 
 from __future__ import annotations
@@ -10,28 +10,42 @@ import importlib
 import sys
 
 _HELP = frozenset({"-h", "--help"})
-_EXTRA = frozenset({"click", "confluent_kafka", "rich", "typer"})
 
 
 def main() -> None:
-    """Console script. Ends the process with the command's exit code."""
+    """Runs the command of this process and ends it with the command's exit code."""
     sys.exit(run(sys.argv[1:]))
 
 
 def run(argv: list[str]) -> int:
-    """One command; returns its exit code."""
+    """Runs one command; returns its exit code."""
     if argv[:1] == ["broker"] and not _HELP.intersection(argv):
         code: int = importlib.import_module("barnabas.server.main").main(argv)
         return code
+    if argv == ["--version"]:
+        print(f"barnabas {importlib.import_module('barnabas').__version__}")
+        return 0
+    if argv == ["random-uuid"]:
+        print(importlib.import_module("barnabas.cli.embedded").new_cluster_id())
+        return 0
     try:
         app = importlib.import_module("barnabas.cli.app")
     except ModuleNotFoundError as error:
-        if error.name not in _EXTRA:
-            raise
-        print(f"error: this command needs the package {error.name}: pip install 'barnabas[tools]'", file=sys.stderr)
-        return 1
+        return _without_tools(argv, error)
     ended: int = app.run(argv)
     return ended
+
+
+def _without_tools(argv: list[str], error: ModuleNotFoundError) -> int:
+    commands = importlib.import_module("barnabas.cli.commands")
+    if not argv or argv[0] in _HELP:
+        print(commands.plain_help())
+        return 0
+    line = commands.missing_extra(error, argv[0])
+    if line is None:
+        raise error
+    print(f"error: {line}", file=sys.stderr)
+    return 1
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from barnabas.cli import clients, explain_story, lines, output
 from barnabas.cli.explain_story import Event, Present
 from barnabas.cli.failures import Failure
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, Bootstrap, ClientProperty, Json
 from barnabas.common.types import EVENTS_TOPIC
 
 _BATCH = 1_000
@@ -28,7 +28,9 @@ def explain(
     partition: Annotated[
         str | None, typer.Argument(metavar="TOPIC[-PARTITION]", help="orders-3, or orders for all of its partitions.")
     ] = None,
-    broker: Annotated[int | None, typer.Option("--broker", help="What became of this broker instead.")] = None,
+    broker: Annotated[
+        int | None, typer.Option("--broker", min=0, max=INT32_MAX, help="What became of this broker instead.")
+    ] = None,
     since: Annotated[
         str | None, typer.Option("--since", metavar="TIME", help="Show what happened from then on: 10m, 2h, or a date.")
     ] = None,

@@ -26,7 +26,7 @@ from barnabas.cli.groups_reset import (
 )
 from barnabas.cli.groups_view import STATES, TYPES, Described, GroupsView, Member
 from barnabas.cli.lines import parse_time
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT64_MAX, Bootstrap, ClientProperty, Json, read_text
 from barnabas.common.types import TopicPartition
 
 app = typer.Typer(help="Consumer groups: their members, offsets and lag.", no_args_is_help=True)
@@ -230,8 +230,10 @@ def reset_offsets(
         str | None, typer.Option(metavar="TIME", help="2017-01-31T12:00, 1483271606000, 2h.")
     ] = None,
     by_duration: Annotated[str | None, typer.Option(metavar="DURATION", help="Back from now: PT2H, P7D, 30m.")] = None,
-    shift_by: Annotated[int | None, typer.Option(metavar="N", help="On by N records, or back by -N.")] = None,
-    to_offset: Annotated[int | None, typer.Option(metavar="OFFSET", min=0)] = None,
+    shift_by: Annotated[
+        int | None, typer.Option(metavar="N", min=-INT64_MAX, max=INT64_MAX, help="On by N records, or back by -N.")
+    ] = None,
+    to_offset: Annotated[int | None, typer.Option(metavar="OFFSET", min=0, max=INT64_MAX)] = None,
     from_file: Annotated[
         Path | None, typer.Option(exists=True, dir_okay=False, help="CSV, as --export prints it.")
     ] = None,
@@ -250,7 +252,7 @@ def reset_offsets(
     view = GroupsView(bootstrap, properties)
     names = _chosen(view, groups, all_groups)
     if from_file is not None:
-        goal = goal._replace(rows=parse_rows(from_file.read_text().splitlines(), names))
+        goal = goal._replace(rows=parse_rows(read_text(from_file).splitlines(), names))
     _refuse_active(view.describe(names))
     committed = {name: view.committed(name) for name in names}
     planned = {name: _plan(view, goal, name, committed[name], topics, all_topics) for name in names}

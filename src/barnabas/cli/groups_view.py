@@ -11,7 +11,13 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, NamedTuple
 
-from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, ConsumerGroupType, KafkaError
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    ConsumerGroupType,
+    KafkaError,
+    KafkaException,
+)
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
 
@@ -95,7 +101,7 @@ class GroupsView:
     def listed(self) -> list[Listed]:
         answer = result(self._admin.list_consumer_groups(request_timeout=TIMEOUT_S), "cannot list groups")
         for error in answer.errors:
-            raise Failure(f"not all coordinators listed their groups: {error}")
+            raise Failure(f"not all coordinators listed their groups: {_reason(error)}")
         found = [
             Listed(
                 one.group_id,
@@ -220,6 +226,8 @@ class GroupsView:
 
 
 def _reason(error: object) -> str:
+    if isinstance(error, KafkaException) and error.args:
+        error = error.args[0]
     return reason(error) if isinstance(error, KafkaError) else str(error)
 
 

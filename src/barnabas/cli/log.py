@@ -98,6 +98,10 @@ def dump(
         max_bytes=max_bytes,
         decoder=decoder,
     )
+    for path in wanted:
+        # Kafka's tool ignores a name without a known suffix, one that is not there too, and ends with 0.
+        if Path(path).suffix not in DUMPED_SUFFIXES and not os.path.exists(path):
+            raise Failure(f"{path}: no such file or directory")
     try:
         dump_files(OsDisk(), _dumped_files(wanted), options, _print, _complain)
     except DumpFailed as failed:

@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 
 from barnabas.cli import output
-from barnabas.cli.clients import address
+from barnabas.cli.clients import address, check_reachable
 from barnabas.cli.cluster import interruptible
 from barnabas.cli.failures import Failure
 from barnabas.cli.monitor_view import LiveView
@@ -62,6 +62,7 @@ def monitor(
     addresses = [address(each.strip()) for each in bootstrap.split(",")]
     with interruptible():
         if once or check:
+            check_reachable(bootstrap, key_values(properties or [], "--property"))
             snapshot = asyncio.run(_look(ClusterReader(addresses, security, topic=topic, clock_ms=_clock_ms), topic))
             if as_json:
                 _print_json(snapshot.to_json())

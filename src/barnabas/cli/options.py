@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
@@ -20,7 +21,20 @@ ClientProperty = Annotated[
     typer.Option("--property", "-X", metavar="KEY=VALUE", help="A client property (librdkafka's names); repeatable."),
 ]
 
+#: The largest values that fields of the protocol hold.
+INT16_MAX: Final = (1 << 15) - 1
+INT32_MAX: Final = (1 << 31) - 1
+INT64_MAX: Final = (1 << 63) - 1
+
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def read_text(path: Path) -> str:
+    """Returns the text of a file. Raises Failure for one that is not UTF-8, OSError for one that cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise Failure(f"{path} is not a text file: byte {error.start} is not UTF-8") from error
 
 
 def key_values(items: Iterable[str], option: str) -> dict[str, str]:

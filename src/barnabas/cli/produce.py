@@ -17,7 +17,7 @@ from rich.progress import Progress
 
 from barnabas.cli import clients, lines, output
 from barnabas.cli.failures import Failure
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, key_values
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, Bootstrap, ClientProperty, key_values
 
 _SHOWN_ERRORS = 5
 
@@ -50,7 +50,9 @@ def produce(
     header: Annotated[
         list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record.")
     ] = None,
-    partition: Annotated[int | None, typer.Option("--partition", "-p", min=0, help="Default: by key.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", "-p", min=0, max=INT32_MAX, help="Default: by key.")
+    ] = None,
     timestamp: Annotated[str | None, typer.Option(help="Milliseconds, 2017-01-31T12:00, or 10m (ago).")] = None,
     null: Annotated[str | None, typer.Option(help="A key or value with this text is null.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Lines are JSON, as `consume --json` prints them.")] = False,

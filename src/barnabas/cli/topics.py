@@ -25,7 +25,7 @@ from confluent_kafka.admin import (
 from barnabas.cli import output
 from barnabas.cli.clients import TIMEOUT_S, admin_client, failure, result
 from barnabas.cli.failures import Failure
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json, key_values
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT16_MAX, INT32_MAX, Bootstrap, ClientProperty, Json, key_values
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
 Configs = Annotated[
@@ -38,9 +38,11 @@ app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_ar
 @app.command()
 def create(
     names: Names,
-    partitions: Annotated[int, typer.Option("--partitions", "-p", help="-1: the broker's default.", min=-1)] = -1,
+    partitions: Annotated[
+        int, typer.Option("--partitions", "-p", help="-1: the broker's default.", min=-1, max=INT32_MAX)
+    ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.", min=-1)
+        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.", min=-1, max=INT16_MAX)
     ] = -1,
     config: Configs = None,
     if_not_exists: Annotated[bool, typer.Option(help="A topic that is there already is no error.")] = False,
@@ -116,7 +118,9 @@ def describe(
 @app.command()
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
-    partitions: Annotated[int | None, typer.Option("--partitions", "-p", help="New number, more than now.")] = None,
+    partitions: Annotated[
+        int | None, typer.Option("--partitions", "-p", help="New number, more than now.", min=1, max=INT32_MAX)
+    ] = None,
     config: Configs = None,
     delete_config: Annotated[
         list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable.")

@@ -10,7 +10,7 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.failures import Failure
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, INT64_MAX, Bootstrap, ClientProperty, Json
 from barnabas.cli.transactions_view import ClusterView, Described, ProducerState
 from barnabas.common.types import TopicPartition
 
@@ -24,7 +24,9 @@ _TIMEOUT_MINUTES: Final = 15
 @app.command(name="list")
 def list_all(
     state: Annotated[list[str] | None, typer.Option("--state", help="Ongoing, Empty, ...; repeatable.")] = None,
-    producer_id: Annotated[list[int] | None, typer.Option("--producer-id", help="Repeatable.")] = None,
+    producer_id: Annotated[
+        list[int] | None, typer.Option("--producer-id", min=0, max=INT64_MAX, help="Repeatable.")
+    ] = None,
     open_for: Annotated[
         int | None, typer.Option("--open-for", metavar="MS", help="Only those that began longer ago.")
     ] = None,
@@ -92,8 +94,12 @@ def _producer_row(one: ProducerState) -> tuple[object, ...]:
 @app.command(name="find-hanging")
 def find_hanging(
     topic: Annotated[str | None, typer.Option("--topic", help="Look at this topic only.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, help="And at this partition only.")] = None,
-    broker: Annotated[int | None, typer.Option("--broker", metavar="ID", help="At what this broker leads.")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, max=INT32_MAX, help="And at this partition only.")
+    ] = None,
+    broker: Annotated[
+        int | None, typer.Option("--broker", metavar="ID", min=0, max=INT32_MAX, help="At what this broker leads.")
+    ] = None,
     older_than: Annotated[
         int, typer.Option("--older-than", metavar="MINUTES", help="Open without a write for longer than this.")
     ] = _TIMEOUT_MINUTES,
@@ -136,9 +142,14 @@ def hanging(open_producers: Sequence[ProducerState], transactions: Sequence[Desc
 def abort(
     partition: Annotated[str, _PARTITION],
     start_offset: Annotated[
-        int | None, typer.Option("--start-offset", help="Where the transaction begins, as find-hanging shows it.")
+        int | None,
+        typer.Option(
+            "--start-offset", min=0, max=INT64_MAX, help="Where the transaction begins, as find-hanging shows it."
+        ),
     ] = None,
-    producer_id: Annotated[int | None, typer.Option("--producer-id", help="Instead, whose transaction it is.")] = None,
+    producer_id: Annotated[
+        int | None, typer.Option("--producer-id", min=0, max=INT64_MAX, help="Instead, whose transaction it is.")
+    ] = None,
     execute: Annotated[bool, typer.Option("--execute", help="Do it; without this it is only shown.")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,

@@ -1,0 +1,91 @@
+"""A short question to a port before a client library is let loose on it: does a Kafka broker answer there?"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+from collections.abc import Iterable
+from typing import Final
+
+CONNECT_TIMEOUT_S: Final = 3.0
+ANSWER_TIMEOUT_S: Final = 2.0
+
+_CORRELATION_ID: Final = 0x62617262
+#: ApiVersions, version 0, of a client without a name: every broker answers it, before log-in too.
+_REQUEST: Final = struct.pack(">ihhih", 10, 18, 0, _CORRELATION_ID, -1)
+#: No answer to it comes near this size.
+_ANSWER_BYTES_MAX: Final = 100_000
+_TLS_ALERT: Final = 0x15
+
+Address = tuple[str, int]
+
+
+def probe(addresses: Iterable[Address], *, ask: bool = True) -> dict[Address, str]:
+    """Returns {} as soon as a Kafka broker answers at one of the addresses, else the reason for each of them.
+
+    Without `ask`, a connection is enough. Takes five seconds at most, and two where everybody accepts connections.
+    """
+    return asyncio.run(_probe(list(addresses), ask))
+
+
+async def _probe(addresses: list[Address], ask: bool) -> dict[Address, str]:
+    looks = {asyncio.ensure_future(_look(address, ask)): address for address in addresses}
+    reasons: dict[Address, str] = {}
+    waiting = set(looks)
+    while waiting:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for look in done:
+            reason = look.result()
+            if reason is None:
+                for other in waiting:
+                    other.cancel()
+                await asyncio.gather(*waiting, return_exceptions=True)
+                return {}
+            reasons[looks[look]] = reason
+    return reasons
+
+
+async def _look(address: Address, ask: bool) -> str | None:
+    """None for a Kafka broker, else what is wrong."""
+    try:
+        reader, writer = await asyncio.wait_for(asyncio.open_connection(*address), CONNECT_TIMEOUT_S)
+    except TimeoutError:
+        return f"no connection within {CONNECT_TIMEOUT_S:.0f} s"
+    except OSError as error:
+        return _reason(error)
+    try:
+        return await asyncio.wait_for(_question(reader, writer), ANSWER_TIMEOUT_S) if ask else None
+    except TimeoutError:
+        return f"something listens there that gives no answer within {ANSWER_TIMEOUT_S:.0f} s"
+    except OSError as error:
+        return f"not a Kafka broker: {_reason(error)}"
+    finally:
+        writer.transport.abort()
+
+
+async def _question(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str | None:
+    writer.write(_REQUEST)
+    try:
+        start = await reader.readexactly(8)
+    except asyncio.IncompleteReadError as error:
+        return _not_kafka(error.partial)
+    size, correlation_id = struct.unpack(">ii", start)
+    if correlation_id != _CORRELATION_ID or not 4 <= size <= _ANSWER_BYTES_MAX:
+        return _not_kafka(start)
+    return None
+
+
+def _not_kafka(answer: bytes) -> str:
+    if not answer:
+        return "not a Kafka broker without TLS: it closes the connection"
+    if answer[0] == _TLS_ALERT:
+        return "it speaks TLS: add --property security.protocol=SSL"
+    if answer.startswith((b"HTTP", b"<")):
+        return "not a Kafka broker: it speaks HTTP"
+    return f"not a Kafka broker: it answers {answer[:8]!r}"
+
+
+def _reason(error: OSError) -> str:
+    # asyncio's own text says "Connect call failed" and repeats the address.
+    return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror or error)
