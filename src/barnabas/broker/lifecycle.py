@@ -70,6 +70,7 @@ class BrokerLifecycle:
         self._timer: Timer | None = None
         self._asking = False
         self._stopping = False
+        self._beats_no_more = False
         self._on_ready: Callable[[], None] | None = None
         self._on_stopped: Callable[[], None] | None = None
         #: Ids of directories that failed (KIP-858); every heartbeat names them.
@@ -116,12 +117,14 @@ class BrokerLifecycle:
         self._register()
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Controlled shutdown; `done` once the controller lets go, maybe at once."""
+        """Controlled shutdown; calls `done` once the controller lets go, which can be within this call. Without
+        `controlled.shutdown.enable` the controller is not asked, and finds out as after a crash."""
         self._cancel_timer()
-        if self.epoch < 0:
+        self._stopping = True
+        if self.epoch < 0 or not self._config.bool_of("controlled.shutdown.enable"):
+            self._beats_no_more = True
             done()
             return
-        self._stopping = True
         self._on_stopped = done
         if not self._asking:
             self._beat()
@@ -248,6 +251,8 @@ class BrokerLifecycle:
 
     def _on_heartbeat(self, response: Message | None, lost: int) -> None:
         self._asking = False
+        if self._beats_no_more:
+            return
         answer = response if isinstance(response, BrokerHeartbeatResponse) else None
         code = ErrorCode.REQUEST_TIMED_OUT if answer is None else ErrorCode(answer.error_code)
         if code is not ErrorCode.NONE:

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import socket
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.dispatch import Dispatcher
+from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer
 from barnabas.server.wakefulness import Wakefulness
 
@@ -21,6 +22,32 @@ _WRITE_BUFFER_BYTES_MAX = 8 * 1024 * 1024
 _SWEEPS_PER_IDLE_TIME = 8
 
 
+class SocketOptions(NamedTuple):
+    """How a listener treats its sockets. Sizes are in bytes; -1 leaves a buffer to the system."""
+
+    #: `socket.listen.backlog.size`; the system may allow less.
+    backlog: int = 50
+    #: `connections.max.idle.ms`; 0: no limit.
+    idle_ms_max: int = 0
+    receive_buffer_bytes: int = -1
+    send_buffer_bytes: int = -1
+
+    @classmethod
+    def from_config(cls, config: BrokerConfig) -> SocketOptions:
+        """Reads the keys of Kafka. Buffers have fixed sizes only where the configuration names one: Kafka's defaults of
+        100 kB would turn off the tuning by the system, which serves large fetches faster."""
+
+        def size_of(key: str) -> int:
+            return config.int_of(key) if key in config.originals else -1
+
+        return cls(
+            config.int_of("socket.listen.backlog.size"),
+            config.int_of("connections.max.idle.ms"),
+            size_of("socket.receive.buffer.bytes"),
+            size_of("socket.send.buffer.bytes"),
+        )
+
+
 class ConnectionProtocol(asyncio.BufferedProtocol):
     """One peer: asyncio's protocol on one side, the core's `Link` on the other."""
 
@@ -30,6 +57,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         "_listener",
         "_on_read",
         "_open",
+        "_send_buffer_bytes",
         "_transport",
         "idle_sweeps",
     )
@@ -40,7 +68,9 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         listener: str,
         open_connections: set[ConnectionProtocol],
         wakefulness: Wakefulness,
+        send_buffer_bytes: int = -1,
     ) -> None:
+        self._send_buffer_bytes = send_buffer_bytes
         self._dispatcher = dispatcher
         self._on_read = wakefulness.on_read
         self._listener = listener
@@ -58,6 +88,8 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._send_buffer_bytes >= 0:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
         peer = transport.get_extra_info("peername")
         host = f"/{peer[0]}" if peer else "/unknown"
         self._connection = self._dispatcher.connect(self, host, self._listener)
@@ -140,34 +172,37 @@ class ListeningSocket:
         name: str,
         server: asyncio.Server,
         open_connections: set[ConnectionProtocol],
-        *,
-        backlog: int,
-        idle_ms_max: int,
+        options: SocketOptions,
     ) -> None:
         self.name = name
         self._server = server
-        self._backlog = backlog
+        self._backlog = options.backlog
         self._open = open_connections
-        self._sweep_s = idle_ms_max / 1000 / _SWEEPS_PER_IDLE_TIME
+        self._sweep_s = options.idle_ms_max / 1000 / _SWEEPS_PER_IDLE_TIME
         self._sweep_timer: asyncio.TimerHandle | None = None
 
     @classmethod
     async def bind(
-        cls, dispatcher: Dispatcher, name: str, host: str, port: int, *, backlog: int, idle_ms_max: int
+        cls, dispatcher: Dispatcher, name: str, host: str, port: int, options: SocketOptions
     ) -> ListeningSocket:
-        """Take the address. Raises OSError when somebody serves there."""
+        """Takes the address. Raises OSError when it is in use."""
         loop = asyncio.get_running_loop()
         open_connections: set[ConnectionProtocol] = set()
         wakefulness = Wakefulness(loop)
         server = await loop.create_server(
-            lambda: ConnectionProtocol(dispatcher, name, open_connections, wakefulness),
+            lambda: ConnectionProtocol(dispatcher, name, open_connections, wakefulness, options.send_buffer_bytes),
             host or None,
             port,
-            backlog=backlog,
+            backlog=options.backlog,
             reuse_address=True,
             start_serving=False,
         )
-        return cls(name, server, open_connections, backlog=backlog, idle_ms_max=idle_ms_max)
+        if options.receive_buffer_bytes >= 0:
+            # Accepted sockets inherit it; a size set later could no longer widen the window of TCP.
+            for bound in server.sockets:
+                with socket.fromfd(bound.fileno(), bound.family, bound.type) as twin:
+                    twin.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
+        return cls(name, server, open_connections, options)
 
     async def serve(self) -> None:
         """Let peers in. Raises OSError when somebody else was quicker."""

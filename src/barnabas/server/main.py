@@ -21,7 +21,7 @@ from barnabas.common.config import BrokerConfig, parse_properties
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.server.host import ServerHost
-from barnabas.server.listener import ListenerLog, ListeningSocket
+from barnabas.server.listener import ListenerLog, ListeningSocket, SocketOptions
 from barnabas.server.memory import prepare, settle
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ log = logging.getLogger("barnabas")
 
 _USAGE = "usage: barnabas broker FILE [--override key=value ...] [--cluster-id ID]"
 _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{22}")
-_BACKLOG = 1024
 _STOP_S_MAX = 20
 
 
@@ -211,8 +210,7 @@ async def _bind(broker: Broker, config: BrokerConfig) -> list[ListeningSocket]:
                 listener.name,
                 listener.host,
                 listener.port,
-                backlog=_BACKLOG,
-                idle_ms_max=config.int_of("connections.max.idle.ms"),
+                SocketOptions.from_config(config),
             )
         except OSError as error:
             raise ConfigError(

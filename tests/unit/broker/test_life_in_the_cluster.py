@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.wired import PROPERTIES, NotedCloses, WiredBroker
 
 from barnabas.broker.assembly import Broker
@@ -58,3 +59,12 @@ def test_a_controller_that_is_no_broker_takes_on_its_dynamic_configuration() -> 
         node.raft.propose([(record, 0)], wall_ms=host.clock.wall_ms())
         host.time.run_for(100)
         assert node.config.bool_of(key) is (value == "true")
+
+
+@pytest.mark.parametrize(("enabled", "asked"), [("true", True), ("false", False)])
+def test_a_controlled_shutdown_is_asked_for_only_where_it_is_enabled(enabled: str, asked: bool) -> None:
+    wired = WiredBroker(controlled_shutdown_enable=enabled)
+    offset = wired.broker.raft.log_end_offset
+    wired.stop()
+    written = wired.broker.raft.log_end_offset - offset
+    assert bool(written) is asked, "the controller writes that the broker leaves"

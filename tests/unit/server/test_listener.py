@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import subprocess
 from collections.abc import AsyncIterator, Callable, Coroutine
 
 import pytest
 import uvloop
-from tests.support.wired import WiredBroker
+from tests.support.wired import PROPERTIES, WiredBroker
 from tests.support.wired_requests import batch_of, fetch_request, produce
 
+from barnabas.common.config import BrokerConfig
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS
 from barnabas.protocol.messages.header import RequestHeader
-from barnabas.server.listener import ConnectionProtocol, ListeningSocket
+from barnabas.server.listener import ConnectionProtocol, ListeningSocket, SocketOptions
 
 MIB = 1 << 20
+_DEFAULTS = SocketOptions()
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 
 
@@ -26,7 +30,7 @@ def run(make_loop: Callable[[], asyncio.AbstractEventLoop], main: Coroutine[None
 
 
 @contextlib.asynccontextmanager
-async def serving(wired: WiredBroker, *, idle_ms_max: int = 0) -> AsyncIterator[ListeningSocket]:
+async def serving(wired: WiredBroker, options: SocketOptions = _DEFAULTS) -> AsyncIterator[ListeningSocket]:
     """The virtual time goes on with the real one."""
 
     async def pump() -> None:
@@ -35,7 +39,7 @@ async def serving(wired: WiredBroker, *, idle_ms_max: int = 0) -> AsyncIterator[
             await asyncio.sleep(0.001)
 
     dispatcher = wired.broker.dispatcher(BROKER_APIS)
-    listening = await ListeningSocket.bind(dispatcher, "PLAINTEXT", "127.0.0.1", 0, backlog=10, idle_ms_max=idle_ms_max)
+    listening = await ListeningSocket.bind(dispatcher, "PLAINTEXT", "127.0.0.1", 0, options)
     await listening.serve()
     pumping = asyncio.get_running_loop().create_task(pump())
     try:
@@ -106,7 +110,7 @@ def test_a_peer_that_never_reads_is_given_up_after_its_idle_time(
     wired = filled()
 
     async def main() -> None:
-        async with serving(wired, idle_ms_max=400) as listening:
+        async with serving(wired, SocketOptions(idle_ms_max=400)) as listening:
             _, writer = await asyncio.open_connection("127.0.0.1", listening.port, limit=1024)
             writer.write(fetches(wired, 100))
             while not listening._open:
@@ -127,7 +131,7 @@ def test_a_socket_refuses_peers_until_it_serves(make_loop: Callable[[], asyncio.
     dispatcher = WiredBroker().broker.dispatcher(BROKER_APIS)
 
     async def bind(port: int) -> ListeningSocket:
-        return await ListeningSocket.bind(dispatcher, "PLAINTEXT", "127.0.0.1", port, backlog=10, idle_ms_max=1000)
+        return await ListeningSocket.bind(dispatcher, "PLAINTEXT", "127.0.0.1", port, SocketOptions(backlog=10))
 
     async def main() -> None:
         first = await bind(0)
@@ -146,3 +150,44 @@ def test_a_socket_refuses_peers_until_it_serves(make_loop: Callable[[], asyncio.
         (await bind(0)).close()
 
     run(make_loop, main())
+
+
+@pytest.mark.parametrize("make_loop", LOOPS)
+def test_socket_options_reach_the_sockets(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    async def main() -> None:
+        options = SocketOptions(backlog=7, receive_buffer_bytes=50_000, send_buffer_bytes=30_000)
+        async with serving(filled(), options) as listening:
+            _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
+            while not listening.connection_count:
+                await asyncio.sleep(0.01)
+            (peer,) = listening._open
+            assert peer._transport is not None
+            sock = peer._transport.get_extra_info("socket")
+            # Linux doubles what is asked for.
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF) in (30_000, 60_000)
+            assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) in (50_000, 100_000)
+            assert _backlog_of(listening.port) in (7, None)
+            writer.close()
+
+    run(make_loop, main())
+
+
+def test_options_come_from_the_configuration() -> None:
+    plain = SocketOptions.from_config(BrokerConfig.from_properties(PROPERTIES))
+    assert plain == SocketOptions(50, 600_000, -1, -1)
+    asked = {
+        "socket.listen.backlog.size": "9",
+        "socket.receive.buffer.bytes": "-1",
+        "socket.send.buffer.bytes": "4096",
+        "connections.max.idle.ms": "1000",
+    }
+    assert SocketOptions.from_config(BrokerConfig.from_properties({**PROPERTIES, **asked})) == (9, 1000, -1, 4096)
+
+
+def _backlog_of(port: int) -> int | None:
+    """The length of the queue of connections to accept, as Linux shows it; None without `ss`."""
+    try:
+        shown = subprocess.run(["ss", "-Hltn", f"sport = :{port}"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return int(shown.split()[2])
