@@ -181,11 +181,12 @@ class Connection:
         "client_software",
         "listener",
         "on_closed",
+        "peer",
         "principal",
         "shortcut",
     )
 
-    def __init__(self, gate: Gate, link: Link, client_host: str, listener: str) -> None:
+    def __init__(self, gate: Gate, link: Link, client_host: str, listener: str, peer: str) -> None:
         self._gate = gate
         self._link = link
         self._frames = FrameReader(gate.area, gate.frame_bytes_max)
@@ -202,6 +203,8 @@ class Connection:
         self._slow = 0
         self._closed = False
         self.client_host = client_host
+        #: The host with its port, for log lines.
+        self.peer = peer
         self.listener = listener
         self.principal = "User:ANONYMOUS"
         self.shortcut: Shortcut | None = None
@@ -382,5 +385,5 @@ class Connection:
         """End it for this cause. What was answered before still goes out."""
         if not self._closed:
             self._flush()
-            self._gate.log.closed_for_cause(self.client_host, cause, error)
+            self._gate.log.closed_for_cause(self.peer, cause, error)
             self.close()

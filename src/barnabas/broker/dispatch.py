@@ -52,8 +52,9 @@ class Dispatcher:
         self._raw: dict[int, RawHandler] = {}
         self._raw_keys = frozenset({PRODUCE, FETCH, API_VERSIONS})
 
-    def connect(self, link: Link, client_host: str, listener: str) -> Connection:
-        return Connection(self, link, client_host, listener)
+    def connect(self, link: Link, client_host: str, listener: str, peer: str | None = None) -> Connection:
+        """`peer` is the host with its port, where that is known."""
+        return Connection(self, link, client_host, listener, client_host if peer is None else peer)
 
     def handle(self, connection: Connection, frame: memoryview) -> None:
         """Serve one request. DecodeError ends the connection."""

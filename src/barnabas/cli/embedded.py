@@ -382,8 +382,6 @@ def _replication(brokers: int) -> dict[str, str]:
         "offsets.topic.replication.factor": str(factor),
         "transaction.state.log.replication.factor": str(factor),
         "transaction.state.log.min.isr": str(in_sync),
-        "share.coordinator.state.topic.replication.factor": str(factor),
-        "share.coordinator.state.topic.min.isr": str(in_sync),
     }
 
 

@@ -32,8 +32,13 @@ class _DecoderWriter:
     def compile(self) -> Callable[[Buffer, int], tuple[Message, int]]:
         label = self._label
 
-        def fault(field: str, position: int) -> DecodeError:
-            return DecodeError(f"{label}: malformed or cut off at {field}", position)
+        def fault(what: str | Exception, position: int) -> DecodeError:
+            """`what`: a field that passes the end, or the exception that reading met."""
+            if isinstance(what, UnicodeDecodeError):
+                return DecodeError(f"{label}: a string is not UTF-8: {what.reason}", position)
+            if isinstance(what, Exception):
+                return DecodeError(f"{label}: malformed or cut off: {what}", position)
+            return DecodeError(f"{label}: malformed or cut off at {what}", position)
 
         source, add = self._source, self._source.add
         source.namespace |= {

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
+import resource
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, cast
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.dispatch import Dispatcher
 from barnabas.common.config import BrokerConfig
-from barnabas.common.host import Buffer
+from barnabas.common.host import Buffer, Clock
+from barnabas.common.reports import LimitedReports
 from barnabas.server.wakefulness import Wakefulness
 
 log = logging.getLogger("barnabas.connections")
@@ -20,6 +23,9 @@ log = logging.getLogger("barnabas.connections")
 _WRITE_BUFFER_BYTES_MAX = 8 * 1024 * 1024
 
 _SWEEPS_PER_IDLE_TIME = 8
+#: With fewer file descriptors than this left, the log says so.
+_DESCRIPTORS_LEFT_MIN = 8
+_NUMBER = re.compile(r"[0-9]+")
 
 
 class SocketOptions(NamedTuple):
@@ -55,6 +61,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         "_connection",
         "_dispatcher",
         "_listener",
+        "_on_accepted",
         "_on_read",
         "_open",
         "_send_buffer_bytes",
@@ -68,8 +75,10 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         listener: str,
         open_connections: set[ConnectionProtocol],
         wakefulness: Wakefulness,
-        send_buffer_bytes: int = -1,
+        send_buffer_bytes: int,
+        on_accepted: Callable[[int], None],
     ) -> None:
+        self._on_accepted = on_accepted
         self._send_buffer_bytes = send_buffer_bytes
         self._dispatcher = dispatcher
         self._on_read = wakefulness.on_read
@@ -88,11 +97,12 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._on_accepted(sock.fileno())
             if self._send_buffer_bytes >= 0:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
         peer = transport.get_extra_info("peername")
         host = f"/{peer[0]}" if peer else "/unknown"
-        self._connection = self._dispatcher.connect(self, host, self._listener)
+        self._connection = self._dispatcher.connect(self, host, self._listener, f"{host}:{peer[1]}" if peer else host)
         self._open.add(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -153,11 +163,44 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             transport.close()
 
 
+def _ignore(descriptor: int) -> None:
+    """Leaves accepted connections alone."""
+
+
+class _Warnings:
+    """Writes the reports about connections: what a peer does wrong is a warning, not a fault of this broker."""
+
+    def fatal(self, message: str, error: BaseException | None = None) -> None:
+        raise AssertionError("a connection ends no process")
+
+    def report(self, message: str, error: BaseException | None = None) -> None:
+        log.warning("%s", message, exc_info=error)
+
+    def inform(self, message: str) -> None:
+        log.info("%s", message)
+
+
 class ListenerLog:
-    """Ends of connections, one line each."""
+    """Reports about connections: one line in ten seconds for each peer and cause, with a count."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._reports = LimitedReports(_Warnings(), clock)
+        self._descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None:
-        log.warning("closing the connection of %s: %s", peer, cause, exc_info=error)
+        # Numbers differ from frame to frame of the same peer, and so does the port.
+        kind = (peer.partition(":")[0], _NUMBER.sub("#", cause))
+        self._reports.report(kind, f"closing the connection of {peer}: {cause}", error)
+
+    def accepted(self, descriptor: int) -> None:
+        """Warns when the descriptors run out. The system gives the lowest free number, so a high one says that almost
+        all are in use; libuv then hangs up on newcomers without a word."""
+        if descriptor >= self._descriptors_max - _DESCRIPTORS_LEFT_MIN:
+            self._reports.report(
+                "descriptors",
+                f"{descriptor} of {self._descriptors_max} file descriptors are in use (ulimit -n): connections beyond "
+                "them are refused",
+            )
 
 
 class ListeningSocket:
@@ -183,14 +226,22 @@ class ListeningSocket:
 
     @classmethod
     async def bind(
-        cls, dispatcher: Dispatcher, name: str, host: str, port: int, options: SocketOptions
+        cls,
+        dispatcher: Dispatcher,
+        name: str,
+        host: str,
+        port: int,
+        options: SocketOptions,
+        on_accepted: Callable[[int], None] = _ignore,
     ) -> ListeningSocket:
-        """Takes the address. Raises OSError when it is in use."""
+        """Takes the address. Raises OSError when it is in use. `on_accepted` gets the descriptor of each connection."""
         loop = asyncio.get_running_loop()
         open_connections: set[ConnectionProtocol] = set()
         wakefulness = Wakefulness(loop)
         server = await loop.create_server(
-            lambda: ConnectionProtocol(dispatcher, name, open_connections, wakefulness, options.send_buffer_bytes),
+            lambda: ConnectionProtocol(
+                dispatcher, name, open_connections, wakefulness, options.send_buffer_bytes, on_accepted
+            ),
             host or None,
             port,
             backlog=options.backlog,

@@ -111,13 +111,14 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     host = ServerHost(loop)
-    broker = Broker(host, config, ListenerLog(), cluster_id)
+    listener_log = ListenerLog(host.clock)
+    broker = Broker(host, config, listener_log, cluster_id)
     sockets: list[ListeningSocket] = []
     exporter: Exporter | None = None
     try:
         prepare()
         broker.open()
-        sockets = await _bind(broker, config)
+        sockets = await _bind(broker, config, listener_log)
         for_controllers, for_clients = _parted(sockets, config)
         await _open(for_controllers)
         exporter = await _export(broker, config, sockets)
@@ -198,7 +199,7 @@ def _announce(config: BrokerConfig) -> None:
         sys.stdout.flush()
 
 
-async def _bind(broker: Broker, config: BrokerConfig) -> list[ListeningSocket]:
+async def _bind(broker: Broker, config: BrokerConfig, listener_log: ListenerLog) -> list[ListeningSocket]:
     """The addresses of all listeners of this node. ConfigError when one cannot be had."""
     sockets = []
     for listener in config.listeners:
@@ -211,6 +212,7 @@ async def _bind(broker: Broker, config: BrokerConfig) -> list[ListeningSocket]:
                 listener.host,
                 listener.port,
                 SocketOptions.from_config(config),
+                listener_log.accepted,
             )
         except OSError as error:
             raise ConfigError(
