@@ -9,6 +9,8 @@ and answer with one a line; byte strings travel in base 64:
     {"op": "consume", "bootstrap": b, "topic": t, "partition": p, "count": n,
                       "offset": o or "timestamp": ms}                                      -> {"records": [record...]}
     {"op": "tool", "class": name, "args": [...], "stdin": text}   (Java only)   -> {"code": n, "out": text, "err": text}
+    {"op": "transact", "bootstrap": b, "topic": t, "partitions": n, "transactionalId": i, "count": n, "seed": s}
+                                          (Java only)   -> {"committed": [number...], "done": n, "failure": text if any}
 
 An answer with "error" is a failure.
 """
@@ -81,6 +83,14 @@ class ToolResult:
         return self.out + self.err
 
 
+@dataclass(frozen=True)
+class TransactResult:
+    #: Numbers of the transactions whose commit was answered.
+    committed: list[int]
+    done: int
+    failure: str | None
+
+
 class ProcessClient:
     """A client in another program, spoken to in JSON lines."""
 
@@ -130,6 +140,15 @@ class ProcessClient:
     def tool(self, main: str, *args: str, stdin: str = "") -> ToolResult:
         answer = self._ask(op="tool", args=args, stdin=stdin, **{"class": main})
         return ToolResult(answer["code"], answer["out"], answer["err"])
+
+    def transact(
+        self, topic: str, transactional_id: str, count: int, *, partitions: int = 1, seed: int = 1
+    ) -> TransactResult:
+        """Transactions of which half are aborted: empty, right after `send`, or after a flush. Their values are
+        `transactional id:number:index`."""
+        named = {"transactionalId": transactional_id, "partitions": partitions, "count": count, "seed": seed}
+        answer = self._ask(op="transact", topic=topic, **named)
+        return TransactResult(answer["committed"], answer["done"], answer.get("failure"))
 
     def _ask(self, **command: Any) -> dict[str, Any]:
         assert self._process.stdin is not None

@@ -2,7 +2,8 @@
 
 Some producers speak version 1 of the protocol, some version 2; some are so slow that their transactions are aborted
 under them. A ghost sends again what was sent before: records, and of version 2 also ends and markers, which version 1
-cannot tell from those of the next transaction. A reader reads what is committed, all the time.
+cannot tell from those of the next transaction. A reader reads what is committed, all the time. Those of version 2 also
+abort transactions that hold nothing yet, right after an end whose markers may be on their way.
 
 In the end every broker is up, every producer begins once more, and then
 
@@ -11,6 +12,7 @@ In the end every broker is up, every producer begins once more, and then
     once, in order   no value twice; those of a producer in the order of its transactions
     read committed   the reader has seen nothing that is not there in the end
     nothing hangs    the LSO is at the HW everywhere
+    nobody is lost   no producer is told that it is fenced where nobody has fenced it (KAFKA-18464)
 """
 
 from __future__ import annotations
@@ -130,6 +132,9 @@ class Actor:
         self.producer_id, self.epoch = -1, -1
         self.sequences: Counter[int] = Counter()
         self.transactions: list[Txn] = []
+        #: A request to begin was never answered: it may arrive late, and fence what has begun since.
+        self.may_be_fenced = self.is_slow
+        self.fenced: list[str] = []
 
     def script(self) -> Script:
         while not self._explorer.stopping:
@@ -149,6 +154,7 @@ class Actor:
         )
         answer = yield Ask(TRANSACTION_STATE_TOPIC, 0, request)
         if not isinstance(answer, InitProducerIdResponse) or answer.error_code != ErrorCode.NONE:
+            self.may_be_fenced = self.may_be_fenced or answer is None
             yield 50
             return ErrorCode.REQUEST_TIMED_OUT
         self.producer_id, self.epoch = answer.producer_id, answer.producer_epoch
@@ -182,6 +188,8 @@ class Actor:
         code = yield from self._again(self._end(commit))
         if code is ErrorCode.NONE and commit:
             txn.outcome = COMMITTED
+        if code is ErrorCode.NONE and self.version == 2 and random.random() < 0.3:
+            code = yield from self._again(self._end(False))
         yield random.randint(0, 300)
         return code is ErrorCode.NONE
 
@@ -189,6 +197,8 @@ class Actor:
         for _ in range(_TRIES):
             answer = yield ask
             code = self._code(answer)
+            if code is ErrorCode.PRODUCER_FENCED and not self.may_be_fenced:
+                self.fenced.append(f"{type(ask.request).__name__} of epoch {self.epoch}")
             if code is ErrorCode.NONE or code in _FATAL:
                 return code
             yield 50
@@ -386,6 +396,7 @@ class Explorer:
             self._check_actor(actor, places)
 
     def _check_actor(self, actor: Actor, places: list[dict[bytes | None, int]]) -> None:
+        assert not actor.fenced, f"{actor.name} was fenced by nobody: {actor.fenced}"
         last_place = [-1] * PARTITIONS
         last_offset = -1
         for txn in actor.transactions:

@@ -10,18 +10,21 @@ import pytest
 from tests.support.txn_situations import (
     Situation,
     a_coordinator_dies_after_its_decision,
+    a_deposed_coordinator_is_asked_for_stable_offsets,
     a_producer_begins_before_its_transactions_are_loaded,
+    nothing_is_aborted_while_markers_are_on_their_way,
     offsets_are_asked_for_before_they_are_loaded,
 )
 
 from barnabas.broker.handlers import write_txn_markers
-from barnabas.common.errors import ErrorCode
+from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.groups.offsets import Offsets
 from barnabas.coordinators.groups.pending_offsets import PendingOffsets
 from barnabas.coordinators.groups.records import CommittedOffset, OffsetKey
 from barnabas.coordinators.runtime import ShardLife, ShardLog, ShardState
 from barnabas.coordinators.transactions import shard, transitions
+from barnabas.coordinators.transactions.coordinator import Ending, TransactionCoordinator
 from barnabas.coordinators.transactions.markers import Delivery, MarkerSender
 from barnabas.coordinators.transactions.shard import TransactionShard
 from barnabas.coordinators.transactions.state import TxnImage
@@ -133,12 +136,31 @@ def decided_transactions_are_left_alone(patch: pytest.MonkeyPatch) -> None:
     """A coordinator tells only of its own decisions, not of those that it finds in its log."""
     on_loaded = TransactionShard.on_loaded
 
-    def mutated(self: TransactionShard, transactions: Any) -> None:
+    def mutated(self: TransactionShard) -> None:
         with patch.context() as loading:
             loading.setattr(TransactionShard, "_deliver", lambda *_: None)
-            on_loaded(self, transactions)
+            on_loaded(self)
 
     patch.setattr(TransactionShard, "on_loaded", mutated)
+
+
+def the_next_epoch_is_fenced_until_the_last_is_complete(patch: pytest.MonkeyPatch) -> None:
+    """An end with the epoch that the producer was told just now is taken for another producer's (KAFKA-18464)."""
+    end = TransactionCoordinator._end
+
+    def mutated(self: TransactionCoordinator, asked: Ending, new_id: int | None) -> bool:
+        _, transaction = self._known(asked.transactional_id)
+        image = transaction.image
+        if transaction.pending is None and image.is_prepared and asked.producer.epoch == image.producer_epoch:
+            raise RequestFailed(ErrorCode.PRODUCER_FENCED)
+        return end(self, asked, new_id)
+
+    patch.setattr(TransactionCoordinator, "_end", mutated)
+
+
+def who_waits_is_not_told_what_failed(patch: pytest.MonkeyPatch) -> None:
+    """A reader that waited for commits on their way reads what is there, also when they were lost to a successor."""
+    patch.setattr(ShardLog, "_worst_since", lambda self, number: ErrorCode.NONE)
 
 
 #: With the seed that found it first.
@@ -152,6 +174,7 @@ FOUND_BY: dict[Mutation, int] = {
     offsets_count_at_once: 1,
     aborted_offsets_count: 1,
     markers_of_any_epoch_count: 1,
+    the_next_epoch_is_fenced_until_the_last_is_complete: 1,
 }
 
 #: No seed has found these yet: the situations of `txn_situations` that do, and what is said there.
@@ -165,5 +188,12 @@ FOUND_IN: dict[Mutation, list[tuple[Situation, str]]] = {
         (partial(a_coordinator_dies_after_its_decision, version, commit), f"not within 20000 ms: {shown}")
         for version in (1, 2)
         for commit, shown in ((True, "CompleteCommit"), (False, "CompleteAbort"))
+    ],
+    who_waits_is_not_told_what_failed: [
+        (a_deposed_coordinator_is_asked_for_stable_offsets, "told an old offset"),
+    ],
+    the_next_epoch_is_fenced_until_the_last_is_complete: [
+        (partial(nothing_is_aborted_while_markers_are_on_their_way, commit), "told PRODUCER_FENCED while markers")
+        for commit in (True, False)
     ],
 }

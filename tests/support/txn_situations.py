@@ -5,12 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.support.replicated import Replicated
-from tests.support.txn_client import Coordination, TxnProducer, fetch, read
+from tests.support.replicated import CONTROLLER, Replicated
+from tests.support.txn_client import GROUP, Coordination, TxnProducer, fetch, read
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.coordinators.transactions.state import TxnState
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
+from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.simulation.faulty_disk import FaultyDisk
 
 #: What a read takes of a coordinator's log that memory has not got.
@@ -84,6 +87,93 @@ def a_coordinator_dies_after_its_decision(version: int, commit: bool) -> None:
 
 def row_end(world: Replicated, partition: int) -> int:
     return fetch(world, 0, partition).high_watermark
+
+
+# -- a coordinator that is cut off, with a commit on its way, and then hears of its successor
+
+
+def a_deposed_coordinator_is_asked_for_stable_offsets() -> None:
+    """Who requires stable offsets waits for the commit on its way, and is then sent to the successor: what this
+    coordinator knows is older than what the successor has acknowledged."""
+    world = rig()
+    group = Coordination(world)
+    old = group.of(GROUP, 0)
+    assert commit(world, old, 45) is ErrorCode.NONE
+    others = [CONTROLLER, *(f"broker{number}" for number in (1, 2, 3) if number != old)]
+    pairs = [pair for other in others for pair in ((f"broker{old}", other), (other, f"broker{old}"))]
+    for pair in pairs:
+        world.cluster.network.cut(*pair)
+    answers: list[Message | None] = []
+    client = world.client
+
+    def ask_the_old_one() -> None:
+        client.ask(f"broker{old}", commit_request(99), lambda _: None, timeout_ms=60_000)
+        client.ask(f"broker{old}", stable_request(), answers.append, timeout_ms=60_000)
+
+    client.process.enter(ask_the_old_one)
+    world.run_until(lambda: world.leader(GROUP_METADATA_TOPIC) not in (-1, old), "a successor", 60_000)
+    for _ in range(100):
+        code = commit(world, world.leader(GROUP_METADATA_TOPIC), 245)
+        if code is ErrorCode.NONE:
+            break
+        world.run_for(100)
+    assert code is ErrorCode.NONE, code
+    assert answers == [], "it waits for the commit that is on its way"
+    for pair in pairs:
+        world.cluster.network.heal(*pair)
+    world.run_until(lambda: bool(answers), "an answer of the one that was cut off", 60_000)
+    assert isinstance(answers[0], OffsetFetchResponse)
+    (answer,) = answers[0].groups
+    told = [row.committed_offset for topic in answer.topics for row in topic.partitions]
+    assert told in ([], [245]), f"told an old offset: {told}"
+    assert answer.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def commit(world: Replicated, broker: int, offset: int) -> ErrorCode:
+    answer = world.client.call(f"broker{broker}", commit_request(offset), OffsetCommitResponse, within_ms=10_000)
+    return ErrorCode(answer.topics[0].partitions[0].error_code)
+
+
+def commit_request(offset: int) -> OffsetCommitRequest:
+    row = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
+    topic = OffsetCommitRequest.OffsetCommitRequestTopic(name="orders", topic_id=bytes(16), partitions=[row])
+    return OffsetCommitRequest(group_id=GROUP, generation_id_or_member_epoch=-1, topics=[topic])
+
+
+def stable_request() -> OffsetFetchRequest:
+    topics = [OffsetFetchRequest.OffsetFetchRequestTopics(name="orders", partition_indexes=[0])]
+    group = OffsetFetchRequest.OffsetFetchRequestGroup(group_id=GROUP, topics=topics)
+    return OffsetFetchRequest(groups=[group], require_stable=True)
+
+
+# -- markers that are on their way for long
+
+
+def nothing_is_aborted_while_markers_are_on_their_way(commit: bool) -> None:
+    """The next transaction of a producer of version 2 waits until the last one is complete, whatever it does (G24); it
+    is aborted before anything was sent."""
+    world = rig()
+    writer = producer(world, 2)
+    writer.send(b"a")
+    writer.send(b"b", partition=1)
+    coordinator = world.leader(TRANSACTION_STATE_TOPIC)
+    other = world.leader("orders", 0) if world.leader("orders", 0) != coordinator else world.leader("orders", 1)
+    pairs = [(f"broker{coordinator}", f"broker{other}"), (f"broker{other}", f"broker{coordinator}")]
+    for pair in pairs:
+        world.cluster.network.cut(*pair)
+    assert writer.end(commit) is ErrorCode.NONE
+    for _ in range(5):
+        code = writer.end(False)
+        assert code is ErrorCode.CONCURRENT_TRANSACTIONS, f"told {code.name} while markers are on their way"
+        world.run_for(100)
+    for pair in pairs:
+        world.cluster.network.heal(*pair)
+    writer.abort()
+    settle(world, TxnState.COMPLETE_ABORT)
+    writer.send(b"next")
+    writer.commit()
+    settle(world)
+    assert read(world) + read(world, 1) == ([b"a", b"next", b"b"] if commit else [b"next"])
 
 
 # -- a coordinator that is asked while it loads

@@ -9,7 +9,9 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import redirect_stderr, redirect_stdout
+from functools import partial
 from pathlib import Path
+from threading import Thread
 
 import aiokafka
 import pytest
@@ -19,7 +21,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from barnabas.cli import entry
 from barnabas.testing import Cluster
 from clients import programs
-from clients.drivers import ProcessClient
+from clients.drivers import ProcessClient, TransactResult
 
 TOOLS = "org.apache.kafka.tools"
 QUIET = {"log_level": 0}
@@ -207,6 +209,58 @@ def test_kafkas_dump_tool_reads_our_transaction_state(cluster: Cluster) -> None:
     finally:
         jvm.close()
     assert values[1]["transactionPartitions"] == [{"topic": "output", "partitionIds": [0]}]
+
+
+# -- aborts at any moment, as Kafka Streams, Connect and Spring have them when a task closes (KAFKA-18464)
+
+
+def numbers_of(values: list[str], name: str) -> list[int]:
+    """The transactions of this id of which anything is seen; AssertionError if anything is seen twice."""
+    assert len(values) == len(set(values)), "seen twice"
+    split = [value.split(":") for value in values]
+    return sorted({int(number) for of, number, _ in split if of == name})
+
+
+def test_javas_producer_aborts_before_the_last_transaction_is_complete(cluster: Cluster) -> None:
+    jvm = programs.java(cluster.bootstrap)
+    try:
+        result = jvm.transact("output", "aborting", 150, partitions=PARTITIONS)
+    finally:
+        jvm.close()
+    assert (result.failure, result.done) == (None, 150)
+    assert len(result.committed) > 40
+    assert numbers_of(read(cluster), "aborting") == result.committed
+
+
+@pytest.mark.full
+@pytest.mark.timeout(1800)
+def test_two_thousand_of_javas_transactions_and_kills(cluster: Cluster) -> None:
+    """Every broker is killed once, whatever it leads and coordinates; then 500 more without a fault."""
+    jvm = programs.java(cluster.bootstrap)
+    results: dict[str, TransactResult] = {}
+
+    def work(name: str, seed: int) -> None:
+        results[name] = jvm.transact("output", name, 500, partitions=PARTITIONS, seed=seed)
+
+    try:
+        for victim in (1, 2, 3, None):
+            name = f"aborting-{victim}"
+            thread = Thread(target=work, args=(name, victim or 4))
+            thread.start()
+            if victim is not None:
+                seen = partial(read, cluster, "read_uncommitted")
+                until(lambda name=name, seen=seen: len(numbers_of(seen(), name)) > 20, "it is under way")  # type: ignore[misc]
+                cluster.kill(victim)
+                time.sleep(1)
+                cluster.start_broker(victim)
+            thread.join()
+            assert name in results
+    finally:
+        jvm.close()
+    values = read(cluster)
+    for name, result in results.items():
+        assert (name, result.failure, result.done) == (name, None, 500)
+        assert numbers_of(values, name) == result.committed
 
 
 # -- the command line

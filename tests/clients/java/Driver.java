@@ -1,5 +1,5 @@
 // Drives Kafka's Java client and Kafka's command line tools from one JVM: commands in, answers out, a JSON object a line.
-// The commands (create, produce, consume, tool) and their fields are described in tests/clients/drivers.py.
+// The commands (create, produce, consume, tool, transact) and their fields are described in tests/clients/drivers.py.
 
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.ObjectMapper;
@@ -18,6 +18,7 @@ import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.concurrent.CopyOnWriteArrayList;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicReference;
@@ -29,6 +30,7 @@ import org.apache.kafka.clients.consumer.OffsetAndTimestamp;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
@@ -83,6 +85,7 @@ public class Driver {
             case "produce": produce(command, answer); break;
             case "consume": consume(command, answer); break;
             case "tool": tool(command, answer); break;
+            case "transact": transact(command, answer); break;
             default: throw new IllegalArgumentException("unknown command " + command);
         }
     }
@@ -148,6 +151,46 @@ public class Driver {
                 }
             }
         }
+    }
+
+    /** Transactions that end at random; the numbers of those that were committed, and what ended it early. */
+    private static void transact(JsonNode command, ObjectNode answer) {
+        String name = command.get("transactionalId").asText();
+        Map<String, Object> config = new HashMap<>();
+        config.put("bootstrap.servers", command.get("bootstrap").asText());
+        config.put("transactional.id", name);
+        config.put("max.block.ms", 300000);
+        config.put("linger.ms", 1);
+        String topic = command.get("topic").asText();
+        int partitions = command.get("partitions").asInt();
+        Random random = new Random(command.get("seed").asLong());
+        ArrayNode committed = answer.putArray("committed");
+        int number = 0;
+        try (KafkaProducer<byte[], byte[]> producer =
+                 new KafkaProducer<>(config, new ByteArraySerializer(), new ByteArraySerializer())) {
+            producer.initTransactions();
+            for (int count = command.get("count").asInt(); number < count; number++) {
+                producer.beginTransaction();
+                // 0: nothing, aborted; 1: sent and aborted at once; 2: flushed and aborted; otherwise committed.
+                int way = random.nextInt(6);
+                for (int i = 0; way > 0 && i < 1 + random.nextInt(4); i++) {
+                    byte[] value = (name + ":" + number + ":" + i).getBytes(StandardCharsets.UTF_8);
+                    producer.send(new ProducerRecord<>(topic, random.nextInt(partitions), null, value));
+                }
+                if (way == 2) {
+                    producer.flush();
+                }
+                if (way < 3) {
+                    producer.abortTransaction();
+                } else {
+                    producer.commitTransaction();
+                    committed.add(number);
+                }
+            }
+        } catch (KafkaException failure) {
+            answer.put("failure", "transaction " + number + ": " + failure);
+        }
+        answer.put("done", number);
     }
 
     private static ObjectNode describe(ConsumerRecord<byte[], byte[]> record) {

@@ -101,6 +101,11 @@ class TransactionCoordinator:
         self._shards: dict[int, TransactionShard] = {}
         self._active = True
 
+    @property
+    def unreadable_records(self) -> int:
+        """Records that were left out in loading, since the start."""
+        return self._loads.skipped
+
     # -- life
 
     def on_partition_leader(self, partition: int, leader_epoch: int) -> None:
@@ -198,8 +203,6 @@ class TransactionCoordinator:
         transitions.check_settled(transaction)
         image = transaction.image
         transitions.check_expected(image, asked.expected)
-        if image.is_prepared:
-            raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
         if image.state is TxnState.ONGOING:
             # Its end gets an epoch that no producer is told; whoever asks again gets the one after it.
             shard.fence(transaction, lambda code: asked.answer(code or ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY))
@@ -271,8 +274,10 @@ class TransactionCoordinator:
 
     def _end(self, asked: Ending, new_id: int | None) -> bool:
         shard, transaction = self._known(asked.transactional_id)
-        transitions.check_settled(transaction)
         image, version = transaction.image, asked.client_version
+        if version < transitions.EPOCH_BUMP_SINCE:
+            transitions.check_producer(image, asked.producer)
+        transitions.check_settled(transaction)
         rotates = transitions.end_needs_new_id(image, version)
         wall_ms = self._host.clock.wall_ms()
         decided = transitions.ended(image, asked.producer, asked.commit, version, wall_ms, new_id if rotates else None)

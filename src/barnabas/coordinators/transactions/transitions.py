@@ -2,7 +2,10 @@
 
 Every function gives the image to be written, None where there is nothing to do and the answer is good, or raises
 RequestFailed with what the client is to be told. That a record is on its way is checked by `check_settled` first, and
-its code is CONCURRENT_TRANSACTIONS: the client comes again.
+its code is CONCURRENT_TRANSACTIONS: the client comes again. A decided transaction counts as one with a record on its
+way until it is complete, as in Kafka (KAFKA-18464, KAFKA-18575): its producer is told its next epoch, and maybe its
+next id, as soon as the end is decided, and may begin and abort the next transaction before the markers are written.
+Version 1 of EndTxn and the verification of partitions look at the producer's id and epoch first.
 
 How a transaction ends, by the version of the protocol that its producer speaks (KIP-890):
 
@@ -46,7 +49,14 @@ class ProducerIdentity(NamedTuple):
 
 
 def check_settled(transaction: Transaction) -> None:
+    """RequestFailed while a record of it is on its way, or its markers are."""
     if transaction.pending is not None:
+        raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
+    _check_complete(transaction.image)
+
+
+def _check_complete(image: TxnImage) -> None:
+    if image.is_prepared:
         raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
 
 
@@ -124,31 +134,24 @@ def _bumped(image: TxnImage, expected: ProducerIdentity | None) -> tuple[int, in
 
 
 def check_producer(image: TxnImage, producer: ProducerIdentity) -> None:
-    _check_not_ahead(image, producer)
     if image.producer_id != producer.producer_id:
         raise RequestFailed(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if image.producer_epoch != producer.epoch:
         raise RequestFailed(ErrorCode.PRODUCER_FENCED)
 
 
-def _check_not_ahead(image: TxnImage, producer: ProducerIdentity) -> None:
-    """A producer goes on with its next id as soon as it is told, while its last transaction is being completed."""
-    if producer.producer_id == image.next_producer_id != NO_PRODUCER_ID:
-        raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
-
-
 def verify(image: TxnImage, producer: ProducerIdentity) -> None:
     """Whether records of this producer may belong to the transaction (KIP-890); of which partitions, `image` tells."""
     check_producer(image, producer)
-    if image.is_prepared:
-        raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
+    _check_complete(image)
 
 
 def with_partitions(
     image: TxnImage, producer: ProducerIdentity, partitions: Set[TopicPartition], client_version: int, wall_ms: int
 ) -> TxnImage | None:
     """None if all of them are in it already."""
-    verify(image, producer)
+    _check_complete(image)
+    check_producer(image, producer)
     ongoing = image.state is TxnState.ONGOING
     if ongoing and partitions <= image.partitions:
         return None
@@ -176,22 +179,17 @@ def ended(
 
 def _ended_by_v1(image: TxnImage, producer: ProducerIdentity, commit: bool, wall_ms: int) -> TxnImage | None:
     check_producer(image, producer)
+    _check_complete(image)
     if image.state is TxnState.ONGOING:
         return _decided(image, commit, 0, wall_ms, NO_PRODUCER_ID)
     _check_outcome(image, commit)
-    if image.is_prepared:
-        raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
     return None
 
 
 def _check_outcome(image: TxnImage, commit: bool) -> None:
-    """Whether the transaction ended, or is being ended, as is asked."""
-    if image.state not in (_COMMITS if commit else _ABORTS):
+    """RequestFailed unless the transaction ended as is asked."""
+    if image.state is not (TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT):
         raise RequestFailed(ErrorCode.INVALID_TXN_STATE)
-
-
-_COMMITS: Final = frozenset({TxnState.PREPARE_COMMIT, TxnState.COMPLETE_COMMIT})
-_ABORTS: Final = frozenset({TxnState.PREPARE_ABORT, TxnState.COMPLETE_ABORT})
 
 
 def end_needs_new_id(image: TxnImage, client_version: int) -> bool:
@@ -202,6 +200,7 @@ def end_needs_new_id(image: TxnImage, client_version: int) -> bool:
 def _ended_by_v2(
     image: TxnImage, producer: ProducerIdentity, commit: bool, client_version: int, wall_ms: int, new_id: int | None
 ) -> TxnImage | None:
+    _check_complete(image)
     is_retry = _check_v2_producer(image, producer)
     next_id = NO_PRODUCER_ID if new_id is None else new_id
     if image.state is TxnState.ONGOING:
@@ -211,14 +210,11 @@ def _ended_by_v2(
             raise RequestFailed(ErrorCode.INVALID_TXN_STATE)
         return _decided(image._replace(start_ms=wall_ms), False, client_version, wall_ms, next_id)
     _check_outcome(image, commit)
-    if image.is_prepared:
-        raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
     return None
 
 
 def _check_v2_producer(image: TxnImage, producer: ProducerIdentity) -> bool:
     """Whether it asks for what was done already. RequestFailed if it is none of the producers that may ask."""
-    _check_not_ahead(image, producer)
     over_rotation = (
         producer.producer_id == image.previous_producer_id
         and producer.epoch == EPOCH_MAX - 1
@@ -232,16 +228,13 @@ def _check_v2_producer(image: TxnImage, producer: ProducerIdentity) -> bool:
         producer.epoch,
     )
     current = producer.epoch == image.producer_epoch
-    match image.state:
-        case TxnState.PREPARE_COMMIT | TxnState.PREPARE_ABORT:
-            valid = over_bump
-        case TxnState.COMPLETE_COMMIT | TxnState.COMPLETE_ABORT:
-            valid = over_bump or over_rotation or current
-        case _:
-            valid = current
-    if not valid:
+    is_retry = image.state in _COMPLETE and (over_bump or over_rotation)
+    if not is_retry and not current:
         raise RequestFailed(ErrorCode.PRODUCER_FENCED)
-    return over_bump or over_rotation
+    return is_retry
+
+
+_COMPLETE: Final = frozenset({TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
 
 
 def _decided(image: TxnImage, commit: bool, client_version: int, wall_ms: int, next_id: int) -> TxnImage:
