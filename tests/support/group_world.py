@@ -123,6 +123,9 @@ class MemoryPartitions:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
         return bytes(out)
 
+    def next_segment(self, partition: TopicPartition, offset: int) -> int | None:
+        return None
+
     def log_start_offset(self, partition: TopicPartition) -> int:
         return self.log_start.get(partition, 0)
 

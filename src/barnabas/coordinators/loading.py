@@ -2,26 +2,32 @@
 
     read     slice by slice; keys and values stay bytes, the last value of each key counts
     replay   the values that count are decoded, some in each slice
+    finish   what the sink puts together from all that was replayed, one step in each slice
     loaded   once the HW has passed the LEO of the moment of election (G6), so that a record which the last leader
              committed is never missing
 
 A coordinator that takes over many partitions loads one after the other, one slice in each turn of the loop: what is
 held up is bounded, and the first partitions serve long before the last. A partition whose slice must come from the
 disk lets others go on meanwhile.
+
+A record that cannot be read is left out, a batch with a wrong checksum or with records that cannot be found is left
+out, and so is everything from bytes that are no batch up to the next segment. Each is reported with its offset and
+counted in `Loads.skipped`; the partition is loaded without it.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from barnabas.common.errors import DecodeError, ErrorCode, RecordsRejected, RequestFailed, StorageFault
 from barnabas.common.host import Buffer, Host, Timers
 from barnabas.common.types import TopicPartition
-from barnabas.coordinators.runtime import KeyValue, PartitionReader
-from barnabas.records.batch import ControlType, control_type, decode_batch, iter_headers
+from barnabas.coordinators.runtime import PartitionReader
+from barnabas.records.batch import ControlType, control_type, decode_batch, has_valid_crc, iter_headers
 from barnabas.records.entries import Entry, read_batch_entries
+from barnabas.records.header import BatchHeader, corrupt
 from barnabas.records.record import Record
 
 #: What one slice may take: two or three milliseconds.
@@ -31,18 +37,30 @@ LOAD_SLICE_RECORDS: Final = 256
 _HW_POLL_MS: Final = 5
 _HW_POLL_MAX_MS: Final = 160
 
-#: By producer id, the records of transactions that were open at the end of the log; without those whose keys were
-#: written again behind them.
-OpenTransactions = dict[int, list[KeyValue]]
+#: So many records that cannot be read are reported one by one, the others of the partition by their number.
+_REPORTED_MAX: Final = 10
+#: Of a key that cannot be read, the first bytes are shown.
+_SHOWN_KEY_BYTES: Final = 24
 
 
 class LoadSink(Protocol):
-    """Who takes in what a log says."""
+    """Who takes in what a log says. A topic that nobody writes to in a transaction needs no `replay_open`."""
+
+    __slots__ = ()
 
     def replay(self, key: bytes, value: bytes) -> None:
-        """The last value of a key. DecodeError: it is none of ours."""
+        """The last value of a key. DecodeError: it cannot be read."""
 
-    def on_loaded(self, transactions: OpenTransactions) -> None: ...
+    def replay_open(self, producer_id: int, key: bytes, value: bytes) -> None:
+        """A record of a transaction that was open at the end of the log, unless its key was written again behind it.
+        DecodeError as for `replay`."""
+        return
+
+    def finish(self) -> Iterator[None]:
+        """What is left to be done when all is replayed: so much as one turn of the loop may take, then `yield`."""
+        return iter(())
+
+    def on_loaded(self) -> None: ...
 
     def on_load_failed(self, error: Exception) -> None: ...
 
@@ -50,13 +68,15 @@ class LoadSink(Protocol):
 class Loads:
     """All that one coordinator loads: one slice in each turn of the loop."""
 
-    __slots__ = ("_is_under_way", "_queue", "_timers", "reader")
+    __slots__ = ("_is_under_way", "_queue", "_timers", "reader", "skipped")
 
     def __init__(self, timers: Timers, reader: PartitionReader) -> None:
         self.reader = reader
         self._timers = timers
         self._queue: deque[Callable[[], None]] = deque()
         self._is_under_way = False
+        #: Records that could not be read, and were left out.
+        self.skipped = 0
 
     def begin(self, load: Callable[[], None]) -> None:
         """When those that came before have ended, or wait for something."""
@@ -88,11 +108,13 @@ class LogLoader:
         "_host",
         "_latest",
         "_loads",
+        "_open_keys",
         "_partition",
         "_poll_ms",
         "_position",
         "_reader",
         "_sink",
+        "_skipped",
         "_stopped",
         "_target",
         "_transactions",
@@ -106,10 +128,13 @@ class LogLoader:
         self._sink = sink
         self._position = 0
         self._target = 0
-        self._latest: dict[bytes, bytes | None] = {}
-        #: Of open transactions, by producer: the offset and the value of each key that nothing later was written for.
-        self._transactions: dict[int, dict[bytes, tuple[int, bytes | None]]] = {}
+        self._latest: dict[bytes, Entry] = {}
+        #: Of open transactions, by producer: the last entry of each key that nothing later was written for.
+        self._transactions: dict[int, dict[bytes, Entry]] = {}
+        #: The producers in whose open transactions a key is.
+        self._open_keys: dict[bytes, set[int]] = {}
         self._poll_ms = _HW_POLL_MS
+        self._skipped = 0
         self._stopped = False
 
     def start(self) -> None:
@@ -128,17 +153,50 @@ class LogLoader:
     def _begin(self) -> None:
         self._latest.clear()
         self._transactions.clear()
+        self._open_keys.clear()
         self._position = self._reader.log_start_offset(self._partition)
 
     def _fail(self, error: Exception) -> None:
         self._stopped = True
         self._sink.on_load_failed(error)
 
+    # -- what cannot be read
+
+    def _skip(self, what: str, error: Exception, count: int = 1) -> None:
+        self._loads.skipped += count
+        self._skipped += 1
+        if self._skipped <= _REPORTED_MAX:
+            self._host.faults.report(f"{self._partition}: {what} cannot be read and is left out", error)
+
+    def _skip_record(self, entry: Entry, error: Exception) -> None:
+        offset, key, _ = entry
+        shown = (key or b"")[:_SHOWN_KEY_BYTES]
+        self._skip(f"the record at offset {offset} with the key {shown!r}", error)
+
+    def _skip_batch(self, header: BatchHeader, error: Exception) -> None:
+        span = f"offsets {header.base_offset} to {header.last_offset}"
+        self._skip(f"the batch of {header.record_count} records at {span}", error, max(header.record_count, 1))
+
+    def _skip_segment(self, error: Exception) -> None:
+        """No batch begins at the position: what comes next is found where the next segment begins."""
+        end = self._reader.next_segment(self._partition, self._position) or self._target
+        self._skip(f"what is between offsets {self._position} and {end}", error)
+        self._position = end
+
+    def _tell_skipped(self) -> None:
+        if self._skipped > _REPORTED_MAX:
+            self._host.faults.report(
+                f"{self._partition}: {self._skipped} records or batches cannot be read and are left out, "
+                f"of which the first {_REPORTED_MAX} are reported above"
+            )
+
+    # -- reading
+
     def _read_slice(self) -> None:
         if self._stopped:
             return
         if self._position >= self._target:
-            self._replay_slice(list(self._latest.items()), 0)
+            self._replay_slice(deque(self._latest.values()))
             return
         self._reader.read(self._partition, self._position, LOAD_SLICE_BYTES, self._on_slice)
 
@@ -154,67 +212,122 @@ class LogLoader:
                 self._fail(failure)
                 return
             self._begin()  # the log start moved on under us
-        except (DecodeError, RecordsRejected, StorageFault) as error:
+        except RecordsRejected as error:
+            try:
+                self._skip_segment(error)
+            except (RequestFailed, StorageFault) as failure:
+                self._fail(failure)
+                return
+        except StorageFault as error:
             self._fail(error)
             return
         self._loads.next(self._read_slice)
 
     def _take(self, data: Buffer) -> None:
+        """RecordsRejected if bytes that are no batch follow the position."""
         view = memoryview(data)
         before = self._position
         for place, header in iter_headers(view):
             if header.next_offset <= self._position:
                 continue
-            batch = view[place : place + header.size_bytes]
+            self._take_batch(header, view[place : place + header.size_bytes])
+            self._position = header.next_offset
+        if self._position == before:
+            if len(view):
+                raise corrupt(f"{len(view)} bytes hold no whole batch")
+            self._position = self._target  # compaction may have emptied the end of the log
+
+    def _take_batch(self, header: BatchHeader, batch: memoryview) -> None:
+        try:
+            if not has_valid_crc(batch, 0, header):
+                raise corrupt("its checksum is wrong")
             if header.is_control:
                 self._take_marker(header.producer_id, decode_batch(batch))
             else:
                 entries = read_batch_entries(header, batch)
                 self._take_entries(header.producer_id if header.is_transactional else None, entries)
-            self._position = header.next_offset
-        if self._position == before:
-            self._position = self._target  # compaction may have emptied the end of the log
+        except (DecodeError, RecordsRejected) as error:
+            self._skip_batch(header, error)
 
     def _take_entries(self, producer_id: int | None, entries: Sequence[Entry]) -> None:
-        for offset, key, value in entries:
+        for entry in entries:
+            offset, key, _ = entry
             if offset < self._position or key is None:
                 continue
             if producer_id is not None:
-                self._transactions.setdefault(producer_id, {})[key] = (offset, value)
+                self._transactions.setdefault(producer_id, {})[key] = entry
+                self._open_keys.setdefault(key, set()).add(producer_id)
                 continue
-            self._latest[key] = value
-            if self._transactions:
+            self._latest[key] = entry
+            if key in self._open_keys:
                 self._drop_before(key, offset)
 
     def _drop_before(self, key: bytes, offset: int) -> None:
         """The later one counts, whenever the transaction of the earlier one ends."""
-        for written in self._transactions.values():
-            if key in written and written[key][0] < offset:
+        writers = self._open_keys.get(key, ())
+        for producer_id in tuple(writers):
+            written = self._transactions[producer_id]
+            if written[key][0] < offset:
                 del written[key]
+                self._close(key, producer_id)
+
+    def _close(self, key: bytes, producer_id: int) -> None:
+        writers = self._open_keys[key]
+        writers.discard(producer_id)
+        if not writers:
+            del self._open_keys[key]
 
     def _take_marker(self, producer_id: int, records: Sequence[Record]) -> None:
+        commits = any(control_type(record) == ControlType.COMMIT for record in records)
         written = self._transactions.pop(producer_id, {})
-        for record in records:
-            if control_type(record) == ControlType.COMMIT:
-                for key, (offset, value) in written.items():
-                    self._latest[key] = value
-                    self._drop_before(key, offset)
+        for key in written:
+            self._close(key, producer_id)
+        if commits:
+            for key, entry in written.items():
+                self._latest[key] = entry
+                self._drop_before(key, entry[0])
 
-    def _replay_slice(self, items: list[tuple[bytes, bytes | None]], start: int) -> None:
+    # -- replaying
+
+    def _replay_slice(self, entries: deque[Entry]) -> None:
         if self._stopped:
             return
-        try:
-            for key, value in items[start : start + LOAD_SLICE_RECORDS]:
-                if value is not None:
+        for _ in range(min(len(entries), LOAD_SLICE_RECORDS)):
+            entry = entries.popleft()
+            _, key, value = entry
+            if key is not None and value is not None:
+                try:
                     self._sink.replay(key, value)
-        except DecodeError as error:
-            self._fail(error)
+                except DecodeError as error:
+                    self._skip_record(entry, error)
+        if entries:
+            self._loads.next(lambda: self._replay_slice(entries))
             return
-        if start + LOAD_SLICE_RECORDS < len(items):
-            self._loads.next(lambda: self._replay_slice(items, start + LOAD_SLICE_RECORDS))
-        else:
-            self._latest.clear()
-            self._await_high_watermark()
+        self._latest.clear()
+        self._go_through(self._finish())
+
+    def _finish(self) -> Iterator[None]:
+        for producer_id, written in self._transactions.items():
+            for count, entry in enumerate(written.values()):
+                _, key, value = entry
+                if key is not None and value is not None:
+                    try:
+                        self._sink.replay_open(producer_id, key, value)
+                    except DecodeError as error:
+                        self._skip_record(entry, error)
+                if count % LOAD_SLICE_RECORDS == LOAD_SLICE_RECORDS - 1:
+                    yield
+        yield from self._sink.finish()
+
+    def _go_through(self, steps: Iterator[None]) -> None:
+        """One step in this turn of the loop, the others in later ones."""
+        if self._stopped:
+            return
+        for _ in steps:
+            self._loads.next(lambda: self._go_through(steps))
+            return
+        self._transactions.clear()
+        self._await_high_watermark()
 
     def _await_high_watermark(self) -> None:
         if self._stopped:
@@ -226,12 +339,8 @@ class LogLoader:
             return
         if reached:
             self._stopped = True
-            self._sink.on_loaded(
-                {
-                    producer_id: [KeyValue(key, value) for key, (_, value) in written.items()]
-                    for producer_id, written in self._transactions.items()
-                }
-            )
+            self._tell_skipped()
+            self._sink.on_loaded()
         else:
             self._host.timers.call_later(self._poll_ms, self._await_high_watermark)
             self._poll_ms = min(2 * self._poll_ms, _HW_POLL_MAX_MS)

@@ -41,6 +41,9 @@ class PartitionReader(Protocol):
         with them, or with why there are none (RequestFailed, RecordsRejected, StorageFault): at once, or when the disk
         has given them."""
 
+    def next_segment(self, partition: TopicPartition, offset: int) -> int | None:
+        """Where the first segment behind `offset` begins; None if there is none."""
+
     def log_start_offset(self, partition: TopicPartition) -> int: ...
 
     def log_end_offset(self, partition: TopicPartition) -> int: ...
@@ -100,6 +103,12 @@ def storing_failed(code: ErrorCode) -> ErrorCode:
             return code
 
 
+#: A write that ends like this is not in the log.
+_REFUSED: Final = frozenset(
+    {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
+)
+
+
 class KeyValue(NamedTuple):
     """A record of a coordinator, before it has an offset. A value of None deletes the key."""
 
@@ -114,21 +123,40 @@ def _ignore(code: ErrorCode) -> None:
 class _Write:
     """One append on its way, or (already finished) a barrier behind those on their way."""
 
-    __slots__ = ("answered", "deadline_ms", "finished", "settled")
+    __slots__ = ("answered", "code", "deadline_ms", "finished", "number", "settled", "since")
 
     def __init__(
-        self, settled: Callable[[ErrorCode], None], answered: Callable[[ErrorCode], None] | None, deadline_ms: int
+        self,
+        settled: Callable[[ErrorCode], None],
+        answered: Callable[[ErrorCode], None] | None,
+        deadline_ms: int,
+        number: int,
     ) -> None:
         self.settled = settled
         self.answered = answered
         self.deadline_ms = deadline_ms
         self.finished = False
+        self.code = ErrorCode.NONE
+        self.number = number
+        #: Of a barrier, the number of the first write that it waits for.
+        self.since: int | None = None
 
 
 class ShardLog:
     """The way from one shard to its partition's log."""
 
-    __slots__ = ("_base_sequence", "_codec", "_deadline", "_host", "_partition", "_queue", "_timeout_ms", "_writer")
+    __slots__ = (
+        "_base_sequence",
+        "_codec",
+        "_count",
+        "_deadline",
+        "_failures",
+        "_host",
+        "_partition",
+        "_queue",
+        "_timeout_ms",
+        "_writer",
+    )
 
     def __init__(
         self,
@@ -150,6 +178,9 @@ class ShardLog:
         self._codec = codec
         self._base_sequence = base_sequence
         self._queue: deque[_Write] = deque()
+        self._count = 0
+        #: The last write that failed, and how: because leadership was lost (True), and otherwise.
+        self._failures = {True: (0, ErrorCode.NONE), False: (0, ErrorCode.NONE)}
         self._deadline = deadlines.new()
 
     def append(
@@ -160,31 +191,39 @@ class ShardLog:
     ) -> None:
         """Write one atomic batch. `settled(code)` once, when it is committed (NONE) or has failed; `answered(code)`
         once, right after that or before with REQUEST_TIMED_OUT."""
+        self.append_batch(self.batch_of(records), answered, settled)
+
+    def batch_of(self, records: Sequence[KeyValue]) -> bytearray:
+        """What `append` writes. A caller that notes what is on its way makes the batch first: what cannot be encoded
+        is then not noted."""
         assert records, "an empty batch says nothing"
         wall_ms = self._host.clock.wall_ms()
-        batch = encode_batch(
+        return encode_batch(
             [Record(offset=0, timestamp=wall_ms, key=r.key, value=r.value, headers=[]) for r in records],
             codec=self._codec,
             base_sequence=self._base_sequence,
         )
-        self.append_batch(batch, answered, settled)
 
     def append_batch(
         self, batch: bytearray, answered: Callable[[ErrorCode], None], settled: Callable[[ErrorCode], None] = _ignore
     ) -> None:
         """As `append`, of a batch that is made already: one of a transaction, or its end."""
-        write = _Write(settled, answered, self._host.clock.now_ms() + self._timeout_ms)
+        self._count += 1
+        write = _Write(settled, answered, self._host.clock.now_ms() + self._timeout_ms, self._count)
         self._queue.append(write)
         self._writer.append(self._partition, batch, lambda code, _: self._done(write, code))
         if not write.finished and not self._deadline.is_scheduled:
             self._deadline.schedule(self._timeout_ms, self._on_timeout)
 
-    def when_settled(self, callback: Callable[[], None]) -> None:
-        """Call back once all that is on its way now is committed or failed; at once if nothing is."""
+    def when_settled(self, callback: Callable[[ErrorCode], None]) -> None:
+        """Call back once all that is on its way now is committed or has failed; at once if nothing is. The code is NONE
+        if all of it is committed or was refused before it was written, else the worst of those that failed: what they
+        wrote may be known to another leader, so that what is known here may be old."""
         if not self._queue:
-            callback()
+            callback(ErrorCode.NONE)
             return
-        barrier = _Write(_ignore, lambda _: callback(), 0)
+        barrier = _Write(_ignore, callback, 0, self._count)
+        barrier.since = self._queue[0].number
         barrier.finished = True
         self._queue.append(barrier)
 
@@ -199,8 +238,21 @@ class ShardLog:
         write.settled(code)
         self._answer(write, code)
         queue = self._queue
+        write.code = code
         while queue and queue[0].finished:
-            self._answer(queue.popleft(), ErrorCode.NONE)
+            first = queue.popleft()
+            if first.since is not None:
+                self._answer(first, self._worst_since(first.since))
+            elif first.code is not ErrorCode.NONE and first.code not in _REFUSED:
+                is_lost = storing_failed(first.code) is ErrorCode.NOT_COORDINATOR
+                self._failures[is_lost] = (first.number, first.code)
+
+    def _worst_since(self, number: int) -> ErrorCode:
+        """Of the writes from this number on that have failed; that leadership was lost counts most."""
+        for failed, code in (self._failures[True], self._failures[False]):
+            if failed >= number:
+                return code
+        return ErrorCode.NONE
 
     @staticmethod
     def _answer(write: _Write, code: ErrorCode) -> None:

@@ -70,6 +70,11 @@ class InternalPartitions:
 
         self._replicas.cold_reads.load(cold, on_loaded)
 
+    def next_segment(self, partition: TopicPartition, offset: int) -> int | None:
+        """Where the first segment behind `offset` begins; None if there is none."""
+        bases = self._replicas.leader(*partition).log.segments.bases
+        return next((base for base in bases if base > offset), None)
+
     def log_start_offset(self, partition: TopicPartition) -> int:
         return self._replicas.leader(*partition).log.log_start_offset
 

@@ -13,7 +13,8 @@ from tests.support.group_world import (
 )
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import ErrorCode
+from barnabas.common.errors import ErrorCode, StorageFault
+from barnabas.common.types import TopicPartition
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.group import GroupState
 from barnabas.coordinators.loading import LOAD_SLICE_RECORDS
@@ -256,11 +257,11 @@ def test_a_log_whose_start_was_deleted_is_loaded_from_where_it_begins() -> None:
 
 
 def test_a_log_that_cannot_be_read_is_reported_and_not_served() -> None:
-    log = MemoryPartitions()
-    world = GroupWorld(log=log)
-    world.commit("g", {ORDERS_0: 5})
-    log.logs[world.partition()][70:80] = b"\xff" * 10
-    world = GroupWorld(log=log)
+    class Offline(MemoryPartitions):
+        def log_start_offset(self, partition: TopicPartition) -> int:
+            raise StorageFault("/data", "it is offline")
+
+    world = GroupWorld(log=Offline())
     shard = world.coordinator.shard(0)
     assert shard is not None
     assert shard.state is ShardState.FAILED

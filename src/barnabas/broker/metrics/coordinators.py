@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
-from barnabas.common.metrics import GAUGE, Family, labelled, single
+from barnabas.common.metrics import COUNTER, GAUGE, Family, labelled, single
 from barnabas.coordinators.groups.consumer.group import ConsumerGroupState
 from barnabas.coordinators.groups.group import GroupState
 from barnabas.coordinators.runtime import ShardState
@@ -23,6 +23,13 @@ def collect(broker: Broker) -> Iterator[Family]:
     if broker.config.is_broker:
         yield from _groups(broker)
         yield from _transactions(broker)
+        yield labelled(
+            "barnabas_coordinator_unreadable_records_total",
+            COUNTER,
+            "Records of internal topics that could not be read when their coordinator loaded, and were left out.",
+            "coordinator",
+            [("group", broker.groups.unreadable_records), ("transaction", broker.transactions.unreadable_records)],
+        )
 
 
 def _groups(broker: Broker) -> Iterator[Family]:

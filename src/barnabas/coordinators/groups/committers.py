@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.consumer.fencing import check_commit, check_transactional_commit
 from barnabas.coordinators.groups.context import GroupContext
@@ -12,6 +14,7 @@ from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 _GROUP_ID_NOT_FOUND_SINCE = 9
+INT64_MAX: Final = (1 << 63) - 1
 
 
 class Committers:
@@ -73,5 +76,5 @@ class Committers:
         if metadata is not None and len(metadata) > self._context.config.offset_metadata_size_max:
             return None
         now_ms = self._context.wall_ms()
-        expiry_ms = NO_EXPIRY if retention_ms < 0 else now_ms + retention_ms
+        expiry_ms = NO_EXPIRY if retention_ms < 0 else min(now_ms + retention_ms, INT64_MAX)
         return CommittedOffset(offset, leader_epoch, metadata or "", now_ms, expiry_ms)

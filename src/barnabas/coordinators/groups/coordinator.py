@@ -83,6 +83,11 @@ class GroupCoordinator:
         self._offsets = OffsetRequests(self._shard, partition_exists)
         self._administration = Administration(self._shard)
 
+    @property
+    def unreadable_records(self) -> int:
+        """Records that were left out in loading, since the start."""
+        return self._loads.skipped
+
     # -- life
 
     def on_partition_leader(self, partition: int, leader_epoch: int) -> None:

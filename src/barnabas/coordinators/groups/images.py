@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from barnabas.common.errors import DecodeError
 from barnabas.coordinators.deadlines import Deadlines
 from barnabas.coordinators.groups.group import NO_TIMESTAMP, ClassicGroup, GroupState, Member
 from barnabas.coordinators.groups.records import group_record
@@ -51,7 +52,11 @@ def generation_record(group: ClassicGroup, assignment: Mapping[str, bytes]) -> K
 
 
 def restore_group(group_id: str, value: GroupMetadataValue, deadlines: Deadlines) -> ClassicGroup:
-    """The group as it was when it was written: stable with its members, or empty."""
+    """The group as it was when it was written: stable with its members, or empty. DecodeError if it names a member or
+    an instance twice."""
+    instances = [one.group_instance_id for one in value.members if one.group_instance_id is not None]
+    if len({one.member_id for one in value.members}) < len(value.members) or len(set(instances)) < len(instances):
+        raise DecodeError("a group that names one of its members twice")
     timestamp_ms = value.current_state_timestamp
     state = GroupState.STABLE if value.members else GroupState.EMPTY
     group = ClassicGroup(group_id, deadlines, timestamp_ms if timestamp_ms >= 0 else NO_TIMESTAMP, state)

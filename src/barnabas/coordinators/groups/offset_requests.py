@@ -13,6 +13,7 @@ from barnabas.coordinators.groups.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.offsets import Partition
 from barnabas.coordinators.groups.records import NO_LEADER_EPOCH, CommittedOffset
 from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.runtime import storing_failed
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -201,7 +202,15 @@ class OffsetRequests:
             give(_Fetched(fetch.group_id, failure.code, ()))
             return
         if require_stable:
-            shard.log.when_settled(lambda: give(_read(shard, fetch, require_stable=True)))
+
+            def settled(code: ErrorCode) -> None:
+                """A commit that failed here may have been another coordinator's, or may be committed by one yet."""
+                if code is ErrorCode.NONE:
+                    give(_read(shard, fetch, require_stable=True))
+                else:
+                    give(_Fetched(fetch.group_id, storing_failed(code), ()))
+
+            shard.log.when_settled(settled)
         else:
             give(_read(shard, fetch, require_stable=False))
 

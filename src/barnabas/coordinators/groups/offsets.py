@@ -28,7 +28,6 @@ from barnabas.coordinators.groups.records import (
     parse_key,
     parse_offset,
 )
-from barnabas.coordinators.loading import OpenTransactions
 from barnabas.coordinators.runtime import KeyValue, storing_failed
 from barnabas.records.batch import Record, encode_batch
 
@@ -75,6 +74,8 @@ class Offsets:
         accepted: Sequence[tuple[str, int, CommittedOffset]],
         answered: Callable[[ErrorCode], None],
     ) -> None:
+        records = [offset_record(group_id, topic, partition, committed) for topic, partition, committed in accepted]
+        batch = self._context.log.batch_of(records)
         on_their_way = self._on_their_way.setdefault(group_id, {})
         for topic, partition, _ in accepted:
             on_their_way[topic, partition] = on_their_way.get((topic, partition), 0) + 1
@@ -85,8 +86,7 @@ class Offsets:
                 self.pending.supersede(OffsetKey(group_id, topic, partition) for topic, partition, _ in accepted)
                 self._put(group_id, accepted)
 
-        records = [offset_record(group_id, topic, partition, committed) for topic, partition, committed in accepted]
-        self._context.log.append(records, lambda code: answered(storing_failed(code)), settled)
+        self._context.log.append_batch(batch, lambda code: answered(storing_failed(code)), settled)
 
     def _arrived(self, group_id: str, accepted: Sequence[tuple[str, int, CommittedOffset]]) -> None:
         on_their_way = self._on_their_way[group_id]
@@ -287,13 +287,11 @@ class Offsets:
     def replay_offset(self, key: OffsetKey, committed: CommittedOffset) -> None:
         self._committed.setdefault(key.group_id, {})[key.topic, key.partition] = committed
 
-    def replay_transactions(self, transactions: OpenTransactions) -> None:
-        """Transactions that had no end in the log yet."""
-        for producer_id, records in transactions.items():
-            for record in records:
-                key = parse_key(record.key)
-                if isinstance(key, OffsetKey) and record.value is not None:
-                    self.pending.put(producer_id, key, parse_offset(record.value))
+    def replay_open(self, producer_id: int, key: bytes, value: bytes) -> None:
+        """Of a transaction that had no end in the log yet. DecodeError."""
+        parsed = parse_key(key)
+        if isinstance(parsed, OffsetKey):
+            self.pending.put(producer_id, parsed, parse_offset(value))
 
 
 def is_deserted(group: ClassicGroup) -> bool:

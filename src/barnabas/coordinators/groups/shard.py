@@ -8,7 +8,7 @@ CLOSED    leadership has gone
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from barnabas.common.errors import ErrorCode
@@ -32,7 +32,7 @@ from barnabas.coordinators.groups.membership import Membership
 from barnabas.coordinators.groups.offsets import Offsets
 from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.coordinators.groups.records import OffsetKey, parse_group, parse_key, parse_offset, parse_plain_offset
-from barnabas.coordinators.loading import Loads, LogLoader, OpenTransactions
+from barnabas.coordinators.loading import Loads, LogLoader
 from barnabas.coordinators.runtime import (
     PartitionWriter,
     ShardLife,
@@ -157,12 +157,18 @@ class GroupShard:
             group_id = parsed.group_id
             self._context.groups[group_id] = restore_group(group_id, parse_group(value), self._context.deadlines)
 
-    def on_loaded(self, transactions: OpenTransactions) -> None:
-        self.offsets.replay_transactions(transactions)
-        self.consumers.finish_loading()
-        for group_id in self.offsets.groups():
+    def replay_open(self, producer_id: int, key: bytes, value: bytes) -> None:
+        self.offsets.replay_open(producer_id, key, value)
+
+    def finish(self) -> Iterator[None]:
+        yield from self.consumers.finish_loading()
+        for count, group_id in enumerate(tuple(self.offsets.groups()), 1):
             if group_id not in self._context.groups and not self.consumers.has(group_id):
                 self._context.create(group_id)
+            if not count % _SLICE:
+                yield
+
+    def on_loaded(self) -> None:
         self._life.move(ShardState.ACTIVE)
         self._revive_slice((*self.groups(), *self.consumers.groups()), 0)
         self._schedule_expiry()

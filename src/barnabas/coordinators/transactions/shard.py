@@ -16,9 +16,8 @@ from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadline, Deadlines
-from barnabas.coordinators.loading import Loads, LogLoader, OpenTransactions
+from barnabas.coordinators.loading import Loads, LoadSink, LogLoader
 from barnabas.coordinators.runtime import (
-    KeyValue,
     PartitionWriter,
     ShardLife,
     ShardLog,
@@ -64,7 +63,7 @@ class Waiter:
             callback()
 
 
-class TransactionShard:
+class TransactionShard(LoadSink):
     """See the module's text. Also the sink that its log is replayed into."""
 
     __slots__ = (
@@ -150,12 +149,13 @@ class TransactionShard:
     def write(self, transaction: Transaction, image: TxnImage, done: Done = _ignore) -> None:
         """Lead it to `image`. `done` once: NONE when that is committed, and what is to happen then under way."""
         assert transaction.pending is None, "one record of a transaction at a time"
-        transaction.pending = image.state
-        record = transaction_record(transaction.transactional_id, image, self._server_version())
-        self._append([record], done, lambda code: self._settled(transaction, image, code))
+        self._send(transaction, image, done, lambda code: self._settled(transaction, image, code))
 
-    def _append(self, records: list[KeyValue], done: Done, settled: Done) -> None:
-        self._log.append(records, lambda code: done(storing_failed(code)), settled)
+    def _send(self, transaction: Transaction, image: TxnImage, done: Done, settled: Done) -> None:
+        record = transaction_record(transaction.transactional_id, image, self._server_version())
+        batch = self._log.batch_of([record])
+        transaction.pending = image.state
+        self._log.append_batch(batch, lambda code: done(storing_failed(code)), settled)
 
     def _settled(self, transaction: Transaction, image: TxnImage, code: ErrorCode) -> None:
         transaction.pending = None
@@ -209,8 +209,6 @@ class TransactionShard:
         assert transaction.image.is_prepared, "markers are written of what is decided"
         transaction.pending = None
         image = completed(transaction.image, self._host.clock.wall_ms())
-        record = transaction_record(transaction.transactional_id, image, self._server_version())
-        transaction.pending = image.state
 
         def settled(code: ErrorCode) -> None:
             self._settled(transaction, image, code)
@@ -218,7 +216,7 @@ class TransactionShard:
                 # Nobody else will do it: until then its producer is told to wait.
                 self._deadlines.new().schedule(_RETRY_MS, lambda: self._complete(transaction))
 
-        self._append([record], _ignore, settled)
+        self._send(transaction, image, _ignore, settled)
 
     # -- loading
 
@@ -233,12 +231,23 @@ class TransactionShard:
         if image.state is not TxnState.DEAD:
             self._transactions[transactional_id] = Transaction(transactional_id, image)
 
-    def on_loaded(self, transactions: OpenTransactions) -> None:
+    def on_loaded(self) -> None:
         self._life.move(ShardState.ACTIVE)
-        for transaction in self._transactions.values():
-            self._take(transaction, transaction.image)
+        self._resume_slice(tuple(self._transactions.values()), 0)
         self._abort.schedule(self._config.abort_interval_ms, self._abort_timed_out)
         self._expiry.schedule(self._config.expiry_interval_ms, self._begin_expiry)
+
+    def _resume_slice(self, transactions: tuple[Transaction, ...], start: int) -> None:
+        """What is open may grow too old, what is decided is told to its partitions; some in each turn of the loop."""
+        if self.state is not ShardState.ACTIVE:
+            return
+        for transaction in transactions[start : start + _SLICE]:
+            transactional_id = transaction.transactional_id
+            has_moved_on = transaction.pending is not None or transactional_id in self._deliveries
+            if not has_moved_on and self._transactions.get(transactional_id) is transaction:
+                self._take(transaction, transaction.image)
+        if start + _SLICE < len(transactions):
+            self._host.timers.call_soon(lambda: self._resume_slice(transactions, start + _SLICE))
 
     def on_load_failed(self, error: Exception) -> None:
         self._life.move(ShardState.FAILED)
@@ -293,6 +302,7 @@ class TransactionShard:
             self._host.timers.call_soon(lambda: self._expire_slice(transactions, start + _SLICE))
 
     def _forget(self, expired: list[Transaction]) -> None:
+        batch = self._log.batch_of([transaction_tombstone(one.transactional_id) for one in expired])
         for transaction in expired:
             transaction.pending = TxnState.DEAD
 
@@ -302,4 +312,4 @@ class TransactionShard:
                 if code is ErrorCode.NONE:
                     self._transactions.pop(transaction.transactional_id, None)
 
-        self._append([transaction_tombstone(one.transactional_id) for one in expired], _ignore, settled)
+        self._log.append_batch(batch, _ignore, settled)

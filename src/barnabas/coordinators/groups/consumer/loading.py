@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Container, Generator, Iterator
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from barnabas.coordinators.groups.consumer import records as r
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import Assignment, Member, assignment_of, partitions_of
 from barnabas.coordinators.groups.consumer.records import ConsumerKey, ConsumerRecordType, Current
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
+
+#: Members in one step.
+_STEP: Final = 128
 
 
 @dataclass(slots=True)
@@ -50,39 +55,45 @@ class GroupLoading:
             case ConsumerRecordType.PARTITION_METADATA:
                 pass  # the next change of the group compares its topics anyway
 
-    def finish(self) -> list[ConsumerGroup]:
-        """The groups by id. One without the record of its epoch is none: its last record is written last, and goes
-        last."""
-        groups = [_build(group_id, found) for group_id, found in sorted(self._found.items()) if found.epoch is not None]
+    def finish(self, install: Callable[[ConsumerGroup], None]) -> Iterator[None]:
+        """Give the groups by id, in steps. One without the record of its epoch is none: its last record is written
+        last, and goes last."""
+        for group_id, found in sorted(self._found.items()):
+            if found.epoch is not None:
+                install((yield from _build(group_id, found)))
+            yield
         self._found.clear()
-        return groups
 
 
-def _build(group_id: str, found: _Found) -> ConsumerGroup:
+def _build(group_id: str, found: _Found) -> Generator[None, None, ConsumerGroup]:
     assert found.epoch is not None
     epoch, metadata_hash = found.epoch
     group = ConsumerGroup(group_id, epoch=epoch, metadata_hash=metadata_hash)
-    for member_id in sorted(found.members):
+    for count, member_id in enumerate(sorted(found.members), 1):
+        if not count % _STEP:
+            yield
         member = found.members[member_id]
         current = found.currents.get(member_id)
         if current is not None:
+            assigned = _free(group.owners, current.assigned)
+            revoking = _free(group.owners, current.revoking)
             member = replace(
                 member,
                 epoch=current.epoch,
                 previous_epoch=current.previous_epoch,
                 state=current.state,
-                assigned=_free(group, current.assigned),
-                revoking=_free(group, current.revoking),
+                assigned=assigned,
+                revoking=_free(frozenset(partitions_of(assigned)), revoking),
             )
         group = group.with_member(member)
     for regex in sorted(found.regexes):
         group = group.with_regex(regex, found.regexes[regex])
     targets = {member_id: target for member_id, target in found.targets.items() if member_id in group.members}
-    return group.with_targets(found.assignment_epoch, targets)
+    return group.with_targets(max(found.assignment_epoch, 0), targets)
 
 
-def _free(group: ConsumerGroup, assignment: Assignment) -> Assignment:
-    """What no other member has: of a log in which two have a partition, one has it here."""
-    if any(place in group.owners for place in partitions_of(assignment)):
-        return assignment_of(place for place in partitions_of(assignment) if place not in group.owners)
+def _free(taken: Container[tuple[bytes, int]], assignment: Assignment) -> Assignment:
+    """What is not taken: of a log in which two members have a partition, or one has it twice, one has it once here."""
+    if any(place in taken for place in partitions_of(assignment)):
+        return assignment_of(place for place in partitions_of(assignment) if place not in taken)
     return assignment

@@ -6,7 +6,7 @@ for it waits, and then goes to the kind that it has become.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.consumer import answers
@@ -85,9 +85,9 @@ class ConsumerGroups:
         self._loading.take(parsed, value)
         return True
 
-    def finish_loading(self) -> None:
-        for group in self._loading.finish():
-            self._context.writes.install(group)
+    def finish_loading(self) -> Iterator[None]:
+        """In steps."""
+        return self._loading.finish(self._context.writes.install)
 
     def revive(self, group: ConsumerGroup) -> None:
         self._planner.revive(group)

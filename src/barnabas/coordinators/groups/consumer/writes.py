@@ -80,7 +80,7 @@ class Writes:
             return
         slot.is_busy = True
         if after_settled:
-            self._log.when_settled(lambda: self._run(slot))
+            self._log.when_settled(lambda _: self._run(slot))
         else:
             self._run(slot)
 
