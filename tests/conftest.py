@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "tools")]
 import kafka_jars  # noqa: E402
 from barnabas.cli import embedded  # noqa: E402
 from clients import programs  # noqa: E402
+from support import turn_watch  # noqa: E402
 
 _PORTS = range(10_000, 20_000)
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
@@ -65,6 +68,26 @@ def pytest_configure(config: pytest.Config) -> None:
     slow_is_no_fault = [HealthCheck.too_slow]
     settings.register_profile("barnabas", deadline=None, derandomize=ordinary, suppress_health_check=slow_is_no_fault)
     settings.load_profile("barnabas")
+
+
+_in_memory = turn_watch.InMemory()
+_in_memory.install()
+_in_processes: turn_watch.InProcesses | None = None
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Brokers that tests start write their long turns where this worker looks for them."""
+    global _in_processes
+    _in_processes = turn_watch.InProcesses(Path(tempfile.mkdtemp(prefix="barnabas-turns-")) / "long-turns")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """No turn of a broker takes more than 50 ms of CPU."""
+    assert _in_processes is not None
+    _in_memory.long.clear()
+    yield
+    turn_watch.judge(item, _in_memory.long + _in_processes.take())
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

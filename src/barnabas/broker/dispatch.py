@@ -47,6 +47,8 @@ class Dispatcher:
         self._package = handlers_package
         self.now_ms = services.host.clock.now_ms
         self._counts = services.request_counts
+        #: Connection, API key, version and client id of the request served last: named when its turn took long.
+        self.latest: tuple[Connection, int, int, str | None] | None = None
         self.call_soon = services.host.timers.call_soon
         self._handlers: dict[int, Handler] = {}
         self._raw: dict[int, RawHandler] = {}
@@ -69,6 +71,7 @@ class Dispatcher:
             raise DecodeError(f"version {api_version} of {offer.name} is not served")
         times = self._counts.of(api_key, api_version)
         request = InFlight(connection, api_key, api_version, correlation_id, client_id, self.now_ms(), times)
+        self.latest = (connection, api_key, api_version, client_id)
         if connection.nothing_waits:
             chunks = self._call(request, offer, frame, position)
             if chunks is None and request._chunks is None:

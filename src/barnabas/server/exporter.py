@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final, cast
 from barnabas import __version__
 from barnabas.common.errors import ConfigError
 from barnabas.common.metrics import COUNTER, GAUGE, Family, Sample, labelled, lines_of, single
+from barnabas.server.turns import Turns
 
 if TYPE_CHECKING:
     from barnabas.broker.assembly import Broker
@@ -38,9 +39,10 @@ Connections = Callable[[], Iterable[tuple[str, int]]]
 class Exporter:
     """The listener, and what it knows of itself."""
 
-    def __init__(self, broker: Broker, connections: Connections) -> None:
+    def __init__(self, broker: Broker, connections: Connections, turns: Turns | None = None) -> None:
         self._broker = broker
         self._connections = connections
+        self.turns = turns or Turns()
         self._server: asyncio.Server | None = None
         self._start_s = time.time()
         self._failed: set[str] = set()
@@ -111,6 +113,7 @@ class Exporter:
             "collector",
             health.items(),
         )
+        yield from self.turns.families()
         yield single("barnabas_exporter_scrapes_total", COUNTER, "Scrapes begun.", self.scrapes)
         yield single("barnabas_exporter_failures_total", COUNTER, "Collectors that failed.", self.failures)
         yield single(
@@ -188,7 +191,7 @@ class _Visit(asyncio.Protocol):
         self._body = iter((body,) if isinstance(body, str) else body)
         head = f"HTTP/1.1 {status}\r\nContent-Type: {_CONTENT_TYPE}\r\n{headers}Connection: close\r\n\r\n"
         self._transport.write(head.encode())
-        self._go_on()
+        self._exporter.turns.run(self._go_on)
 
     def _go_on(self) -> None:
         if self._transport is None or self._body is None or self._is_paused:
@@ -198,11 +201,11 @@ class _Visit(asyncio.Protocol):
             self._transport.close()
             return
         self._transport.write("".join(lines).encode())
-        asyncio.get_running_loop().call_soon(self._go_on)
+        asyncio.get_running_loop().call_soon(self._exporter.turns.run, self._go_on)
 
     def pause_writing(self) -> None:
         self._is_paused = True
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        self._go_on()
+        self._exporter.turns.run(self._go_on)

@@ -15,6 +15,7 @@ from barnabas.common.errors import FatalFault, StorageFault
 from barnabas.common.host import Timer
 from barnabas.server.disk import OsDisk
 from barnabas.server.links import LoopLinks
+from barnabas.server.turns import Turns
 
 log = logging.getLogger("barnabas")
 
@@ -30,14 +31,15 @@ class SystemClock:
 
 
 class LoopTimers:
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._loop = loop
+        self._run = turns.run
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        return self._loop.call_later(delay_ms / 1000, callback)
+        return self._loop.call_later(delay_ms / 1000, self._run, callback)
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        self._loop.call_soon(callback)
+        self._loop.call_soon(self._run, callback)
 
 
 class SystemRandom:
@@ -60,8 +62,9 @@ class SystemRandom:
 class ThreadPool:
     """Threads are started when work comes; an idle broker has none."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._loop = loop
+        self._turns = turns
         self._pool: ThreadPoolExecutor | None = None
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
@@ -71,9 +74,18 @@ class ThreadPool:
         def finished(future: Future[Any]) -> None:
             error = future.exception()
             result = None if error is not None else future.result()
-            self._loop.call_soon_threadsafe(done, result, error)
+            self._loop.call_soon_threadsafe(self._done, done, result, error)
 
         self._pool.submit(work).add_done_callback(finished)
+
+    def _done(
+        self, done: Callable[[Any, BaseException | None], None], result: Any, error: BaseException | None
+    ) -> None:
+        begin_ns = self._turns.begin()
+        try:
+            done(result, error)
+        finally:
+            self._turns.end(begin_ns, done)
 
     def run_all(self, work: Sequence[Callable[[], Any]], threads: int) -> Iterator[Any]:
         if threads <= 1 or len(work) <= 1:
@@ -118,11 +130,12 @@ class ServerHost:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.clock = SystemClock()
-        self.timers = LoopTimers(loop)
+        self.turns = Turns()
+        self.timers = LoopTimers(loop, self.turns)
         self.random = SystemRandom()
-        self.blocking = ThreadPool(loop)
+        self.blocking = ThreadPool(loop, self.turns)
         self.disk = OsDisk()
-        self.links = LoopLinks(loop)
+        self.links = LoopLinks(loop, self.turns)
         self.faults = LoggedFaults()
 
     def close(self) -> None:

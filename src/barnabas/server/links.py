@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from typing import cast
 
 from barnabas.common.host import Buffer, Link, LinkEnd
+from barnabas.server.turns import Turns
 
 
 class DialledLink(asyncio.BufferedProtocol):
     """One connection, from the dial on. It reads straight into its end's buffer."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int, end: LinkEnd) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int, end: LinkEnd, turns: Turns) -> None:
         self._end = end
+        self._turns = turns
+        self._peer = f"{host}:{port}"
         self._transport: asyncio.Transport | None = None
         #: Closed by this side or ended: the end hears nothing more.
         self._is_over = False
@@ -39,7 +42,7 @@ class DialledLink(asyncio.BufferedProtocol):
     def _ended(self, error: OSError | None) -> None:
         if not self._is_over:
             self._is_over = True
-            self._end.closed(error)
+            self._turns.run(lambda: self._end.closed(error))
 
     # -- asyncio
 
@@ -51,14 +54,20 @@ class DialledLink(asyncio.BufferedProtocol):
         if self._is_over:
             transport.close()
         else:
-            self._end.connected()
+            self._turns.run(self._end.connected)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._end.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
         if not self._is_over:
+            begin_ns = self._turns.begin()
             self._end.received(nbytes)
+            self._turns.end(begin_ns, self)
+
+    def turn_name(self) -> tuple[str, str]:
+        """For `server.turns`."""
+        return "an answer of another node", f"at {self._peer}"
 
     def eof_received(self) -> bool:
         return False
@@ -97,8 +106,9 @@ class DialledLink(asyncio.BufferedProtocol):
 class LoopLinks:
     """`common.host.Links` on the event loop."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._loop = loop
+        self._turns = turns
 
     def dial(self, host: str, port: int, end: LinkEnd) -> Link:
-        return DialledLink(self._loop, host, port, end)
+        return DialledLink(self._loop, host, port, end, self._turns)

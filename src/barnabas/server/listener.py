@@ -15,6 +15,8 @@ from barnabas.broker.dispatch import Dispatcher
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer, Clock
 from barnabas.common.reports import LimitedReports
+from barnabas.protocol.messages.index import request_class
+from barnabas.server.turns import Turns
 from barnabas.server.wakefulness import Wakefulness
 
 log = logging.getLogger("barnabas.connections")
@@ -66,6 +68,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         "_open",
         "_send_buffer_bytes",
         "_transport",
+        "_turns",
         "idle_sweeps",
     )
 
@@ -77,10 +80,12 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         wakefulness: Wakefulness,
         send_buffer_bytes: int,
         on_accepted: Callable[[int], None],
+        turns: Turns,
     ) -> None:
         self._on_accepted = on_accepted
         self._send_buffer_bytes = send_buffer_bytes
         self._dispatcher = dispatcher
+        self._turns = turns
         self._on_read = wakefulness.on_read
         self._listener = listener
         self._open = open_connections
@@ -112,8 +117,20 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         assert self._connection is not None
         self.idle_sweeps = 0
+        begin_ns = self._turns.begin()
         self._connection.received(nbytes)
-        self._on_read()
+        self._on_read(self._turns.end(begin_ns, self))
+
+    def turn_name(self) -> tuple[str, str]:
+        """For `server.turns`: the request of this connection that was served last, and who sent it."""
+        peer = self._transport and self._transport.get_extra_info("peername")
+        where = f"from {peer[0]}:{peer[1]}" if peer else "from an unknown address"
+        latest = self._dispatcher.latest
+        if latest is None or latest[0] is not self._connection:
+            return "a request", where
+        _, api_key, version, client_id = latest
+        name = request_class(api_key).__name__.removesuffix("Request")
+        return name, f"version {version} of client {client_id!r} {where} ({self._listener})"
 
     def eof_received(self) -> bool:
         return False
@@ -121,7 +138,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._open.discard(self)
         if self._connection is not None:
-            self._connection.closed()
+            self._turns.run(self._connection.closed)
 
     def pause_writing(self) -> None:
         if self._connection is not None:
@@ -233,14 +250,16 @@ class ListeningSocket:
         port: int,
         options: SocketOptions,
         on_accepted: Callable[[int], None] = _ignore,
+        turns: Turns | None = None,
     ) -> ListeningSocket:
         """Takes the address. Raises OSError when it is in use. `on_accepted` gets the descriptor of each connection."""
         loop = asyncio.get_running_loop()
+        watch = turns or Turns()
         open_connections: set[ConnectionProtocol] = set()
         wakefulness = Wakefulness(loop)
         server = await loop.create_server(
             lambda: ConnectionProtocol(
-                dispatcher, name, open_connections, wakefulness, options.send_buffer_bytes, on_accepted
+                dispatcher, name, open_connections, wakefulness, options.send_buffer_bytes, on_accepted, watch
             ),
             host or None,
             port,

@@ -23,6 +23,7 @@ from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.server.host import ServerHost
 from barnabas.server.listener import ListenerLog, ListeningSocket, SocketOptions
 from barnabas.server.memory import prepare, settle
+from barnabas.server.turns import Turns
 
 if TYPE_CHECKING:
     from barnabas.server.exporter import Exporter
@@ -118,10 +119,10 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
     try:
         prepare()
         broker.open()
-        sockets = await _bind(broker, config, listener_log)
+        sockets = await _bind(broker, config, listener_log, host.turns)
         for_controllers, for_clients = _parted(sockets, config)
         await _open(for_controllers)
-        exporter = await _export(broker, config, sockets)
+        exporter = await _export(broker, config, sockets, host.turns)
         ready, may_open = asyncio.Event(), asyncio.Event()
         broker.start(ready.set, may_open.set)
         await _first_of(may_open, stop)
@@ -129,6 +130,7 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
             await _open(for_clients)
             await _first_of(ready, stop)
         settle()
+        host.turns.begin_serving()
         if ready.is_set():
             _announce(config)
         await stop.wait()
@@ -136,7 +138,12 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
         return 0
     finally:
         stopped = asyncio.Event()
-        broker.stop(stopped.set, lambda: _close(sockets))
+
+        def release() -> None:
+            host.turns.end_serving()
+            _close(sockets)
+
+        broker.stop(stopped.set, release)
         try:
             await asyncio.wait_for(stopped.wait(), _STOP_S_MAX)
         except TimeoutError:
@@ -147,13 +154,15 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
         host.close()
 
 
-async def _export(broker: Broker, config: BrokerConfig, sockets: Sequence[ListeningSocket]) -> Exporter | None:
+async def _export(
+    broker: Broker, config: BrokerConfig, sockets: Sequence[ListeningSocket], turns: Turns
+) -> Exporter | None:
     """/metrics, if it is wanted."""
     address = config.str_of("barnabas.metrics.listener")
     if not address:
         return None
     made: Exporter = importlib.import_module("barnabas.server.exporter").Exporter(
-        broker, lambda: [(each.name, each.connection_count) for each in sockets]
+        broker, lambda: [(each.name, each.connection_count) for each in sockets], turns
     )
     await made.start(address)
     return made
@@ -199,7 +208,9 @@ def _announce(config: BrokerConfig) -> None:
         sys.stdout.flush()
 
 
-async def _bind(broker: Broker, config: BrokerConfig, listener_log: ListenerLog) -> list[ListeningSocket]:
+async def _bind(
+    broker: Broker, config: BrokerConfig, listener_log: ListenerLog, turns: Turns
+) -> list[ListeningSocket]:
     """The addresses of all listeners of this node. ConfigError when one cannot be had."""
     sockets = []
     for listener in config.listeners:
@@ -213,6 +224,7 @@ async def _bind(broker: Broker, config: BrokerConfig, listener_log: ListenerLog)
                 listener.port,
                 SocketOptions.from_config(config),
                 listener_log.accepted,
+                turns,
             )
         except OSError as error:
             raise ConfigError(

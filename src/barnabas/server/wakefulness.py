@@ -23,9 +23,8 @@ class Wakefulness:
         self._last_ns = 0
         self._awake = False
 
-    def on_read(self) -> None:
-        """Requests came and are served."""
-        now_ns = perf_counter_ns()
+    def on_read(self, now_ns: int) -> None:
+        """Requests came and are served, at this time of `perf_counter_ns`."""
         follows_closely = now_ns - self._last_ns < _WINDOW_NS
         self._last_ns = now_ns
         if follows_closely and not self._awake:

@@ -61,8 +61,12 @@ class VirtualTime:
             self._now_ms = max(self._now_ms, due_ms)
             callback, timer.callback = timer.callback, None
             if callback is not None:
-                callback()
+                self.enter(callback)
         self._now_ms = max(self._now_ms, time_ms)
+
+    def enter(self, callback: Callable[[], None]) -> None:
+        """One turn of the node's loop."""
+        callback()
 
 
 class SeededRandom:

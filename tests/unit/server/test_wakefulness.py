@@ -29,14 +29,14 @@ def test_it_looks_again_only_within_the_window(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(wakefulness, "perf_counter_ns", lambda: now_ns[0])
     loop = CountingLoop()
     awake = Wakefulness(cast(Any, loop))
-    awake.on_read()
+    awake.on_read(now_ns[0])
     assert loop.soon == [], "a first request keeps nobody awake"
     now_ns[0] += 1_000_000
-    awake.on_read()
+    awake.on_read(now_ns[0])
     assert loop.soon == [], "nor does one that comes much later"
     now_ns[0] += 50_000
-    awake.on_read()
-    awake.on_read()
+    awake.on_read(now_ns[0])
+    awake.on_read(now_ns[0])
     assert len(loop.soon) == 1, "one look at a time"
     now_ns[0] += 150_000
     loop.turn()
@@ -45,5 +45,5 @@ def test_it_looks_again_only_within_the_window(monkeypatch: pytest.MonkeyPatch) 
     loop.turn()
     assert loop.soon == [], "the window is over: the loop sleeps"
     now_ns[0] += 10_000
-    awake.on_read()
+    awake.on_read(now_ns[0])
     assert loop.soon == [], "the gap was longer than the window"

@@ -1,0 +1,222 @@
+"""How long one turn of the event loop takes: the time for which one request, timer or result holds up everybody else.
+
+Every entry into the broker's core is measured in wall time, which costs two reads of the clock. The CPU time of the
+thread costs ten times as much to read, so it is read at most `_CPU_LOOKS_PER_S` times a second and after long turns:
+the CPU time of a long turn is known to within 5 ms, and never too low.
+
+A turn above `WARN_NS` is logged with what it served, once in ten seconds for each kind. What happens before
+`begin_serving` (recovery, the first image of the metadata) and after `end_serving` (checkpoints of a stop) holds up
+nobody and is not counted.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from time import perf_counter_ns, thread_time_ns
+from typing import Final, Protocol, runtime_checkable
+
+from barnabas.common.metrics import GAUGE, HISTOGRAM, Family, Sample, single
+
+log = logging.getLogger("barnabas.turns")
+
+_MS: Final = 1_000_000
+#: Turns below this are only counted and summed up.
+_SHORT_NS: Final = _MS
+_CPU_LOOKS_PER_S: Final = 200
+_CPU_LOOK_NS: Final = 1_000 * _MS // _CPU_LOOKS_PER_S
+WARN_NS: Final = 100 * _MS
+_WARN_PAUSE_NS: Final = 10_000 * _MS
+#: Upper bounds of the buckets above the first one, in milliseconds.
+_BOUNDS_MS: Final = (2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
+_BOUNDS_NS: Final = [each * _MS for each in _BOUNDS_MS]
+#: What no turn should take.
+LONG_CPU_NS: Final = 50 * _MS
+#: Names a file that gets a line for each turn of more CPU time than that. For tests.
+FILE_VARIABLE: Final = "BARNABAS_LONG_TURNS"
+
+Callback = Callable[[], object]
+#: Wall time, CPU time, and what was served.
+OnLong = Callable[[int, int, str], None]
+
+
+@runtime_checkable
+class Named(Protocol):
+    def turn_name(self) -> tuple[str, str]:
+        """The kind of what was served last, and which one it was."""
+
+
+class _Kind:
+    """What has been logged of one kind of turn."""
+
+    __slots__ = ("longest_ns", "said_ns", "unsaid")
+
+    def __init__(self) -> None:
+        self.said_ns = -_WARN_PAUSE_NS
+        self.unsaid = 0
+        self.longest_ns = 0
+
+
+class Turns:
+    """Of one event loop. `begin` and `end` stand around every entry into the core."""
+
+    __slots__ = (
+        "_cpu_ns",
+        "_cpu_since_ns",
+        "_kinds",
+        "_on_long",
+        "_serving",
+        "buckets",
+        "longest_cpu_ns",
+        "longest_ns",
+        "short",
+        "total_ns",
+    )
+
+    def __init__(self, on_long: OnLong | None = None) -> None:
+        """`on_long` hears of every turn of more than `LONG_CPU_NS`."""
+        self._on_long = on_long or _line_in(os.environ.get(FILE_VARIABLE))
+        self._kinds: dict[str, _Kind] = {}
+        self._serving = False
+        self._reset()
+        self._look_at_cpu(perf_counter_ns())
+
+    def _reset(self) -> None:
+        self.short = 0
+        self.total_ns = 0
+        self.longest_ns = 0
+        self.longest_cpu_ns = 0
+        #: Turns by upper bound, for those that are not short; the last one holds the rest.
+        self.buckets = [0] * (len(_BOUNDS_NS) + 1)
+
+    def begin_serving(self) -> None:
+        """The start is over: count from here."""
+        self._serving = True
+        self._reset()
+        self._look_at_cpu(perf_counter_ns())
+
+    def end_serving(self) -> None:
+        """Nobody is served any more."""
+        self._serving = False
+
+    # -- around every turn
+
+    def begin(self) -> int:
+        now_ns = perf_counter_ns()
+        if now_ns - self._cpu_since_ns > _CPU_LOOK_NS:
+            self._look_at_cpu(now_ns)
+        return now_ns
+
+    def end(self, begin_ns: int, what: object) -> int:
+        """Returns the time. `what` was served: a callback, or a `Named`, which is asked after long turns only."""
+        now_ns = perf_counter_ns()
+        elapsed_ns = now_ns - begin_ns
+        self.total_ns += elapsed_ns
+        if elapsed_ns < _SHORT_NS:
+            self.short += 1
+        else:
+            self._note(now_ns, elapsed_ns, what)
+        return now_ns
+
+    def run(self, callback: Callback) -> None:
+        """One turn: `callback`."""
+        begin_ns = self.begin()
+        try:
+            callback()
+        finally:
+            self.end(begin_ns, callback)
+
+    def _look_at_cpu(self, now_ns: int) -> None:
+        self._cpu_since_ns = now_ns
+        self._cpu_ns = thread_time_ns()
+
+    def _note(self, now_ns: int, elapsed_ns: int, what: object) -> None:
+        if not self._serving:
+            return
+        self.buckets[bisect_left(_BOUNDS_NS, elapsed_ns)] += 1
+        self.longest_ns = max(self.longest_ns, elapsed_ns)
+        if elapsed_ns < 10 * _MS:
+            return
+        cpu_ns = min(thread_time_ns() - self._cpu_ns, elapsed_ns)
+        self._look_at_cpu(now_ns)
+        self.longest_cpu_ns = max(self.longest_cpu_ns, cpu_ns)
+        if elapsed_ns > WARN_NS:
+            self._warn(now_ns, elapsed_ns, cpu_ns, *name_of(what))
+        if cpu_ns > LONG_CPU_NS and self._on_long is not None:
+            self._on_long(elapsed_ns, cpu_ns, " ".join(name_of(what)))
+
+    def leave_out(self, cpu_ns: int) -> None:
+        """So much of the turn at hand is not its own."""
+        self._cpu_ns += cpu_ns
+
+    def _warn(self, now_ns: int, elapsed_ns: int, cpu_ns: int, kind: str, which: str) -> None:
+        said = self._kinds.setdefault(kind, _Kind())
+        if now_ns - said.said_ns < _WARN_PAUSE_NS:
+            said.unsaid += 1
+            said.longest_ns = max(said.longest_ns, elapsed_ns)
+            return
+        more = ""
+        if said.unsaid:
+            more = f"; {said.unsaid} more like it since the last such line, of up to {said.longest_ns // _MS} ms"
+        log.warning(
+            "everybody waited %d ms (%d ms of CPU) for one turn of the event loop: %s%s%s",
+            elapsed_ns // _MS,
+            cpu_ns // _MS,
+            kind,
+            which and f" {which}",
+            more,
+        )
+        said.said_ns, said.unsaid, said.longest_ns = now_ns, 0, 0
+
+    # -- /metrics
+
+    def families(self) -> Iterator[Family]:
+        yield Family(
+            "barnabas_loop_turn_seconds",
+            HISTOGRAM,
+            "How long a request, timer or result was served without a break, while others waited; start and stop left "
+            "out.",
+            self._samples(),
+        )
+        yield single(
+            "barnabas_loop_turn_seconds_max", GAUGE, "The longest one since the start.", self.longest_ns / 1_000_000_000
+        )
+        yield single(
+            "barnabas_loop_turn_cpu_seconds_max",
+            GAUGE,
+            "The most CPU time of one since the start.",
+            self.longest_cpu_ns / 1_000_000_000,
+        )
+
+    def _samples(self) -> Iterator[Sample]:
+        count = self.short
+        yield Sample((("le", "0.001"),), count, "_bucket")
+        for bound_ms, more in zip(_BOUNDS_MS, self.buckets, strict=False):
+            count += more
+            yield Sample((("le", repr(bound_ms / 1000)),), count, "_bucket")
+        count += self.buckets[-1]
+        yield Sample((("le", "+Inf"),), count, "_bucket")
+        yield Sample((), self.total_ns / 1_000_000_000, "_sum")
+        yield Sample((), count, "_count")
+
+
+def _line_in(path: str | None) -> OnLong | None:
+    if not path:
+        return None
+
+    def write(elapsed_ns: int, cpu_ns: int, what: str) -> None:
+        with open(path, "a", encoding="utf-8") as stream:
+            stream.write(f"{os.getpid()} {elapsed_ns // _MS} {cpu_ns // _MS} {what}\n")
+
+    return write
+
+
+def name_of(what: object) -> tuple[str, str]:
+    """The kind of what was served, and which one it was. Of a callback the name, without what it is bound to."""
+    if isinstance(what, Named):
+        return what.turn_name()
+    function = getattr(what, "func", what)
+    module = str(getattr(function, "__module__", "")).removeprefix("barnabas.")
+    return f"{module}.{getattr(function, '__qualname__', repr(function))}", ""

@@ -1,0 +1,159 @@
+"""No turn of a broker's loop may take more than 50 ms of CPU, in any test.
+
+Brokers in memory are watched where the host enters them: bytes that arrive, timers, events of the simulated world.
+Brokers in processes of their own write their long turns into a file (`server.turns.FILE_VARIABLE`).
+
+What is not a turn's own is left out: collections of garbage in the process of the tests, where everything that all
+tests have made is looked at; and what is done once in a process (imports, codecs made at their first use), which other
+tests have or have not done before.
+
+`@pytest.mark.long_turns("why")` is for a test whose long turn stands outside of what a broker promises.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import thread_time_ns
+from typing import Any
+
+import pytest
+
+from barnabas.broker.dispatch import Connection
+from barnabas.protocol import codec
+from barnabas.server.turns import FILE_VARIABLE, LONG_CPU_NS, Turns
+from barnabas.simulation.host import VirtualTime
+from barnabas.simulation.node import Node
+from barnabas.simulation.world import Process
+
+MS = 1_000_000
+MARK = "long_turns"
+
+
+class InMemory:
+    """Watches brokers of this process; turns within turns count as one."""
+
+    def __init__(self) -> None:
+        self.long: list[str] = []
+        self._turns = Turns(self._note)
+        self._turns.begin_serving()
+        self._inside = False
+        self._left_out = 0
+
+    def _note(self, elapsed_ns: int, cpu_ns: int, what: str) -> None:
+        self.long.append(f"{cpu_ns // MS} ms of CPU ({elapsed_ns // MS} ms): {what}")
+
+    def run(self, callback: Callable[[], object], what: object) -> None:
+        if self._inside:
+            callback()
+            return
+        self._inside = True
+        begin_ns = self._turns.begin()
+        try:
+            callback()
+        finally:
+            self._turns.end(begin_ns, what)
+            self._inside = False
+
+    @contextmanager
+    def leaving_out(self) -> Iterator[None]:
+        if not self._inside or self._left_out:
+            yield
+            return
+        self._left_out = 1
+        begin_ns = thread_time_ns()
+        try:
+            yield
+        finally:
+            self._left_out = 0
+            self._turns.leave_out(thread_time_ns() - begin_ns)
+
+    # -- where hosts enter brokers
+
+    def install(self) -> None:
+        run = self.run
+        world_run = Process.run
+
+        def process_run(process: Process, callback: Callable[[], None]) -> None:
+            if isinstance(process.owner, Node):
+                run(lambda: world_run(process, callback), callback)
+            else:
+                world_run(process, callback)
+
+        received = Connection.received
+
+        def connection_received(connection: Connection, count: int) -> None:
+            run(lambda: received(connection, count), _Request(connection))
+
+        patched: Any = (Process, VirtualTime, Connection)
+        patched[0].run = process_run
+        patched[1].enter = lambda _, callback: run(callback, callback)
+        patched[2].received = connection_received
+        self._leave_out_what_is_done_once()
+        gc.callbacks.append(self._on_collection)
+
+    def _leave_out_what_is_done_once(self) -> None:
+        def left_out(function: Any) -> Any:
+            def wrapped(*arguments: Any, **options: Any) -> Any:
+                with self.leaving_out():
+                    return function(*arguments, **options)
+
+            return wrapped
+
+        module: Any = codec
+        module.compile_decoder = left_out(module.compile_decoder)
+        module.compile_encoder = left_out(module.compile_encoder)
+        import importlib
+
+        importlib.import_module = left_out(importlib.import_module)
+
+    def _on_collection(self, phase: str, info: dict[str, int]) -> None:
+        if self._inside and not self._left_out:
+            if phase == "start":
+                self._collection_ns = thread_time_ns()
+            else:
+                self._turns.leave_out(thread_time_ns() - self._collection_ns)
+
+
+class _Request:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def turn_name(self) -> tuple[str, str]:
+        latest = self._connection._dispatcher.latest
+        if latest is None or latest[0] is not self._connection:
+            return "a request", ""
+        return f"API {latest[1]}", f"version {latest[2]} of client {latest[3]!r}"
+
+
+class InProcesses:
+    """Reads what broker processes that this one starts, or has others start, write of their long turns."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._read_bytes = 0
+        os.environ[FILE_VARIABLE] = str(file)
+
+    def take(self) -> list[str]:
+        """The lines since the last call."""
+        if not self._file.exists():
+            return []
+        with self._file.open("rb") as stream:
+            stream.seek(self._read_bytes)
+            data = stream.read()
+        self._read_bytes += len(data)
+        shown = []
+        for line in data.decode().splitlines():
+            pid, elapsed_ms, cpu_ms, what = line.split(" ", 3)
+            shown.append(f"{cpu_ms} ms of CPU ({elapsed_ms} ms) in process {pid}: {what}")
+        return shown
+
+
+def judge(item: pytest.Item, found: list[str]) -> None:
+    """Fail the test that just ran, if it has no exemption."""
+    if found and item.get_closest_marker(MARK) is None:
+        limit = LONG_CPU_NS // MS
+        pytest.fail(f"turns of a broker's loop above {limit} ms of CPU:\n  " + "\n  ".join(found), pytrace=False)
