@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 from barnabas.common.errors import DecodeError
 from barnabas.common.host import Buffer, Link
@@ -24,6 +24,10 @@ from barnabas.protocol.message import Message
 _IN_FLIGHT_MAX = 512
 #: Nor one with so many bytes of answers that are not with the host yet; one answer may exceed it.
 _UNSENT_BYTES_MAX = 1024 * 1024
+#: Requests that the produce shortcut serves count 1, others `REQUEST_WORK`; so much is done for one connection before
+#: others are served.
+TURN_WORK: Final = 256
+REQUEST_WORK: Final = 8
 _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
 
@@ -155,8 +159,11 @@ class Gate(Protocol):
 
     def call_soon(self, callback: Callable[[], None]) -> None: ...
 
-    def handle(self, connection: Connection, frame: memoryview) -> None:
-        """Serve one request."""
+    def begin_turn(self) -> None:
+        """Requests of one connection are served now, one after the other."""
+
+    def handle(self, connection: Connection, frame: memoryview) -> int:
+        """Serve one request. Returns how much work it was, `TURN_WORK` if this turn has taken long enough."""
 
 
 class Connection:
@@ -274,15 +281,20 @@ class Connection:
     def _serve(self) -> None:
         frames = self._frames
         handle = self._gate.handle
+        left = TURN_WORK
+        self._gate.begin_turn()
         self._corked = True
         try:
             while not self._closed and (frame := frames.next_frame()) is not None:
-                handle(self, frame)
+                left -= handle(self, frame)
                 if (self._in_flight or self._held_back or self._out_bytes > _UNSENT_BYTES_MAX) and self._is_full:
                     self._flush()
                     if self._is_full:
                         frames.keep_unserved()
                         break
+                if left <= 0:
+                    frames.keep_unserved()
+                    break
         except DecodeError as error:
             self.fail(str(error), None)
         except (struct.error, IndexError) as error:
@@ -295,6 +307,10 @@ class Connection:
             self._flush()
         if self._is_full:
             self._pause()
+        elif left <= 0:
+            # Others are served before the rest of what this peer has sent at once.
+            self._pause()
+            self._resume_soon()
 
     @property
     def _is_full(self) -> bool:
@@ -312,7 +328,11 @@ class Connection:
             self._link.pause_reading()
 
     def _maybe_resume(self) -> None:
-        if self._paused and not self._resuming and not self._is_full and len(self._in_flight) <= _IN_FLIGHT_MAX // 2:
+        if self._paused and not self._is_full and len(self._in_flight) <= _IN_FLIGHT_MAX // 2:
+            self._resume_soon()
+
+    def _resume_soon(self) -> None:
+        if not self._resuming:
             self._resuming = True
             self._gate.call_soon(self._resume)
 

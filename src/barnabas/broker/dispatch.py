@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
-from barnabas.broker.connection import Chunks, Connection, ConnectionLog, InFlight
+from barnabas.broker.connection import REQUEST_WORK, TURN_WORK, Chunks, Connection, ConnectionLog, InFlight
 from barnabas.broker.context import Services
 from barnabas.common.errors import DecodeError
 from barnabas.common.host import Link
@@ -24,6 +24,10 @@ from barnabas.protocol.messages.index import request_class
 
 RawHandler = Callable[[InFlight, memoryview, int, Services], Chunks | None]
 Handler = Callable[[InFlight, Message, Services], Message | None]
+
+
+#: Requests of one connection are served so long before others are.
+_TURN_MS: Final = 10
 
 
 class Dispatcher:
@@ -49,6 +53,8 @@ class Dispatcher:
         self._counts = services.request_counts
         #: Connection, API key, version and client id of the request served last: named when its turn took long.
         self.latest: tuple[Connection, int, int, str | None] | None = None
+        #: When the first request of this turn was served, 0 before that.
+        self._turn_ms = 0
         self.call_soon = services.host.timers.call_soon
         self._handlers: dict[int, Handler] = {}
         self._raw: dict[int, RawHandler] = {}
@@ -58,11 +64,14 @@ class Dispatcher:
         """`peer` is the host with its port, where that is known."""
         return Connection(self, link, client_host, listener, client_host if peer is None else peer)
 
-    def handle(self, connection: Connection, frame: memoryview) -> None:
-        """Serve one request. DecodeError ends the connection."""
+    def begin_turn(self) -> None:
+        self._turn_ms = 0
+
+    def handle(self, connection: Connection, frame: memoryview) -> int:
+        """Serve one request. Returns how much work it was. DecodeError ends the connection."""
         shortcut = connection.shortcut
         if shortcut is not None and shortcut.serve(frame):
-            return
+            return 1
         api_key, api_version, correlation_id, client_id, position = decode_request_header(frame)
         offer = self.offers.get(api_key)
         if offer is None:
@@ -70,20 +79,25 @@ class Dispatcher:
         if not offer.version_min <= api_version <= offer.version_max and api_key != API_VERSIONS:
             raise DecodeError(f"version {api_version} of {offer.name} is not served")
         times = self._counts.of(api_key, api_version)
-        request = InFlight(connection, api_key, api_version, correlation_id, client_id, self.now_ms(), times)
+        now_ms = self.now_ms()
+        if not self._turn_ms:
+            self._turn_ms = now_ms
+        work = REQUEST_WORK if now_ms - self._turn_ms < _TURN_MS else TURN_WORK
+        request = InFlight(connection, api_key, api_version, correlation_id, client_id, now_ms, times)
         self.latest = (connection, api_key, api_version, client_id)
         if connection.nothing_waits:
             chunks = self._call(request, offer, frame, position)
             if chunks is None and request._chunks is None:
                 connection.begin(request)
-                return
+                return work
             connection.respond_now(chunks if chunks is not None else request._chunks or [])
-            times.add(self.now_ms() - request.now_ms)
-            return
+            times.add(self.now_ms() - now_ms)
+            return work
         connection.begin(request)
         chunks = self._call(request, offer, frame, position)
         if chunks is not None:
             connection.complete(request, chunks)
+        return work
 
     def _call(self, request: InFlight, offer: Offer, frame: memoryview, position: int) -> Chunks | None:
         if request.api_key in self._raw_keys:

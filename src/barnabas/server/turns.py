@@ -32,8 +32,8 @@ _WARN_PAUSE_NS: Final = 10_000 * _MS
 #: Upper bounds of the buckets above the first one, in milliseconds.
 _BOUNDS_MS: Final = (2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 _BOUNDS_NS: Final = [each * _MS for each in _BOUNDS_MS]
-#: What no turn should take.
-LONG_CPU_NS: Final = 50 * _MS
+#: Turns with more CPU time than that are told to whoever watches.
+NOTED_CPU_NS: Final = 20 * _MS
 #: Names a file that gets a line for each turn of more CPU time than that. For tests.
 FILE_VARIABLE: Final = "BARNABAS_LONG_TURNS"
 
@@ -76,7 +76,7 @@ class Turns:
     )
 
     def __init__(self, on_long: OnLong | None = None) -> None:
-        """`on_long` hears of every turn of more than `LONG_CPU_NS`."""
+        """`on_long` hears of every turn of more than `NOTED_CPU_NS`."""
         self._on_long = on_long or _line_in(os.environ.get(FILE_VARIABLE))
         self._kinds: dict[str, _Kind] = {}
         self._serving = False
@@ -144,7 +144,7 @@ class Turns:
         self.longest_cpu_ns = max(self.longest_cpu_ns, cpu_ns)
         if elapsed_ns > WARN_NS:
             self._warn(now_ns, elapsed_ns, cpu_ns, *name_of(what))
-        if cpu_ns > LONG_CPU_NS and self._on_long is not None:
+        if cpu_ns > NOTED_CPU_NS and self._on_long is not None:
             self._on_long(elapsed_ns, cpu_ns, " ".join(name_of(what)))
 
     def leave_out(self, cpu_ns: int) -> None:

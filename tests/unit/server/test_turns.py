@@ -130,7 +130,7 @@ def test_tests_can_ask_for_a_line_of_each_long_turn(
     turns = Turns()
     turns.run(lambda: clocks.take(60, 60))
     turns.begin_serving()
-    turns.run(lambda: clocks.take(90, 40))
+    turns.run(lambda: clocks.take(90, 15))
     assert not file.exists()
     turns.run(lambda: clocks.take(90, 60))
     (line,) = file.read_text().splitlines()
