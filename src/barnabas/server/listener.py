@@ -8,6 +8,7 @@ import re
 import resource
 import socket
 from collections.abc import Callable, Sequence
+from time import perf_counter_ns
 from typing import NamedTuple, cast
 
 from barnabas.broker.connection import Connection
@@ -16,7 +17,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer, Clock
 from barnabas.common.reports import LimitedReports
 from barnabas.protocol.messages.index import request_class
-from barnabas.server.turns import Turns
+from barnabas.server.turns import SHORT_NS, Turns
 from barnabas.server.wakefulness import Wakefulness
 
 log = logging.getLogger("barnabas.connections")
@@ -117,14 +118,23 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         assert self._connection is not None
         self.idle_sweeps = 0
-        begin_ns = self._turns.begin()
+        turns, begin_ns = self._turns, perf_counter_ns()
+        if begin_ns > turns.cpu_look_ns:
+            turns.look_at_cpu(begin_ns)
         self._connection.received(nbytes)
-        self._on_read(self._turns.end(begin_ns, self))
+        now_ns = perf_counter_ns()
+        elapsed_ns = now_ns - begin_ns
+        turns.total_ns += elapsed_ns
+        if elapsed_ns < SHORT_NS:
+            turns.short += 1
+        else:
+            turns.note(now_ns, elapsed_ns, self)
+        self._on_read(now_ns)
 
     def turn_name(self) -> tuple[str, str]:
         """For `server.turns`: the request of this connection that was served last, and who sent it."""
-        peer = self._transport and self._transport.get_extra_info("peername")
-        where = f"from {peer[0]}:{peer[1]}" if peer else "from an unknown address"
+        assert self._connection is not None
+        where = f"from {self._connection.peer}"
         latest = self._dispatcher.latest
         if latest is None or latest[0] is not self._connection:
             return "a request", where

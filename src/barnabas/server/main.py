@@ -208,9 +208,7 @@ def _announce(config: BrokerConfig) -> None:
         sys.stdout.flush()
 
 
-async def _bind(
-    broker: Broker, config: BrokerConfig, listener_log: ListenerLog, turns: Turns
-) -> list[ListeningSocket]:
+async def _bind(broker: Broker, config: BrokerConfig, listener_log: ListenerLog, turns: Turns) -> list[ListeningSocket]:
     """The addresses of all listeners of this node. ConfigError when one cannot be had."""
     sockets = []
     for listener in config.listeners:

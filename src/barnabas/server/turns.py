@@ -24,7 +24,7 @@ log = logging.getLogger("barnabas.turns")
 
 _MS: Final = 1_000_000
 #: Turns below this are only counted and summed up.
-_SHORT_NS: Final = _MS
+SHORT_NS: Final = _MS
 _CPU_LOOKS_PER_S: Final = 200
 _CPU_LOOK_NS: Final = 1_000 * _MS // _CPU_LOOKS_PER_S
 WARN_NS: Final = 100 * _MS
@@ -60,15 +60,16 @@ class _Kind:
 
 
 class Turns:
-    """Of one event loop. `begin` and `end` stand around every entry into the core."""
+    """Of one event loop. `begin` and `end` stand around every entry into the core; reads of sockets, the most frequent
+    ones, do themselves what these do (`server/listener.py`)."""
 
     __slots__ = (
         "_cpu_ns",
-        "_cpu_since_ns",
         "_kinds",
         "_on_long",
         "_serving",
         "buckets",
+        "cpu_look_ns",
         "longest_cpu_ns",
         "longest_ns",
         "short",
@@ -81,7 +82,7 @@ class Turns:
         self._kinds: dict[str, _Kind] = {}
         self._serving = False
         self._reset()
-        self._look_at_cpu(perf_counter_ns())
+        self.look_at_cpu(perf_counter_ns())
 
     def _reset(self) -> None:
         self.short = 0
@@ -95,7 +96,7 @@ class Turns:
         """The start is over: count from here."""
         self._serving = True
         self._reset()
-        self._look_at_cpu(perf_counter_ns())
+        self.look_at_cpu(perf_counter_ns())
 
     def end_serving(self) -> None:
         """Nobody is served any more."""
@@ -105,20 +106,19 @@ class Turns:
 
     def begin(self) -> int:
         now_ns = perf_counter_ns()
-        if now_ns - self._cpu_since_ns > _CPU_LOOK_NS:
-            self._look_at_cpu(now_ns)
+        if now_ns > self.cpu_look_ns:
+            self.look_at_cpu(now_ns)
         return now_ns
 
-    def end(self, begin_ns: int, what: object) -> int:
-        """Returns the time. `what` was served: a callback, or a `Named`, which is asked after long turns only."""
+    def end(self, begin_ns: int, what: object) -> None:
+        """`what` was served: a callback, or a `Named`, which is asked after long turns only."""
         now_ns = perf_counter_ns()
         elapsed_ns = now_ns - begin_ns
         self.total_ns += elapsed_ns
-        if elapsed_ns < _SHORT_NS:
+        if elapsed_ns < SHORT_NS:
             self.short += 1
         else:
-            self._note(now_ns, elapsed_ns, what)
-        return now_ns
+            self.note(now_ns, elapsed_ns, what)
 
     def run(self, callback: Callback) -> None:
         """One turn: `callback`."""
@@ -128,11 +128,11 @@ class Turns:
         finally:
             self.end(begin_ns, callback)
 
-    def _look_at_cpu(self, now_ns: int) -> None:
-        self._cpu_since_ns = now_ns
+    def look_at_cpu(self, now_ns: int) -> None:
+        self.cpu_look_ns = now_ns + _CPU_LOOK_NS
         self._cpu_ns = thread_time_ns()
 
-    def _note(self, now_ns: int, elapsed_ns: int, what: object) -> None:
+    def note(self, now_ns: int, elapsed_ns: int, what: object) -> None:
         if not self._serving:
             return
         self.buckets[bisect_left(_BOUNDS_NS, elapsed_ns)] += 1
@@ -140,7 +140,7 @@ class Turns:
         if elapsed_ns < 10 * _MS:
             return
         cpu_ns = min(thread_time_ns() - self._cpu_ns, elapsed_ns)
-        self._look_at_cpu(now_ns)
+        self.look_at_cpu(now_ns)
         self.longest_cpu_ns = max(self.longest_cpu_ns, cpu_ns)
         if elapsed_ns > WARN_NS:
             self._warn(now_ns, elapsed_ns, cpu_ns, *name_of(what))

@@ -20,7 +20,7 @@ from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest
 from barnabas.protocol.messages.header import RequestHeader
 from barnabas.server import turns as turns_module
 from barnabas.server.host import ServerHost
-from barnabas.server.listener import ListeningSocket
+from barnabas.server.listener import ListeningSocket, SocketOptions
 from barnabas.server.turns import FILE_VARIABLE, Turns
 
 MS = 1_000_000
@@ -170,7 +170,7 @@ def test_the_request_the_connection_and_the_client_are_named(
         host = ServerHost(loop)
         host.turns.begin_serving()
         listening = await ListeningSocket.bind(
-            dispatcher, "PLAINTEXT", "127.0.0.1", 0, backlog=10, idle_ms_max=0, turns=host.turns
+            dispatcher, "PLAINTEXT", "127.0.0.1", 0, SocketOptions(), turns=host.turns
         )
         await listening.serve()
         _, writer = await asyncio.open_connection("127.0.0.1", listening.port)
@@ -184,7 +184,7 @@ def test_the_request_the_connection_and_the_client_are_named(
             await done.wait()
             while len(caplog.messages) < 4:
                 await asyncio.sleep(0.01)
-        peer: str = "{}:{}".format(*writer.get_extra_info("sockname"))
+        peer: str = "/{}:{}".format(*writer.get_extra_info("sockname"))
         writer.close()
         listening.close()
         host.close()
