@@ -18,6 +18,8 @@ from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment
 
+pytestmark = pytest.mark.long_turns("logs are opened from the disk, and compared, within turns of the broker")
+
 Patch = pytest.MonkeyPatch
 
 

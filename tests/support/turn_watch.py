@@ -3,9 +3,9 @@
 Brokers in memory are watched where the host enters them: bytes that arrive, timers, events of the simulated world.
 Brokers in processes of their own write their long turns into a file (`server.turns.FILE_VARIABLE`).
 
-What is not a turn's own is left out: collections of garbage in the process of the tests, where everything that all
-tests have made is looked at; and what is done once in a process (imports, codecs made at their first use), which other
-tests have or have not done before.
+What is not a turn's own is left out: the work of threads, which in memory is done within an event; collections of
+garbage in the process of the tests, where everything that all tests have made is looked at; and what is done once in a
+process (imports, codecs made at their first use), which other tests have or have not done before.
 
 `@pytest.mark.long_turns("why")` is for a test whose long turn stands outside of what a broker promises.
 """
@@ -13,6 +13,7 @@ tests have or have not done before.
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,7 +26,7 @@ import pytest
 from barnabas.broker.dispatch import Connection
 from barnabas.protocol import codec
 from barnabas.server.turns import FILE_VARIABLE, Turns
-from barnabas.simulation.host import VirtualTime
+from barnabas.simulation.host import DeferredWork, VirtualTime
 from barnabas.simulation.node import Node
 from barnabas.simulation.world import Process
 
@@ -94,10 +95,10 @@ class InMemory:
         patched[0].run = process_run
         patched[1].enter = lambda _, callback: run(callback, callback)
         patched[2].received = connection_received
-        self._leave_out_what_is_done_once()
+        self._leave_out_what_is_not_the_loops()
         gc.callbacks.append(self._on_collection)
 
-    def _leave_out_what_is_done_once(self) -> None:
+    def _leave_out_what_is_not_the_loops(self) -> None:
         def left_out(function: Any) -> Any:
             def wrapped(*arguments: Any, **options: Any) -> Any:
                 with self.leaving_out():
@@ -108,9 +109,10 @@ class InMemory:
         module: Any = codec
         module.compile_decoder = left_out(module.compile_decoder)
         module.compile_encoder = left_out(module.compile_encoder)
-        import importlib
-
-        importlib.import_module = left_out(importlib.import_module)
+        threads: Any = DeferredWork
+        threads.perform = left_out(threads.perform)
+        imports: Any = importlib
+        imports.import_module = left_out(imports.import_module)
 
     def _on_collection(self, phase: str, info: dict[str, int]) -> None:
         if self._inside and not self._left_out:

@@ -13,6 +13,7 @@ from tests.support.power_disk import PowerDisk
 from barnabas.replication import move, moves
 from barnabas.simulation.host import MemoryHost
 
+pytestmark = pytest.mark.long_turns("other brokers are started from the disk within turns of this one")
 DIRS = "/d1,/d2"
 RECORDS = 120
 

@@ -19,6 +19,8 @@ from tests.support.power_disk import PowerDisk
 
 from barnabas.records.batch import Record
 
+pytestmark = pytest.mark.long_turns("logs are opened from the disk, and compared, within turns of the broker")
+
 Fill = Callable[[CleanWorld], None]
 
 
