@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -59,6 +61,38 @@ def test_two_connections_share_one_area_without_mixing() -> None:
         out_two += feed(two, stream_two[start : start + 7], 7)
     assert out_one == [b"a" * 50, b"b" * 10]
     assert out_two == [b"c" * 30, b"d" * 70]
+
+
+@given(sizes=st.lists(st.integers(0, 900_000), min_size=1, max_size=4), cut=st.integers(10_000, 300_000))
+def test_allocated_buffers_hold_the_same_frames(sizes: list[int], cut: int) -> None:
+    bodies = [bytes([index + 1]) * size for index, size in enumerate(sizes)]
+    area = ReceiveArea(allocate=lambda size: mmap.mmap(-1, size))
+    reader = FrameReader(area, _MAX)
+    assert feed(reader, framed(bodies), cut) == bodies
+    reader.close()
+    assert area.held_bytes == 0
+
+
+@given(
+    streams=st.lists(st.lists(st.integers(0, 200_000), max_size=3), min_size=1, max_size=4),
+    cut=st.integers(1_000, 300_000),
+    small=st.booleans(),
+)
+def test_held_bytes_are_those_of_all_connections(streams: list[list[int]], cut: int, small: bool) -> None:
+    area = ReceiveArea()
+    if small:
+        area.read_bytes_max = 16_384
+    readers = [FrameReader(area, _MAX) for _ in streams]
+    for reader, sizes in zip(readers, streams, strict=True):
+        data = framed([b"x" * size for size in sizes])
+        feed(reader, data[:-1], cut)
+        assert reader.held_bytes <= sum(4 + size for size in sizes)
+        assert area.held_bytes == sum(each.held_bytes for each in readers)
+        if reader.missing_bytes:
+            assert reader.missing_bytes == 1
+    for reader in readers:
+        reader.close()
+    assert area.held_bytes == 0
 
 
 def test_an_announced_frame_costs_nothing_until_it_comes() -> None:
