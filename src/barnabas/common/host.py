@@ -143,6 +143,10 @@ class Link(Protocol):
     def write(self, chunks: Sequence[Buffer]) -> None:
         """Queue these bytes; they belong to the link from now on."""
 
+    @property
+    def unsent_bytes(self) -> int:
+        """What was written and the system has not taken yet."""
+
     def pause_reading(self) -> None:
         """The peer sends faster than it is answered: take no more until `resume_reading`."""
 
@@ -173,6 +177,20 @@ class Links(Protocol):
         """Connect to a peer. Returns at once, and calls nothing of `end` before it has returned."""
 
 
+class Memory(Protocol):
+    """The memory of the process, as far as the core decides about it."""
+
+    def budget_bytes(self) -> int:
+        """What requests and answers may take together, if the configuration does not say."""
+
+    def allocate(self, size: int) -> Buffer:
+        """Writable memory with any content, which is used up only as it is written, and goes back to the system as a
+        whole. Raises OSError or MemoryError where the system refuses."""
+
+    def trim(self) -> None:
+        """Give memory that is free back to the system."""
+
+
 class FaultHandler(Protocol):
     def fatal(self, message: str, error: BaseException | None = None) -> None:
         """This process must not go on."""
@@ -199,5 +217,7 @@ class Host(Protocol):
     def disk(self) -> Disk: ...
     @property
     def links(self) -> Links: ...
+    @property
+    def memory(self) -> Memory: ...
     @property
     def faults(self) -> FaultHandler: ...

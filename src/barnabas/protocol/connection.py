@@ -118,7 +118,10 @@ class FrameReader:
         start = self._start
         buffered = self._end - start
         if buffered < 4:
-            self._keep_unfinished()
+            if buffered:
+                self._keep_unfinished()
+            elif self._own is not None:
+                self._release()
             return None
         view = self._view
         size = view[start] << 24 | view[start + 1] << 16 | view[start + 2] << 8 | view[start + 3]
@@ -176,8 +179,8 @@ class FrameReader:
         self._adopt(self._room_for_more(buffered))
 
     def _room_for_more(self, buffered: int) -> Buffer:
-        """A buffer for the `buffered` bytes that are there and more: of an unfinished frame, or of whole frames that are
-        not served yet."""
+        """A buffer for the `buffered` bytes that are there and more: of an unfinished frame, or of whole frames that
+        are not served yet."""
         announced = self._announced()
         if announced <= buffered:
             return self._area.take(2 * buffered)

@@ -15,6 +15,7 @@ from barnabas.common.errors import FatalFault, StorageFault
 from barnabas.common.host import Timer
 from barnabas.server.disk import OsDisk
 from barnabas.server.links import LoopLinks
+from barnabas.server.memory import ProcessMemory
 from barnabas.server.turns import Turns
 
 log = logging.getLogger("barnabas")
@@ -136,6 +137,7 @@ class ServerHost:
         self.blocking = ThreadPool(loop, self.turns)
         self.disk = OsDisk()
         self.links = LoopLinks(loop, self.turns)
+        self.memory = ProcessMemory()
         self.faults = LoggedFaults()
 
     def close(self) -> None:

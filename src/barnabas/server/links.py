@@ -87,6 +87,10 @@ class DialledLink(asyncio.BufferedProtocol):
         else:
             transport.writelines(chunks)
 
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def pause_reading(self) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()

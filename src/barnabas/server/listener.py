@@ -169,6 +169,10 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         else:
             transport.writelines(chunks)
 
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+
     def pause_reading(self) -> None:
         transport = self._transport
         if transport is not None and not transport.is_closing():

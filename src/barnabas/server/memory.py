@@ -8,12 +8,22 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import mmap
+import os
+from pathlib import Path
+from typing import Final
 
 #: Collections are rare and small: what lives long is frozen after the start, and requests leave no cycles behind.
 _GC_THRESHOLDS = (50_000, 20, 100)
 #: From glibc's malloc.h: free memory kept at the top of the heap, and the size from which a block is a mapping.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 32 * 1024 * 1024
+#: The share of the machine's memory, and its bounds, for requests and answers.
+_BUDGET_SHARE: Final = 16
+_BUDGET_BYTES_MIN: Final = 256 * 1024 * 1024
+_BUDGET_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
+#: The limit of a container, version 2 and 1 of control groups.
+_CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def prepare() -> None:
@@ -31,3 +41,33 @@ def settle() -> None:
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
     gc.enable()
+
+
+class ProcessMemory:
+    """`common.host.Memory` of this process."""
+
+    def budget_bytes(self) -> int:
+        """A sixteenth of the machine's memory, or of the container's: 256 MiB at least, 2 GiB at most."""
+        return min(max(memory_bytes() // _BUDGET_SHARE, _BUDGET_BYTES_MIN), _BUDGET_BYTES_MAX)
+
+    def allocate(self, size: int) -> memoryview:
+        """A mapping of its own: pages that were never written take no memory, and the rest is given back at once."""
+        return memoryview(mmap.mmap(-1, size))
+
+    def trim(self) -> None:
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
+
+
+def memory_bytes() -> int:
+    """What this machine, or the container that the process runs in, has."""
+    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for path in _CGROUP_LIMITS:
+        try:
+            text = Path(path).read_text().strip()
+        except OSError:
+            continue
+        if text.isdigit():
+            found = min(found, int(text))
+    return found

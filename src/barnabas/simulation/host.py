@@ -139,6 +139,22 @@ class RaisedFaults:
         self.informed.append(message)
 
 
+class PlentyOfMemory:
+    """`common.host.Memory` without limits."""
+
+    def __init__(self) -> None:
+        self.trims = 0
+
+    def budget_bytes(self) -> int:
+        return 1 << 30
+
+    def allocate(self, size: int) -> Buffer:
+        return bytearray(size)
+
+    def trim(self) -> None:
+        self.trims += 1
+
+
 class MemoryHost:
     """`common.host.Host` in one process. Give the `disk` of an earlier host to start again from what it left."""
 
@@ -150,6 +166,7 @@ class MemoryHost:
         self.blocking = DeferredWork(self.time)
         self.disk = disk or MemoryDisk(clock=self.time)
         self.links = NobodyListens(self.time)
+        self.memory = PlentyOfMemory()
         self.faults = RaisedFaults()
 
 
@@ -164,6 +181,10 @@ class MemoryLink:
     def write(self, chunks: Sequence[Buffer]) -> None:
         for chunk in chunks:
             self.sent += chunk
+
+    @property
+    def unsent_bytes(self) -> int:
+        return 0
 
     def pause_reading(self) -> None:
         self.reading = False

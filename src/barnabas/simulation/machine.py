@@ -11,7 +11,7 @@ from typing import Any
 
 from barnabas.common.host import Link, LinkEnd
 from barnabas.simulation.faulty_disk import FaultyDisk, Loss
-from barnabas.simulation.host import SeededRandom
+from barnabas.simulation.host import PlentyOfMemory, SeededRandom
 from barnabas.simulation.network import Network, Socket
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Process, ProcessExit, World
 
@@ -201,6 +201,7 @@ class MachineHost:
         self.disk = machine.disk
         self.blocking = SimulatedPool(world, process, machine.disk, process.name)
         self.links = MachineLinks(machine.network, process, machine.name)
+        self.memory = PlentyOfMemory()
         self.faults = MachineFaults(world, process)
 
 

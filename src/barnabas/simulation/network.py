@@ -254,6 +254,10 @@ class Socket:
             self.is_held_back = True
             self._end.hold_back()
 
+    @property
+    def unsent_bytes(self) -> int:
+        return 0 if self.out is None else self.out.unconsumed
+
     def pause_reading(self) -> None:
         self._reading = False
 

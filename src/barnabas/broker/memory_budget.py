@@ -1,0 +1,258 @@
+"""The memory that clients can make this process hold: one budget for all connections of all listeners.
+
+    held    bytes received of frames that are not whole, or not served yet       `ReceiveArea.held_bytes`, exact
+    unsent  answers that the peers have not taken                                counted up; looked at when it matters
+    other   what other parts hold for clients, such as metadata of members       asked of them
+
+Below three quarters of the limit nothing happens. Above, memory is short until half of it is free again:
+- connections read in small pieces, and answers to fetches become smaller;
+- a connection with a large unfinished frame, or with answers that its peer does not take, waits. The one that lacks
+  least goes on first, and one always goes on, so an upload that exceeds the whole budget ends some time;
+- a peer that holds memory and has neither sent nor taken anything for STALLED_MS is hung up on, the largest first. So
+  is one that waits, where memory has been short for SHORT_MS_MAX: it can try again, and others could not be served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from barnabas.common.host import Clock, Memory, Timer, Timers
+from barnabas.protocol.connection import SHARED_AREA_BYTES, ReceiveArea
+
+#: Where memory is short, reads of connections without a buffer are no larger than this.
+READ_BYTES_WHEN_SHORT: Final = 16 * 1024
+#: A frame up to this size may use all of the budget, a larger one three quarters.
+SMALL_FRAME_BYTES: Final = 1024 * 1024
+#: What an answer may have at least, however short memory is.
+ANSWER_BYTES_MIN: Final = 64 * 1024
+#: A peer that holds less than this is left alone.
+HOLDER_BYTES_MIN: Final = 16 * 1024
+STALLED_MS: Final = 5_000
+SHORT_MS_MAX: Final = 10_000
+TICK_MS: Final = 50
+#: Connections that one tick hangs up on: ending thousands would hold the loop.
+_CLOSED_PER_TICK: Final = 100
+#: After a peak above this, what is free goes back to the system.
+_TRIMMED_PEAK_BYTES: Final = 64 * 1024 * 1024
+
+
+class Holder(Protocol):
+    """A connection, as the budget sees it."""
+
+    @property
+    def held_bytes(self) -> int:
+        """Received and not served."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Answered and not taken by the peer."""
+
+    @property
+    def missing_bytes(self) -> int:
+        """What its unfinished frame lacks."""
+
+    def wait_for_memory(self) -> None:
+        """Read and serve nothing until `memory_is_there`."""
+
+    def memory_is_there(self) -> None: ...
+
+    def fail(self, cause: str, error: BaseException | None) -> None:
+        """End it for this cause."""
+
+
+class _Progress:
+    """What a holder had when it was last seen to send or take something."""
+
+    __slots__ = ("held_bytes", "since_ms", "unsent_bytes")
+
+    def __init__(self, held_bytes: int, unsent_bytes: int, since_ms: int) -> None:
+        self.held_bytes = held_bytes
+        self.unsent_bytes = unsent_bytes
+        self.since_ms = since_ms
+
+
+class MemoryBudget:
+    """One for a process. Connections report what they hold; it decides who goes on."""
+
+    def __init__(self, area: ReceiveArea, clock: Clock, timers: Timers, memory: Memory, limit_bytes: int) -> None:
+        """`limit_bytes`: `queued.max.request.bytes`, or what the host suggests where that is not positive."""
+        self._area = area
+        self._clock = clock
+        self._timers = timers
+        self._memory = memory
+        self.limit_bytes = limit_bytes if limit_bytes > 0 else memory.budget_bytes()
+        #: Bytes that other parts hold for clients.
+        self.others: list[Callable[[], int]] = []
+        self._unsent = 0
+        self._holders: dict[Holder, _Progress] = {}
+        #: Holder -> since when it waits.
+        self._waiting: dict[Holder, int] = {}
+        self._granted: set[Holder] = set()
+        self._timer: Timer | None = None
+        self._short_since_ms = 0
+        self._peak = 0
+        #: Connections that were hung up on.
+        self.closed_count = 0
+
+    # -- what connections report
+
+    @property
+    def used_bytes(self) -> int:
+        """At most what is held; answers count until they are looked at."""
+        return self._area.held_bytes + self._unsent + sum(other() for other in self.others)
+
+    @property
+    def is_short(self) -> bool:
+        return self._timer is not None
+
+    @property
+    def waiting_count(self) -> int:
+        return len(self._waiting)
+
+    def received(self, holder: Holder) -> None:
+        """`holder` keeps bytes of a frame that is not whole, or not served."""
+        if holder not in self._holders:
+            self._holders[holder] = _Progress(holder.held_bytes, 0, self._clock.now_ms())
+        if self._timer is None and self.used_bytes <= self._comfortable:
+            return
+        self._become_short()
+        if holder in self._granted or holder in self._waiting:
+            return
+        missing = holder.missing_bytes
+        if not missing:
+            return
+        is_small = missing + holder.held_bytes <= SMALL_FRAME_BYTES
+        if self.used_bytes + missing > (self.limit_bytes if is_small else self._comfortable):
+            self._wait(holder)
+
+    def sent(self, holder: Holder, count: int) -> None:
+        """Answers of `count` bytes more were handed to the host for this peer."""
+        self._unsent += count
+        if holder not in self._holders:
+            self._holders[holder] = _Progress(0, holder.unsent_bytes, self._clock.now_ms())
+        if self._timer is None:
+            if self.used_bytes <= self._comfortable:
+                return
+            self._look_at_unsent()
+            if self.used_bytes <= self._comfortable:
+                return
+            self._become_short()
+        if holder not in self._waiting and holder.unsent_bytes >= HOLDER_BYTES_MIN:
+            self._wait(holder)
+
+    def forget(self, holder: Holder) -> None:
+        """This connection has ended."""
+        self._holders.pop(holder, None)
+        self._waiting.pop(holder, None)
+        self._granted.discard(holder)
+
+    def answer_bytes_max(self, wanted: int) -> int:
+        """How large an answer may be: `wanted`, or less where memory is short."""
+        room = self.limit_bytes - self.used_bytes
+        if self._timer is None and wanted <= room - self.limit_bytes // 4:
+            return wanted
+        if self._timer is None:
+            self._look_at_unsent()
+            room = self.limit_bytes - self.used_bytes
+        return min(wanted, max(ANSWER_BYTES_MIN, room // 8))
+
+    # -- while memory is short
+
+    @property
+    def _comfortable(self) -> int:
+        return self.limit_bytes // 4 * 3
+
+    def _look_at_unsent(self) -> None:
+        self._unsent = sum(holder.unsent_bytes for holder in self._holders)
+
+    def _become_short(self) -> None:
+        if self._timer is None:
+            self._look_at_unsent()
+            self._short_since_ms = self._clock.now_ms()
+            self._area.read_bytes_max = READ_BYTES_WHEN_SHORT
+            self._timer = self._timers.call_later(TICK_MS, self._tick)
+
+    def _wait(self, holder: Holder) -> None:
+        self._waiting[holder] = self._clock.now_ms()
+        holder.wait_for_memory()
+
+    def _tick(self) -> None:
+        now_ms = self._clock.now_ms()
+        self._timer = self._timers.call_later(TICK_MS, self._tick)
+        self._see_progress(now_ms)
+        self._peak = max(self._peak, self.used_bytes)
+        if self.used_bytes > self.limit_bytes // 2:
+            self._hang_up_on_stalled(now_ms)
+        self._let_go_on()
+        if not self._waiting and self.used_bytes <= self.limit_bytes // 2:
+            self._be_calm()
+
+    def _be_calm(self) -> None:
+        assert self._timer is not None
+        self._timer.cancel()
+        self._timer = None
+        self._area.read_bytes_max = SHARED_AREA_BYTES
+        if self._peak > _TRIMMED_PEAK_BYTES:
+            self._memory.trim()
+        self._peak = 0
+
+    def _see_progress(self, now_ms: int) -> None:
+        self._unsent = 0
+        for holder, seen in list(self._holders.items()):
+            held, unsent = holder.held_bytes, holder.unsent_bytes
+            self._unsent += unsent
+            if not held and not unsent:
+                del self._holders[holder]
+                self._granted.discard(holder)
+            elif held != seen.held_bytes or unsent < seen.unsent_bytes or seen.unsent_bytes == 0 < unsent:
+                seen.held_bytes, seen.unsent_bytes, seen.since_ms = held, unsent, now_ms
+            else:
+                seen.unsent_bytes = unsent
+
+    def _hang_up_on_stalled(self, now_ms: int) -> None:
+        """The largest first, until half of the limit is free."""
+        is_lasting = now_ms - self._short_since_ms >= SHORT_MS_MAX
+        doomed: list[tuple[int, int, Holder]] = []
+        for order, (holder, seen) in enumerate(self._holders.items()):
+            size = seen.held_bytes + seen.unsent_bytes
+            waits_to_read = holder in self._waiting and not seen.unsent_bytes
+            if size >= HOLDER_BYTES_MIN and now_ms - seen.since_ms >= STALLED_MS and (is_lasting or not waits_to_read):
+                doomed.append((-size, order, holder))
+        used = self.used_bytes
+        for size, _, holder in sorted(doomed)[:_CLOSED_PER_TICK]:
+            if used <= self.limit_bytes // 2:
+                break
+            used += size
+            self.closed_count += 1
+            self.forget(holder)
+            holder.fail(
+                f"memory for requests and answers is short (queued.max.request.bytes={self.limit_bytes}), and it holds "
+                f"{-size} bytes without going on",
+                None,
+            )
+
+    def _let_go_on(self) -> None:
+        """All, where half of the limit is free. Else those whose answers were taken, and of those that wait to read as
+        many as there is room for, and one always."""
+        room = self.limit_bytes - self.used_bytes
+        is_half_free = 2 * room >= self.limit_bytes
+        readers: list[tuple[int, int, Holder]] = []
+        for order, holder in enumerate(list(self._waiting)):
+            if is_half_free or not (holder.unsent_bytes or holder.missing_bytes):
+                self._go_on(holder)
+            elif not holder.unsent_bytes:
+                readers.append((holder.missing_bytes, order, holder))
+        is_anyone_reading = any(holder.missing_bytes for holder in self._granted)
+        for missing, _, holder in sorted(readers):
+            if missing > room and is_anyone_reading:
+                break
+            room -= missing
+            is_anyone_reading = True
+            self._granted.add(holder)
+            self._holders[holder].since_ms = self._clock.now_ms()
+            self._go_on(holder)
+
+    def _go_on(self, holder: Holder) -> None:
+        del self._waiting[holder]
+        holder.memory_is_there()
