@@ -22,6 +22,7 @@ from barnabas.broker.inner_requests import OwnBroker, OwnController
 from barnabas.broker.journal_wiring import make_journal
 from barnabas.broker.lifecycle import BrokerLifecycle
 from barnabas.broker.liveness import BrokerLiveness
+from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.broker.own_registration import AfterOwnRegistration, Door
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.quorum_peers import QuorumPeers
@@ -35,7 +36,6 @@ from barnabas.metadata.cluster import endpoints_of
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.api import Offer
-from barnabas.protocol.connection import ReceiveArea
 from barnabas.raft.formatting import ensure_formatted
 from barnabas.raft.node import RaftNode
 from barnabas.replication.internal import InternalPartitions
@@ -61,13 +61,12 @@ class Broker:
         self, host: Host, config: BrokerConfig, connection_log: ConnectionLog, cluster_id: str | None = None
     ) -> None:
         """`cluster_id` is for directories that are still empty. Raises ConfigError."""
-        self.host = host
-        self.config = config
+        self.host, self.config = host, config
         self._connection_log = connection_log
-        self._area = ReceiveArea()
-        self._opened = False
-        #: Whether the node takes part in the quorum, which a log that is not its own forbids.
-        self._joined = False
+        self.memory = MemoryBudget.of(host, config)
+        self._area = self.memory.area
+        #: Joined: the node takes part in the quorum, which a log that is not its own forbids.
+        self._opened = self._joined = False
         self.formatted = ensure_formatted(host, config, cluster_id=cluster_id)
         cluster_id = self.formatted.cluster_id
         self.metadata = MetadataStore()
@@ -111,6 +110,7 @@ class Broker:
             liveness=BrokerLiveness(host, config, self.controller),
             brokers=self.brokers,
             verifier=TransactionVerifier(host, config, self.brokers, self.transactions.partition_for),
+            memory=self.memory,
         )
         self.access.own = OwnController(self.services)
         self.brokers.own = OwnBroker(self.services)
@@ -238,6 +238,7 @@ class Broker:
             area=self._area,
             frame_bytes_max=self.config.int_of("socket.request.max.bytes"),
             log=self._connection_log,
+            memory=self.memory,
         )
 
     # -- failed directories

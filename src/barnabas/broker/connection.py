@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.common.errors import DecodeError
 from barnabas.common.host import Buffer, Link
 from barnabas.common.metrics import TimeBuckets
@@ -28,6 +29,8 @@ _UNSENT_BYTES_MAX = 1024 * 1024
 #: others are served.
 TURN_WORK: Final = 256
 REQUEST_WORK: Final = 8
+#: The budget of memory is told about answers when so many bytes of them were written.
+_REPORTED_BYTES_MIN = 64 * 1024
 _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
 
@@ -154,6 +157,8 @@ class Gate(Protocol):
     def frame_bytes_max(self) -> int: ...
     @property
     def log(self) -> ConnectionLog: ...
+    @property
+    def memory(self) -> MemoryBudget: ...
 
     def now_ms(self) -> int: ...
 
@@ -184,6 +189,8 @@ class Connection:
         "_paused",
         "_resuming",
         "_slow",
+        "_unreported_bytes",
+        "_waits_for_memory",
         "client_host",
         "client_software",
         "listener",
@@ -208,6 +215,9 @@ class Connection:
         self._held_back = False
         #: Requests that wait for the disk.
         self._slow = 0
+        self._waits_for_memory = False
+        #: Bytes of answers that the budget was not told about.
+        self._unreported_bytes = 0
         self._closed = False
         self.client_host = client_host
         #: The host with its port, for log lines.
@@ -226,11 +236,14 @@ class Connection:
 
     def received(self, count: int) -> None:
         """`count` bytes are in the buffer last given: serve the whole frames in it."""
-        self._frames.received(count)
+        frames = self._frames
+        frames.received(count)
         if self._paused:
-            self._frames.keep_unserved()
+            frames.keep_unserved()
         else:
             self._serve()
+        if frames.held_bytes:
+            self._gate.memory.received(self)
 
     def hold_back(self) -> None:
         """The host has as many unsent answers as it wants: serve no more until `go_on`."""
@@ -253,6 +266,31 @@ class Connection:
         self._slow -= 1
         self._maybe_resume()
 
+    # -- the budget of memory (`memory_budget.Holder`)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._frames.held_bytes
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._held_bytes + self._out_bytes + self._link.unsent_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        return self._frames.missing_bytes
+
+    def wait_for_memory(self) -> None:
+        self._waits_for_memory = True
+        if not self._corked:
+            self._pause()
+
+    def memory_is_there(self) -> None:
+        self._waits_for_memory = False
+        self._maybe_resume()
+
+    # -- its end
+
     def close(self) -> None:
         """End it from our side."""
         if not self._closed:
@@ -268,6 +306,7 @@ class Connection:
                 request.on_abandoned()
         self._out = []
         self._frames.close()
+        self._gate.memory.forget(self)
         on_closed, self.on_closed = self.on_closed, None
         if on_closed is not None:
             on_closed()
@@ -287,7 +326,9 @@ class Connection:
         try:
             while not self._closed and (frame := frames.next_frame()) is not None:
                 left -= handle(self, frame)
-                if (self._in_flight or self._held_back or self._out_bytes > _UNSENT_BYTES_MAX) and self._is_full:
+                if (
+                    self._in_flight or self._held_back or self._waits_for_memory or self._out_bytes > _UNSENT_BYTES_MAX
+                ) and self._is_full:
                     self._flush()
                     if self._is_full:
                         frames.keep_unserved()
@@ -319,6 +360,7 @@ class Connection:
             self._held_bytes + self._out_bytes > _UNSENT_BYTES_MAX
             or len(self._in_flight) >= _IN_FLIGHT_MAX
             or self._held_back
+            or self._waits_for_memory
             or self._slow > 0
         )
 
@@ -350,9 +392,13 @@ class Connection:
     def _flush(self) -> None:
         """Hand all answers that may go to the host."""
         out, self._out = self._out, []
+        self._unreported_bytes += self._out_bytes
         self._out_bytes = 0
         if out and not self._closed:
             self._link.write(out)
+            if self._unreported_bytes >= _REPORTED_BYTES_MIN:
+                count, self._unreported_bytes = self._unreported_bytes, 0
+                self._gate.memory.sent(self, count)
 
     # -- answering
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from barnabas.broker.controller_access import ControllerAccess
     from barnabas.broker.fetch_sessions import SessionCache
     from barnabas.broker.liveness import BrokerLiveness
+    from barnabas.broker.memory_budget import MemoryBudget
     from barnabas.broker.producer_ids import ProducerIdPool
     from barnabas.broker.verification import TransactionVerifier
     from barnabas.common.config import BrokerConfig
@@ -90,6 +91,8 @@ class Services:
     #: To the other brokers of the cluster, and to this one.
     brokers: BrokerChannels
     verifier: TransactionVerifier
+    #: What clients may make this process hold.
+    memory: MemoryBudget
     request_counts: RequestCounts = field(default_factory=RequestCounts)
     #: Names of topics that this broker has asked the controller for, on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from barnabas.broker.connection import REQUEST_WORK, TURN_WORK, Chunks, Connection, ConnectionLog, InFlight
 from barnabas.broker.context import Services
+from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.common.errors import DecodeError
 from barnabas.common.host import Link
 from barnabas.protocol import codec
@@ -41,6 +42,7 @@ class Dispatcher:
         area: ReceiveArea,
         frame_bytes_max: int,
         log: ConnectionLog,
+        memory: MemoryBudget,
         handlers_package: str = "barnabas.broker.handlers",
     ) -> None:
         self.services = services
@@ -48,6 +50,7 @@ class Dispatcher:
         self.area = area
         self.frame_bytes_max = frame_bytes_max
         self.log = log
+        self.memory = memory
         self._package = handlers_package
         self.now_ms = services.host.clock.now_ms
         self._counts = services.request_counts

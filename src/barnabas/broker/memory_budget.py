@@ -6,8 +6,8 @@
 
 Below three quarters of the limit nothing happens. Above, memory is short until half of it is free again:
 - connections read in small pieces, and answers to fetches become smaller;
-- a connection with a large unfinished frame, or with answers that its peer does not take, waits. The one that lacks
-  least goes on first, and one always goes on, so an upload that exceeds the whole budget ends some time;
+- a connection with a large unfinished frame, or with answers that its peer does not take, waits. Those that lack least
+  go on first, piece by piece; without room one goes on all the same, so an upload above the budget ends some time;
 - a peer that holds memory and has neither sent nor taken anything for STALLED_MS is hung up on, the largest first. So
   is one that waits, where memory has been short for SHORT_MS_MAX: it can try again, and others could not be served.
 """
@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from barnabas.common.host import Clock, Memory, Timer, Timers
+from barnabas.common.config import BrokerConfig
+from barnabas.common.host import Clock, Host, Memory, Timer, Timers
 from barnabas.protocol.connection import SHARED_AREA_BYTES, ReceiveArea
 
-#: Where memory is short, reads of connections without a buffer are no larger than this.
+#: Where memory is short, a connection reads no more than this at once.
 READ_BYTES_WHEN_SHORT: Final = 16 * 1024
 #: A frame up to this size may use all of the budget, a larger one three quarters.
 SMALL_FRAME_BYTES: Final = 1024 * 1024
@@ -31,6 +32,10 @@ HOLDER_BYTES_MIN: Final = 16 * 1024
 STALLED_MS: Final = 5_000
 SHORT_MS_MAX: Final = 10_000
 TICK_MS: Final = 50
+#: What one that goes on may read before it may have to wait again.
+_PIECE_BYTES: Final = 64 * 1024
+#: One that may read its whole frame keeps that right as long as it goes on at least so often.
+_GRANT_MS: Final = 1_000
 #: Connections that one tick hangs up on: ending thousands would hold the loop.
 _CLOSED_PER_TICK: Final = 100
 #: After a peak above this, what is free goes back to the system.
@@ -77,7 +82,8 @@ class MemoryBudget:
 
     def __init__(self, area: ReceiveArea, clock: Clock, timers: Timers, memory: Memory, limit_bytes: int) -> None:
         """`limit_bytes`: `queued.max.request.bytes`, or what the host suggests where that is not positive."""
-        self._area = area
+        #: Where all connections read into.
+        self.area = area
         self._clock = clock
         self._timers = timers
         self._memory = memory
@@ -88,6 +94,7 @@ class MemoryBudget:
         self._holders: dict[Holder, _Progress] = {}
         #: Holder -> since when it waits.
         self._waiting: dict[Holder, int] = {}
+        #: Those that may read their whole frame.
         self._granted: set[Holder] = set()
         self._timer: Timer | None = None
         self._short_since_ms = 0
@@ -95,16 +102,28 @@ class MemoryBudget:
         #: Connections that were hung up on.
         self.closed_count = 0
 
+    @classmethod
+    def of(cls, host: Host, config: BrokerConfig) -> MemoryBudget:
+        """The budget of a node, with its receive area."""
+        area = ReceiveArea(allocate=host.memory.allocate)
+        limit_bytes = config.int_of("queued.max.request.bytes")
+        return cls(area, host.clock, host.timers, host.memory, limit_bytes)
+
     # -- what connections report
 
     @property
     def used_bytes(self) -> int:
         """At most what is held; answers count until they are looked at."""
-        return self._area.held_bytes + self._unsent + sum(other() for other in self.others)
+        return self.area.held_bytes + self._unsent + sum(other() for other in self.others)
 
     @property
     def is_short(self) -> bool:
         return self._timer is not None
+
+    @property
+    def is_exhausted(self) -> bool:
+        """Whether nothing is left that a large answer could take."""
+        return self._timer is not None and self.used_bytes >= self.limit_bytes
 
     @property
     def waiting_count(self) -> int:
@@ -117,7 +136,7 @@ class MemoryBudget:
         if self._timer is None and self.used_bytes <= self._comfortable:
             return
         self._become_short()
-        if holder in self._granted or holder in self._waiting:
+        if holder in self._waiting or holder in self._granted:
             return
         missing = holder.missing_bytes
         if not missing:
@@ -170,7 +189,7 @@ class MemoryBudget:
         if self._timer is None:
             self._look_at_unsent()
             self._short_since_ms = self._clock.now_ms()
-            self._area.read_bytes_max = READ_BYTES_WHEN_SHORT
+            self.area.read_bytes_max = READ_BYTES_WHEN_SHORT
             self._timer = self._timers.call_later(TICK_MS, self._tick)
 
     def _wait(self, holder: Holder) -> None:
@@ -184,7 +203,7 @@ class MemoryBudget:
         self._peak = max(self._peak, self.used_bytes)
         if self.used_bytes > self.limit_bytes // 2:
             self._hang_up_on_stalled(now_ms)
-        self._let_go_on()
+        self._let_go_on(now_ms)
         if not self._waiting and self.used_bytes <= self.limit_bytes // 2:
             self._be_calm()
 
@@ -192,7 +211,7 @@ class MemoryBudget:
         assert self._timer is not None
         self._timer.cancel()
         self._timer = None
-        self._area.read_bytes_max = SHARED_AREA_BYTES
+        self.area.read_bytes_max = SHARED_AREA_BYTES
         if self._peak > _TRIMMED_PEAK_BYTES:
             self._memory.trim()
         self._peak = 0
@@ -202,7 +221,7 @@ class MemoryBudget:
         for holder, seen in list(self._holders.items()):
             held, unsent = holder.held_bytes, holder.unsent_bytes
             self._unsent += unsent
-            if not held and not unsent:
+            if not held and not unsent and holder not in self._waiting:
                 del self._holders[holder]
                 self._granted.discard(holder)
             elif held != seen.held_bytes or unsent < seen.unsent_bytes or seen.unsent_bytes == 0 < unsent:
@@ -232,27 +251,32 @@ class MemoryBudget:
                 None,
             )
 
-    def _let_go_on(self) -> None:
-        """All, where half of the limit is free. Else those whose answers were taken, and of those that wait to read as
-        many as there is room for, and one always."""
-        room = self.limit_bytes - self.used_bytes
-        is_half_free = 2 * room >= self.limit_bytes
+    def _let_go_on(self, now_ms: int) -> None:
+        """Those whose answers were taken, and of those that wait to read as many as there is room for, a piece each.
+        Where there is no room, one may read its whole frame, or nobody would ever go on."""
+        used = self.used_bytes
+        is_half_free = 2 * used <= self.limit_bytes
         readers: list[tuple[int, int, Holder]] = []
         for order, holder in enumerate(list(self._waiting)):
-            if is_half_free or not (holder.unsent_bytes or holder.missing_bytes):
-                self._go_on(holder)
-            elif not holder.unsent_bytes:
+            if holder.unsent_bytes and not is_half_free:
+                continue
+            if holder.missing_bytes:
                 readers.append((holder.missing_bytes, order, holder))
-        is_anyone_reading = any(holder.missing_bytes for holder in self._granted)
+            else:
+                self._go_on(holder, now_ms)
+        room = self._comfortable - used
         for missing, _, holder in sorted(readers):
-            if missing > room and is_anyone_reading:
+            room -= min(missing, _PIECE_BYTES)
+            if room < 0:
                 break
-            room -= missing
-            is_anyone_reading = True
-            self._granted.add(holder)
-            self._holders[holder].since_ms = self._clock.now_ms()
-            self._go_on(holder)
+            self._go_on(holder, now_ms)
+        if room < 0 and not any(now_ms - self._holders[each].since_ms < _GRANT_MS for each in self._granted):
+            first = next((holder for _, _, holder in sorted(readers) if holder in self._waiting), None)
+            if first is not None:
+                self._granted.add(first)
+                self._go_on(first, now_ms)
 
-    def _go_on(self, holder: Holder) -> None:
+    def _go_on(self, holder: Holder, now_ms: int) -> None:
         del self._waiting[holder]
+        self._holders[holder].since_ms = now_ms
         holder.memory_is_there()

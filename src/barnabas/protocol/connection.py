@@ -46,8 +46,8 @@ class ReceiveArea:
         self._free: list[Buffer] = []
         #: Received bytes of unfinished or unserved frames, of all connections.
         self.held_bytes = 0
-        #: The most bytes that a connection without a buffer of its own reads at once. Less than the area where memory
-        #: is short, for what is read has to be kept.
+        #: The most bytes that a connection reads at once, if it is less than the area: where memory is short, for what
+        #: is read has to be kept.
         self.read_bytes_max = size
 
     def take(self, size: int) -> Buffer:
@@ -100,7 +100,8 @@ class FrameReader:
         if self._end == len(view):
             self._grow()
             view = self._view
-        return view[self._end :]
+        end, area = self._end, self._area
+        return view[end:] if area.read_bytes_max >= len(area.view) else view[end : end + area.read_bytes_max]
 
     def received(self, count: int) -> None:
         self._end += count

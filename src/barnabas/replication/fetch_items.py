@@ -145,6 +145,7 @@ class FetchPlan:
         "listener",
         "max_bytes",
         "min_bytes",
+        "min_one_batch",
         "rack",
         "reader",
         "replica_id",
@@ -159,14 +160,17 @@ class FetchPlan:
         any_replica: bool = False,
         rack: str = "",
         listener: str = "",
+        min_one_batch: bool = True,
     ) -> None:
-        """`any_replica`: followers serve it, too. `rack`: where the consumer is, for a leader that knows a replica
-        nearer to it which can be reached by `listener`."""
+        """`min_one_batch`: the first batch found may exceed `max_bytes`. `any_replica`: followers serve it, too.
+        `rack`: where the consumer is, for a leader that knows a replica nearer to it which can be reached by
+        `listener`."""
         self.reader = reader
         self.isolation = reader.isolation
         self.replica_id = reader.replica_id
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
+        self.min_one_batch = min_one_batch
         self.any_replica = any_replica
         self.rack = rack
         self.listener = listener

@@ -45,11 +45,12 @@ _LEADER_HINT_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FEN
 
 
 def read_all(replicas: ReplicaManager, items: Sequence[FetchItem], plan: FetchPlan) -> FetchRound:
-    """Read every item within the limits; the first batch found may exceed them, so that a reader always gets on."""
+    """Reads every item within the limits; the first batch found may exceed them, so that a reader always gets on, if
+    the plan does not forbid it."""
     outcome = FetchRound(items)
     remaining = plan.max_bytes
     for item in items:
-        nothing_found = outcome.size_bytes == 0 and not outcome.cold
+        nothing_found = plan.min_one_batch and outcome.size_bytes == 0 and not outcome.cold
         result = _read_one(replicas, item, plan, remaining, nothing_found)
         if isinstance(result, ColdRead):
             remaining -= _take_cold(outcome, item, result, remaining, nothing_found)

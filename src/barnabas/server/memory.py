@@ -52,7 +52,7 @@ class ProcessMemory:
 
     def allocate(self, size: int) -> memoryview:
         """A mapping of its own: pages that were never written take no memory, and the rest is given back at once."""
-        return memoryview(mmap.mmap(-1, size))
+        return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
     def trim(self) -> None:
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)

@@ -174,6 +174,7 @@ def test_peers_that_do_not_take_their_answers_wait_and_are_ended() -> None:
         world.budget.sent(reader, size)
     assert world.budget.used_bytes <= LIMIT + len(readers) * ANSWER_BYTES_MIN
     assert sum(reader.waits for reader in readers) > 90
+    assert world.budget.is_exhausted
     world.run(STALLED_MS + 1_000)
     assert world.budget.closed_count > 0
     assert not world.budget.is_short

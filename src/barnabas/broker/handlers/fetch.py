@@ -51,6 +51,11 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
 
 def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Services) -> FetchPlan:
     max_bytes = min(message.max_bytes, services.config.int_of("fetch.max.bytes"))
+    is_exhausted = False
+    if reader.replica_id < 0:
+        # Without any memory left, a reader of large batches waits as if there were none.
+        is_exhausted = services.memory.is_exhausted
+        max_bytes = services.memory.answer_bytes_max(max_bytes)
     is_consumer = reader.replica_id == _CONSUMER and request.api_version >= _ANY_REPLICA_SINCE
     selects = is_consumer and services.replicas.surroundings.selector is not None
     return FetchPlan(
@@ -60,6 +65,7 @@ def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Se
         any_replica=is_consumer or reader.replica_id == _DEBUGGER,
         rack=message.rack_id if selects else "",
         listener=request.listener,
+        min_one_batch=not is_exhausted,
     )
 
 

@@ -1,0 +1,77 @@
+"""Clients that want a server's memory. A process of its own, so that the measurement next to it is not disturbed:
+
+    python -m tests.support.flood PORT announce CONNECTIONS     announce 90 MB each and send 200 kB
+    python -m tests.support.flood PORT readers CONNECTIONS      ask for 50 MB of topic `flood` 20 times, read nothing
+
+It prints `ready` when everything is sent or refused, and ends when its input does.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ANNOUNCED_BYTES = 90_000_000
+SENT_BYTES = 200_000
+FETCHES = 20
+TOPIC = b"flood"
+
+
+async def _announce(port: int) -> asyncio.StreamWriter:
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(struct.pack(">ihhih", ANNOUNCED_BYTES, 0, 7, 1, -1) + bytes(SENT_BYTES))
+    with contextlib.suppress(asyncio.TimeoutError, ConnectionError):
+        await asyncio.wait_for(writer.drain(), 2)
+    return writer
+
+
+async def _read_nothing(port: int) -> asyncio.StreamWriter:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=1024)
+    reader._transport.pause_reading()  # type: ignore[attr-defined]
+    body = struct.pack(">iiiib", -1, 0, 1, 50_000_000, 0)
+    body += struct.pack(f">ih{len(TOPIC)}siiqi", 1, len(TOPIC), TOPIC, 1, 0, 0, 50_000_000)
+    for number in range(FETCHES):
+        frame = struct.pack(">hhih", 1, 4, number, -1) + body
+        writer.write(struct.pack(">i", len(frame)) + frame)
+    with contextlib.suppress(asyncio.TimeoutError, ConnectionError):
+        await asyncio.wait_for(writer.drain(), 2)
+    return writer
+
+
+async def _flood(port: int, kind: str, count: int) -> None:
+    attack = _announce if kind == "announce" else _read_nothing
+    kept: list[asyncio.StreamWriter] = []
+    for start in range(0, count, 100):
+        tasks = (attack(port) for _ in range(min(100, count - start)))
+        kept += [
+            each for each in await asyncio.gather(*tasks, return_exceptions=True) if not isinstance(each, BaseException)
+        ]
+    print("ready", len(kept), flush=True)
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    for writer in kept:
+        writer.transport.abort()
+
+
+@contextlib.contextmanager
+def flooding(port: int, kind: str, count: int) -> Iterator[None]:
+    """While inside, the flood holds what it could get."""
+    root = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "tests.support.flood", str(port), kind, str(count)]
+    with subprocess.Popen(command, cwd=root, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdin is not None
+        try:
+            assert process.stdout.readline().startswith(b"ready")
+            yield
+        finally:
+            process.stdin.close()
+            process.wait(60)
+
+
+if __name__ == "__main__":
+    asyncio.run(_flood(int(sys.argv[1]), sys.argv[2], int(sys.argv[3])))
