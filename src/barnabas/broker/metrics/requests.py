@@ -1,15 +1,27 @@
-"""RequestMetrics: how many requests of each API were answered, and how long that took."""
+"""RequestMetrics: how many requests of each API were answered, how long that took, and the memory that they take."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from barnabas.common.metrics import COUNTER, HISTOGRAM, UNTYPED, Family, Sample, TimeBuckets, histogram, labelled
+from barnabas.common.metrics import (
+    COUNTER,
+    GAUGE,
+    HISTOGRAM,
+    UNTYPED,
+    Family,
+    Sample,
+    TimeBuckets,
+    histogram,
+    labelled,
+    single,
+)
 from barnabas.protocol.messages.index import request_class
 
 if TYPE_CHECKING:
     from barnabas.broker.assembly import Broker
+    from barnabas.broker.memory_budget import MemoryBudget
 
 
 def collect(broker: Broker) -> Iterator[Family]:
@@ -36,6 +48,21 @@ def collect(broker: Broker) -> Iterator[Family]:
         HISTOGRAM,
         "From the read of a request to its answer, in milliseconds' steps; those that wait for others wait here too.",
         (sample for name, times in sorted(by_name.items()) for sample in histogram((("request", name),), times)),
+    )
+    yield from _memory(broker.memory)
+
+
+def _memory(budget: MemoryBudget) -> Iterator[Family]:
+    prefix = "barnabas_request_memory"
+    limit, used = budget.limit_bytes, budget.used_bytes
+    yield single(f"{prefix}_limit_bytes", GAUGE, "What requests and answers may take together.", limit)
+    yield single(f"{prefix}_used_bytes", GAUGE, "What they take, at most.", used)
+    yield single(f"{prefix}_waiting_connections", GAUGE, "Connections that wait for memory.", budget.waiting_count)
+    yield single(
+        f"{prefix}_closed_connections_total",
+        COUNTER,
+        "Connections that were closed because they held memory without going on.",
+        budget.closed_count,
     )
 
 
