@@ -276,6 +276,19 @@ OWN_KEYS = _keys(
     (
         ("barnabas.cluster.events.enable", "boolean", "true", None, "medium", False, READ_ONLY),
         ("barnabas.metrics.listener", "string", "", None, "medium", False, READ_ONLY),
+        ("barnabas.max.batch.records", "int", "1000000", "[1,...]", "low", False, READ_ONLY),
+        ("barnabas.max.decompressed.batch.bytes", "int", "104857600", "[1,...]", "low", False, READ_ONLY),
+        (
+            "barnabas.verify.records",
+            "string",
+            "true",
+            "(case insensitive) [true, uncompressed, false]",
+            "medium",
+            False,
+            READ_ONLY,
+        ),
+        # Of Apache Kafka 4.4, which has it for topics as well.
+        ("max.decompressed.message.bytes", "int", "2147483639", "[1,...]", "low", False, READ_ONLY),
         ("barnabas.cluster.events.retention.ms", "long", "604800000", "[-1,...]", "low", False, READ_ONLY),
     )
 )

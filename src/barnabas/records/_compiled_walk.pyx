@@ -5,8 +5,10 @@ Nothing is read before it is known to lie inside its record, whatever the bytes 
 where there are many records, so that a walk in a thread does not hold up the loop.
 """
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
 from libc.limits cimport LLONG_MAX
+from libc.string cimport memcpy
 
 from array import array
 
@@ -35,6 +37,9 @@ cdef enum Fault:
     BYTES_BEHIND = 11
 
 cdef struct Row:
+    long long size
+    long long offset_at
+    long long offset_end
     long long timestamp_delta
     long long offset_delta
     long long start
@@ -118,13 +123,16 @@ cdef int _record(Bytes data, long long at, long long end, Row* row) noexcept nog
     if length < 0 or length > end - place:
         return WRONG_LENGTH
     stop = place + length
+    row.size = length
     row.start = at
     row.end = stop
     place += 1
     if not _varlong(data, &place, stop, &row.timestamp_delta):
         return NO_TIMESTAMP_DELTA
+    row.offset_at = place
     if not _varint(data, &place, stop, &row.offset_delta):
         return NO_OFFSET_DELTA
+    row.offset_end = place
     if not _varint(data, &place, stop, &length) or length < -1 or length > stop - place:
         return WRONG_KEY
     row.key_start = place
@@ -179,8 +187,8 @@ cdef void _survey(
             found.max_timestamp = timestamp
         if timestamp < found.min_timestamp and timestamp != -1:
             found.min_timestamp = timestamp
-        if row.end - place > found.largest:
-            found.largest = row.end - place
+        if row.size > found.largest:
+            found.largest = row.size
         place = row.end
         index += 1
     if not fault and place != end:
@@ -260,3 +268,59 @@ def index(data, long long start, long long count):
         for column in columns:
             del column[number:]
     return (number, place - start, fault, *columns)
+
+
+cdef inline int _write_varint(unsigned char* out, unsigned long long value) noexcept nogil:
+    """A number that is not negative, as a zigzag varint; how many bytes it takes."""
+    cdef int size = 0
+    value <<= 1
+    while value > 0x7F:
+        out[size] = <unsigned char>(value & 0x7F) | 0x80
+        value >>= 7
+        size += 1
+    out[size] = <unsigned char>value
+    return size + 1
+
+
+cdef long long _renumber(Bytes data, long long place, long long end, long long count, unsigned char* out) noexcept nogil:
+    cdef Row row
+    cdef long long index, made = 0, head, tail
+    cdef int size
+    cdef unsigned char delta[10]
+    for index in range(count):
+        if _record(data, place, end, &row):
+            return -1
+        size = _write_varint(delta, index)
+        head = row.offset_at - (row.end - row.size)
+        tail = row.end - row.offset_end
+        made += _write_varint(&out[made], head + size + tail)
+        memcpy(&out[made], &data[row.end - row.size], head)
+        made += head
+        memcpy(&out[made], delta, size)
+        made += size
+        memcpy(&out[made], &data[row.offset_end], tail)
+        made += tail
+        place = row.end
+    return made
+
+
+def renumber(data, long long start, long long count):
+    """See `walk.Walker`."""
+    cdef Py_buffer view
+    cdef long long made
+    cdef unsigned char* made_in
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if start < 0 or start > view.len or count < 0 or count > (view.len - start) // 7:
+            raise ValueError(f"{count} records from byte {start} of {view.len}")
+        # A record grows by at most four bytes of its offset's delta and one of its length.
+        out = PyByteArray_FromStringAndSize(NULL, view.len - start + 5 * count)
+        made_in = <unsigned char*>PyByteArray_AS_STRING(out)
+        with nogil:
+            made = _renumber(<Bytes>view.buf, start, view.len, count, made_in)
+        if made < 0:
+            raise ValueError("a record is not whole")
+    finally:
+        PyBuffer_Release(&view)
+    PyByteArray_Resize(out, made)
+    return out

@@ -56,6 +56,7 @@ __all__ = [
     "Header",
     "Record",
     "RecordLike",
+    "assemble",
     "assign_offsets",
     "control_key",
     "control_type",
@@ -205,6 +206,15 @@ def encode_batch(
     out += packed
     _renew_crc(out, 0, len(out))
     return out
+
+
+def assemble(header: BatchHeader, body: Buffer) -> tuple[BatchHeader, bytearray]:
+    """The magic 2 batch with this header and these records, packed as it says; its length and checksum are made."""
+    out = bytearray(HEADER_BYTES)
+    HEADER.pack_into(out, 0, header.base_offset, len(body) + _MIN_BATCH_LENGTH, *header[2:4], 0, *header[5:])
+    out += body
+    _renew_crc(out, 0, len(out))
+    return BatchHeader._make(HEADER.unpack_from(out)), out
 
 
 def assign_offsets(batch: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:

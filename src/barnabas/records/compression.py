@@ -36,8 +36,11 @@ class Codec(IntEnum):
 #: Names as in `compression.type`.
 CODEC_NAMES = {codec.name.lower(): codec for codec in Codec}
 
-#: What one batch may unpack to.
+#: What one batch may unpack to, where nobody says less.
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
+#: Output is made in pieces of this size where the codec's package would hold the interpreter's lock for more, and in
+#: memory that nobody has to clear first.
+_PIECE_BYTES = 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
@@ -78,11 +81,11 @@ def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
             return _compress_snappy(data)
         case Codec.LZ4:
             result = _package("lz4.frame").compress(
-                bytes(data), compression_level=_lz4_level(level), block_linked=False, store_size=False
+                data, compression_level=_lz4_level(level), block_linked=False, store_size=False
             )
             return result
         case Codec.ZSTD:
-            return bytes(_package("cramjam").zstd.compress(bytes(data), level=3 if level is None else level))
+            return bytes(_package("cramjam").zstd.compress(data, level=3 if level is None else level))
         case _:
             raise ValueError(f"no codec {codec}")
 
@@ -107,37 +110,61 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
     """What was compressed. RecordsRejected if it is broken or more than `limit` bytes."""
+    return bytes(unpack(codec, data, limit))
+
+
+def unpack(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
+    """As `decompress`, in whatever memory it was unpacked into: for large batches, and for threads beside the loop."""
     if codec == Codec.NONE:
-        return bytes(data)
+        return data
     try:
-        unpack = _DECOMPRESSORS[codec]
+        unpacker = _DECOMPRESSORS[codec]
     except KeyError:
         raise RecordsRejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"unknown compression codec {codec}") from None
-    return unpack(bytes(data), limit)
+    return unpacker(bytes(data), limit)
+
+
+def _room(size: int) -> Buffer:
+    """Memory for so many bytes of output."""
+    if size <= _PIECE_BYTES:
+        return bytearray(size)
+    mmap = _package("mmap")
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 def _too_large(limit: int) -> RecordsRejected:
     return RecordsRejected(ErrorCode.MESSAGE_TOO_LARGE, f"a batch unpacks to more than {limit} bytes")
 
 
-def _decompress_gzip(data: bytes, limit: int) -> bytes:
-    out = bytearray()
+def _decompress_gzip(data: bytes, limit: int) -> Buffer:
+    out: bytearray | bytes = b""
     while data:
         unpacker = zlib.decompressobj(31)
-        try:
-            out += unpacker.decompress(data, limit + 1 - len(out))
-        except zlib.error as error:
-            raise corrupt(f"gzip: {error}") from None
-        if len(out) > limit:
-            raise _too_large(limit)
-        if not unpacker.eof:
-            raise corrupt("gzip: the stream ends too early")
+        while True:
+            try:
+                piece = unpacker.decompress(data, min(_PIECE_BYTES, limit + 1 - len(out)))
+            except zlib.error as error:
+                raise corrupt(f"gzip: {error}") from None
+            if not out:
+                out = piece
+            elif isinstance(out, bytes):
+                out = bytearray(out)
+                out += piece
+            else:
+                out += piece
+            if len(out) > limit:
+                raise _too_large(limit)
+            data = unpacker.unconsumed_tail
+            if unpacker.eof:
+                break
+            if not piece and not data:
+                raise corrupt("gzip: the stream ends too early")
         # Members may follow one another; anything else behind the last one is padding, as Java's reader takes it.
         data = unpacker.unused_data if unpacker.unused_data[:2] == b"\x1f\x8b" else b""
-    return bytes(out)
+    return out
 
 
-def _decompress_snappy(data: bytes, limit: int) -> bytes:
+def _decompress_snappy(data: bytes, limit: int) -> Buffer:
     if not data.startswith(_XERIAL_MAGIC):
         return _snappy_block(data, limit)
     out = bytearray()
@@ -154,10 +181,10 @@ def _decompress_snappy(data: bytes, limit: int) -> bytes:
             raise corrupt(f"snappy: a block of {size} bytes where {len(data) - position} are left")
         out += _snappy_block(data[position : position + size], limit - len(out))
         position += size
-    return bytes(out)
+    return out
 
 
-def _snappy_block(block: bytes, limit: int) -> bytes:
+def _snappy_block(block: bytes, limit: int) -> Buffer:
     cramjam = _package("cramjam")
     try:
         size = cramjam.snappy.decompress_raw_len(block)
@@ -165,19 +192,26 @@ def _snappy_block(block: bytes, limit: int) -> bytes:
             raise _too_large(limit)
         if size > _SNAPPY_RATIO_MAX * len(block):
             raise corrupt(f"snappy: a block of {len(block)} bytes claims to hold {size}")
-        return bytes(cramjam.snappy.decompress_raw(block))
+        if size == 0:
+            return b""
+        out = _room(size)
+        used = cramjam.snappy.decompress_raw_into(block, out)
     except cramjam.DecompressionError as error:
         raise corrupt(f"snappy: {error}") from None
+    return out if used == size else memoryview(out)[:used]
 
 
-def _decompress_lz4(data: bytes, limit: int) -> bytes:
+def _decompress_lz4(data: bytes, limit: int) -> Buffer:
     unpacker = _package("lz4.frame").LZ4FrameDecompressor()
+    out: bytes | bytearray = b""
     try:
-        out: bytes = unpacker.decompress(data, max_length=limit + 1)
+        out = unpacker.decompress(data, max_length=min(_PIECE_BYTES, limit + 1))
         while not unpacker.eof and not unpacker.needs_input and len(out) <= limit:
-            more = unpacker.decompress(b"", max_length=limit + 1 - len(out))
+            more = unpacker.decompress(b"", max_length=min(_PIECE_BYTES, limit + 1 - len(out)))
             if not more:
                 break
+            if isinstance(out, bytes):
+                out = bytearray(out)
             out += more
     except (RuntimeError, EOFError, ValueError) as error:
         raise corrupt(f"lz4: {error}") from None
@@ -188,12 +222,12 @@ def _decompress_lz4(data: bytes, limit: int) -> bytes:
     return out
 
 
-def _decompress_zstd(data: bytes, limit: int) -> bytes:
+def _decompress_zstd(data: bytes, limit: int) -> Buffer:
     """Into a buffer of a likely size, then larger ones: the frame need not tell how much it holds."""
     cramjam = _package("cramjam")
     size = min(limit, max(64 * 1024, 8 * len(data)))
     while True:
-        out = bytearray(size)
+        out = _room(size)
         try:
             used = cramjam.zstd.decompress_into(data, out)
         except cramjam.DecompressionError as error:
@@ -203,10 +237,10 @@ def _decompress_zstd(data: bytes, limit: int) -> bytes:
                 raise _too_large(limit) from None
             size = min(limit, size * 8)
             continue
-        return bytes(memoryview(out)[:used])
+        return memoryview(out)[:used]
 
 
-_DECOMPRESSORS: dict[int, Callable[[bytes, int], bytes]] = {
+_DECOMPRESSORS: dict[int, Callable[[bytes, int], Buffer]] = {
     Codec.GZIP: _decompress_gzip,
     Codec.SNAPPY: _decompress_snappy,
     Codec.LZ4: _decompress_lz4,

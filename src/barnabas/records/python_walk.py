@@ -9,6 +9,7 @@ from __future__ import annotations
 from array import array
 
 from barnabas.common.host import Buffer
+from barnabas.records.record import write_varint
 
 NAME = "python"
 
@@ -97,8 +98,8 @@ def _record(data: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, i
     return timestamp, offset, key_start, key_size, value_start, value_size, stop
 
 
-def _quickly(data: bytes, place: int, end: int) -> tuple[int, int, int, int]:
-    """Of the record at `place`: deltas of its timestamp and offset, the size of its key, and where it ends.
+def _quickly(data: bytes, place: int, end: int) -> tuple[int, int, int, int, int]:
+    """Of the record at `place`: its length, deltas of its timestamp and offset, the size of its key, and where it ends.
 
     It is read with few checks: whatever is wrong in it, its fields do not end where its length says, or the bytes are
     over. `_record` then finds out what it is.
@@ -141,7 +142,7 @@ def _quickly(data: bytes, place: int, end: int) -> tuple[int, int, int, int]:
         body += size
     if data[body] or body + 1 != stop or size < -1 or key_size < -1 or stop > end:
         stop = _record(data, place, end)[-1]
-    return delta, offset, key_size, stop
+    return length, delta, offset, key_size, stop
 
 
 def survey(
@@ -158,7 +159,7 @@ def survey(
     least, most, largest = _LONG_MAX, -1, 0
     try:
         while number < count:
-            delta, offset, key_size, stop = _quickly(data, place, end)
+            length, delta, offset, key_size, stop = _quickly(data, place, end)
             if offset != number:
                 is_numbered = False
             if key_size < 0:
@@ -172,8 +173,8 @@ def survey(
                 most = timestamp
             if timestamp < least and timestamp != -1:
                 least = timestamp
-            if stop - place > largest:
-                largest = stop - place
+            if length > largest:
+                largest = length
             place = stop
             number += 1
         if place != end:
@@ -218,3 +219,26 @@ def index(data: Buffer, start: int, count: int) -> tuple[int, int, int, *tuple[a
     except _Fault as found:
         fault = found.args[0]
     return (number, place - start, fault, *columns)
+
+
+def renumber(data: Buffer, start: int, count: int) -> bytearray:
+    """See `walk.Walker`."""
+    data = bytes(data)
+    end, place = len(data), start
+    out = bytearray()
+    try:
+        for number in range(count):
+            stop = _record(data, place, end)[-1]
+            length, body = _varint(data, place, end, _VARINT_MAX, NO_LENGTH)
+            _, offset_at = _varint(data, body + 1, stop, _VARLONG_MAX, NO_TIMESTAMP_DELTA)
+            _, offset_end = _varint(data, offset_at, stop, _VARINT_MAX, NO_OFFSET_DELTA)
+            delta = bytearray()
+            write_varint(delta, number)
+            write_varint(out, length - (offset_end - offset_at) + len(delta))
+            out += data[body:offset_at]
+            out += delta
+            out += data[offset_end:stop]
+            place = stop
+    except _Fault:
+        raise ValueError("a record is not whole") from None
+    return out

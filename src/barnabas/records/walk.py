@@ -3,8 +3,9 @@
     survey        what a leader wants to know of all of them: are they whole, are they numbered, which have no key,
                   the least and the largest timestamp
     index         where each begins and ends, its deltas, and where its key and value lie, as columns
+    renumbered    the same records with offset deltas 0, 1, 2 and so on
 
-Both take records that are not compressed (`survey_batch` and `index_batch` unpack them first), never raise for what
+All take records that are not compressed (`survey_batch` and `index_batch` unpack them first), never raise for what
 the bytes are, and end at the first record that is not whole, with the reason as `fault`. A compiled twin does the work
 where the installation has it, plain Python otherwise.
 
@@ -41,6 +42,7 @@ FAULTS: Final = (
 )
 WRONG_LENGTH: Final = python_walk.WRONG_LENGTH
 BYTES_BEHIND: Final = python_walk.BYTES_BEHIND
+RECORD_BYTES_MIN: Final = python_walk.RECORD_BYTES_MIN
 
 _FoundBySurvey = tuple[int, int, int, bool, int, int, int, int, int]
 
@@ -63,7 +65,7 @@ class Survey(NamedTuple):
     min_timestamp: int
     #: Absolute; -1 if none is larger.
     max_timestamp: int
-    #: Bytes of the largest record, with its length.
+    #: Bytes of the largest record, without its length.
     largest_bytes: int
 
     @property
@@ -104,6 +106,9 @@ class Walker(Protocol):
     def index(self, data: Buffer, start: int, count: int) -> tuple[int, int, int, *tuple[array[int], ...]]:
         """The fields of an `Index`, as a plain tuple."""
 
+    def renumber(self, data: Buffer, start: int, count: int) -> bytearray:
+        """The records with offset deltas that count from 0. ValueError if they are not whole."""
+
 
 def compiled_walker() -> Walker | None:
     """None where it was not built."""
@@ -127,13 +132,18 @@ def index(data: Buffer, start: int, count: int) -> Index:
     return Index._make(WALKER.index(data, start, count))
 
 
+def renumbered(data: Buffer, start: int, count: int) -> bytearray:
+    """The `count` records from byte `start` on, which must be whole, with offset deltas that count from 0."""
+    return WALKER.renumber(data, start, count)
+
+
 def unpacked(header: BatchHeader, batch: Buffer, limit: int = compression.DECOMPRESSED_BYTES_MAX) -> tuple[Buffer, int]:
     """Bytes that hold the records of a magic 2 batch, given from its header on, and where in them the records begin.
     RecordsRejected if they cannot be unpacked or are more than `limit` bytes."""
     codec = compression.codec_of(header.attributes)
     if codec is compression.Codec.NONE:
         return (batch if len(batch) == header.size_bytes else memoryview(batch)[: header.size_bytes]), HEADER_BYTES
-    return compression.decompress(codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], limit), 0
+    return compression.unpack(codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], limit), 0
 
 
 def survey_batch(header: BatchHeader, batch: Buffer, limit: int = compression.DECOMPRESSED_BYTES_MAX) -> Survey:

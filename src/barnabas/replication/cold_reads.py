@@ -1,6 +1,6 @@
-"""Reads that wait for the disk, a few at a time.
+"""Work that waits for the disk or a processor, a few pieces at a time: reads of cold data, batches to be opened.
 
-All of a broker's share one queue, so that readers of old data take neither all threads of the host (syncs and
+All reads of a broker share one queue, so that readers of old data take neither all threads of the host (syncs and
 compaction need some) nor memory without bound: besides the few that run, a read in the queue is only a note of what is
 wanted. First come, first served; a fetch that asks for many partitions has one in the queue at a time (`ColdFetch`).
 """
@@ -13,12 +13,12 @@ from typing import Protocol
 
 from barnabas.common.host import Blocking
 
-#: Of the host's threads, which are four.
+#: Of the host's threads, which are five.
 _RUNNING_MAX = 3
 
 
 class Loadable(Protocol):
-    """A `ColdRead`, a `TimeSearch`."""
+    """A `ColdRead`, a `TimeSearch`, a `DeferredValidation`."""
 
     def load(self) -> None:
         """Read, waiting for the disk, in a thread. What goes wrong with the disk is kept for who takes it over."""
@@ -41,10 +41,11 @@ class Waiting:
 class ColdReads:
     """The queue of one broker."""
 
-    __slots__ = ("_blocking", "_queue", "count", "running")
+    __slots__ = ("_blocking", "_queue", "_running_max", "count", "running")
 
-    def __init__(self, blocking: Blocking) -> None:
+    def __init__(self, blocking: Blocking, running_max: int = _RUNNING_MAX) -> None:
         self._blocking = blocking
+        self._running_max = running_max
         self._queue: deque[Waiting] = deque()
         self.running = 0
         #: How many have been run.
@@ -63,7 +64,7 @@ class ColdReads:
 
     def _run(self) -> None:
         queue = self._queue
-        while queue and self.running < _RUNNING_MAX:
+        while queue and self.running < self._running_max:
             waiting = queue.popleft()
             if waiting.done is not None:
                 self.running += 1

@@ -14,10 +14,12 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageExhausted, StorageFault
 from barnabas.common.host import Buffer, Host
 from barnabas.common.log_config import LogConfig
-from barnabas.common.types import INTERNAL_TOPICS, TopicPartition
+from barnabas.common.types import EVENTS_TOPIC, INTERNAL_TOPICS, TopicPartition
 from barnabas.metadata.image import BROKER_RESOURCE, EMPTY_IMAGE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import Subscriber
 from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, PartitionImage, TopicImage
+from barnabas.records.append_rules import AppendRules, ValidationDeferred
+from barnabas.records.deferred import DeferredValidation
 from barnabas.records.header import TRANSACTIONAL_FLAG
 from barnabas.replication.cold_reads import ColdReads
 from barnabas.replication.following import Following
@@ -47,6 +49,8 @@ class Appended(NamedTuple):
     message: str | None = None
     record_errors: tuple[tuple[int, str], ...] = ()
     log_start_offset: int = -1
+    #: Nothing has become of them yet: they are to be validated by these rules beside the loop, then offered again.
+    deferred: AppendRules | None = None
 
 
 class LeadershipListener(NamedTuple):
@@ -85,6 +89,8 @@ class ReplicaManager:
         self.logs = logs
         self.purgatory = Purgatory(host.clock, host.timers)
         self.cold_reads = ColdReads(host.blocking)
+        #: Batches that are opened beside the loop.
+        self.openings = ColdReads(host.blocking, running_max=1)
         self._config = config
         self._node_id = node_id
         self._topics: dict[str, dict[int, Partition]] = {}
@@ -177,18 +183,20 @@ class ReplicaManager:
         *,
         acks: int,
         wall_ms: int,
-        to_internal: bool = False,
+        to_journal: bool = False,
         transactional: bool = False,
+        validated: DeferredValidation | None = None,
     ) -> Appended:
-        """A client's write. `acks` as in Produce; with -1 the caller then waits for the HW. `to_internal`: it may write
-        to internal topics too. `transactional`: it may be part of a transaction, which was verified."""
-        if topic in INTERNAL_TOPICS and not to_internal and topic in self._topics:
+        """A client's write. `acks` as in Produce; with -1 the caller then waits for the HW. `to_journal`: it may write
+        to the journal, of the internal topics. `transactional`: it may be part of a transaction, which was verified.
+        `validated`: what became of an earlier `deferred`."""
+        if topic in INTERNAL_TOPICS and not (to_journal and topic == EVENTS_TOPIC) and topic in self._topics:
             return Appended(ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}")
         try:
             partition = self.leader(topic, index)
         except RequestFailed as failure:
             return Appended(failure.code, message=failure.message)
-        return self.append_to(partition, batches, acks, wall_ms, Origin.CLIENT, transactional)
+        return self.append_to(partition, batches, acks, wall_ms, Origin.CLIENT, transactional, validated)
 
     def append_to(
         self,
@@ -198,6 +206,7 @@ class ReplicaManager:
         wall_ms: int,
         origin: Origin,
         transactional: bool = False,
+        validated: DeferredValidation | None = None,
     ) -> Appended:
         """Append to a partition led here, with what went wrong as a value."""
         if acks == -1 and not partition.enough_in_sync:
@@ -210,7 +219,7 @@ class ReplicaManager:
         if full and self._roots.refuses(partition.log.directory):
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=f"no room for {partition.topic_partition}")
         try:
-            info = partition.append(batches, wall_ms, origin)
+            info = partition.append(batches, wall_ms, origin, validated)
             traffic = partition.traffic
             traffic.produce_requests += 1
             traffic.bytes_in += len(batches)
@@ -222,6 +231,8 @@ class ReplicaManager:
             partition.traffic.failed_produce_requests += 1
             start = -1 if rejected.is_framing else partition.log.log_start_offset
             return Appended(rejected.code, None, rejected.message, rejected.record_errors, start)
+        except ValidationDeferred as late:
+            return Appended(ErrorCode.REQUEST_TIMED_OUT, deferred=late.rules)
         except StorageFault as fault:
             partition.traffic.failed_produce_requests += 1
             self.on_storage_fault(fault)

@@ -19,6 +19,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Buffer
 from barnabas.common.types import TopicPartition
 from barnabas.metadata.topics import RECOVERING, PartitionImage
+from barnabas.records.deferred import DeferredValidation
 from barnabas.replication.commit_waiters import CommitWaiter, CommitWaiters
 from barnabas.replication.isr_sightings import sighted
 from barnabas.replication.leadership import UNKNOWN, Leadership
@@ -196,9 +197,14 @@ class Partition:
         """Whether the HW waits for other replicas."""
         return self.leadership is None or not self.leadership.is_alone
 
-    def append(self, batches: Buffer, wall_ms: int, origin: Origin) -> AppendInfo:
-        """Append as leader. Raises RecordsRejected or StorageFault; the HW follows if this replica is alone in ISR."""
-        info = self.log.append_as_leader(batches, self.leader_epoch, wall_ms=wall_ms, origin=origin)
+    def append(
+        self, batches: Buffer, wall_ms: int, origin: Origin, validated: DeferredValidation | None = None
+    ) -> AppendInfo:
+        """Append as leader. Raises RecordsRejected, ValidationDeferred or StorageFault; the HW follows if this replica
+        is alone in ISR."""
+        info = self.log.append_as_leader(
+            batches, self.leader_epoch, wall_ms=wall_ms, origin=origin, validated=validated
+        )
         if not info.duplicate:
             self._advance_high_watermark(len(batches))
             if self._end_watchers:

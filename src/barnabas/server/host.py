@@ -20,7 +20,7 @@ from barnabas.server.turns import Turns
 
 log = logging.getLogger("barnabas")
 
-_POOL_THREADS = 4
+_POOL_THREADS = 5
 
 
 class SystemClock:

@@ -23,6 +23,7 @@ from barnabas.common.host import Buffer, Disk
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import TopicPartition
 from barnabas.records.batch import BatchHeader, has_valid_crc, iter_headers
+from barnabas.records.deferred import DeferredValidation
 from barnabas.records.header import corrupt
 from barnabas.records.validate import AppendRules, stamp, validate_for_append
 from barnabas.storage import retention
@@ -138,7 +139,7 @@ class Log(LogReader):
     @config.setter
     def config(self, config: LogConfig) -> None:
         self._config = config
-        self._rules = AppendRules(config, self.topic_partition)
+        self._rules = AppendRules(config, self.topic_partition, self._services.limits)
         self._limits = RollLimits(config, self._services.pick_jitter(config.jitter_bound_ms))
         self.segments.active.is_index_full = None
 
@@ -149,14 +150,26 @@ class Log(LogReader):
     # -- appending
 
     def append_as_leader(
-        self, batches: Buffer, leader_epoch: int, *, wall_ms: int, origin: Origin = Origin.CLIENT
+        self,
+        batches: Buffer,
+        leader_epoch: int,
+        *,
+        wall_ms: int,
+        origin: Origin = Origin.CLIENT,
+        validated: DeferredValidation | None = None,
     ) -> AppendInfo:
-        """Append the one batch in `batches`, giving it its offsets. Writable memory is changed in place.
+        """Append the one batch in `batches`, giving it its offsets. Writable memory is changed in place. `validated` is
+        what was found out about this batch beside the loop; it counts as long as the log's settings are the same.
 
-        Raises RecordsRejected, with nothing changed, or StorageFault.
+        Raises RecordsRejected or ValidationDeferred, with nothing changed, or StorageFault.
         """
         from_client = origin is Origin.CLIENT
-        valid = validate_for_append(batches, self._rules, wall_ms=wall_ms, from_client=from_client)
+        rules = self._rules
+        if validated is not None and validated.rules is rules:
+            valid = validated.taken()
+        else:
+            budget = self._services.budget if from_client else None
+            valid = validate_for_append(batches, rules, wall_ms=wall_ms, from_client=from_client, budget=budget)
         header = valid.header
         if header.producer_id >= 0 and not header.is_control:
             repeated = self.producers.check(header, from_client=from_client)

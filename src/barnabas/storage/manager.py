@@ -22,6 +22,7 @@ from barnabas.common.errors import ConfigError, StorageExhausted, StorageFault, 
 from barnabas.common.host import Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID, TopicPartition
+from barnabas.records.append_rules import LoopBudget, RecordLimits
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.beside import EPOCHS, TOPIC_IDS, BesideWriter
 from barnabas.storage.checkpoints import (
@@ -73,6 +74,8 @@ class LogManager:
             host.clock.wall_ms,
             lambda bound: host.random.below(bound) if bound > 0 else 0,
             Descriptors(),
+            RecordLimits.of(config),
+            LoopBudget(),
         )
         #: In the order of `log.dirs`.
         self.directories = self._directories.paths

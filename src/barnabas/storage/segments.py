@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from barnabas.common.host import Disk
+from barnabas.records.append_rules import DEFAULT_LIMITS, LoopBudget, RecordLimits
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.segment import Segment
 
@@ -20,6 +21,9 @@ class LogServices:
     #: An integer below the bound, 0 for 0: spreads the rolling of segments.
     pick_jitter: Callable[[int], int]
     descriptors: Descriptors
+    #: What is asked of all new batches, and what opening them may take of the loop: without a budget, what it needs.
+    limits: RecordLimits = DEFAULT_LIMITS
+    budget: LoopBudget | None = None
 
 
 class Segments:

@@ -12,6 +12,7 @@ from barnabas.common.errors import ErrorCode, RecordsRejected
 from barnabas.common.host import Buffer
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import TopicPartition
+from barnabas.records.append_rules import DEFAULT_LIMITS, RecordLimits
 from barnabas.records.batch import (
     Record,
     decode_batch,
@@ -27,8 +28,8 @@ PARTITION = TopicPartition("orders", 3)
 HOUR_MS = 3_600_000
 
 
-def rules(config: LogConfig | None = None, *, verify_records: bool = False) -> AppendRules:
-    return AppendRules(config or LogConfig(), PARTITION, verify_records=verify_records)
+def rules(config: LogConfig | None = None, limits: RecordLimits = DEFAULT_LIMITS) -> AppendRules:
+    return AppendRules(config or LogConfig(), PARTITION, limits)
 
 
 def check(batch: Buffer, config: LogConfig | None = None, *, from_client: bool = True) -> ValidBatch:
@@ -250,22 +251,41 @@ def test_opened_records_are_checked_completely(batch: bytearray, code: ErrorCode
     assert refused(with_right_crc(batch), LogConfig(cleanup_policy=("compact",))).code is code
 
 
-def test_all_records_are_opened_on_request() -> None:
-    batch = with_right_crc(_wrong_inner_length(simple_batch(2)))
-    assert check(batch).header.record_count == 2
-    with pytest.raises(RecordsRejected):
-        validate_for_append(batch, rules(verify_records=True), wall_ms=NOW_MS)
+@pytest.mark.parametrize(
+    "verifies_plain, verifies_packed",
+    [(True, True), (True, False), (False, False)],
+    ids=["true", "uncompressed", "false"],
+)
+def test_the_operator_says_whose_records_are_walked_over(verifies_plain: bool, verifies_packed: bool) -> None:
+    limits = RecordLimits(verifies_plain=verifies_plain, verifies_packed=verifies_packed)
+    for codec, verifies in ((Codec.NONE, verifies_plain), (Codec.LZ4, verifies_packed)):
+        batch = (
+            simple_batch(2)
+            if codec is Codec.NONE
+            else encode_of(
+                _wrong_inner_length(simple_batch(2))[61:], lambda data: compress(Codec.LZ4, data), simple_batch(2)
+            )
+        )
+        wrong = with_right_crc(_wrong_inner_length(batch) if codec is Codec.NONE else batch)
+        if verifies:
+            with pytest.raises(RecordsRejected):
+                validate_for_append(wrong, rules(limits=limits), wall_ms=NOW_MS)
+        else:
+            valid = validate_for_append(wrong, rules(limits=limits), wall_ms=NOW_MS)
+            assert bytes(valid.batch) == bytes(wrong)
 
 
-def test_records_that_do_not_count_their_offsets_are_written_anew() -> None:
+def test_records_that_do_not_count_their_offsets_are_numbered_where_they_are_packed_anew() -> None:
     packed = bytearray(simple_batch(3))
     second = packed.index(b"key-1") - 2
     assert packed[second] == 2, "the offset delta of the second record"
     packed[second] = 8
     wrong = encode_of(packed[61:], lambda data: compress(Codec.LZ4, data), packed)
-    header, stamped = stamp(check(wrong, LogConfig(cleanup_policy=("compact",))), 50, 0)
-    assert [record.offset for record in decode_batch(stamped)] == [50, 51, 52]
-    assert header.codec == Codec.LZ4
+    for plain_or_packed in (with_right_crc(packed), wrong):
+        assert refused(plain_or_packed, LogConfig(cleanup_policy=("compact",))).code is ErrorCode.INVALID_RECORD
+        header, stamped = stamp(check(plain_or_packed, LogConfig(compression_type="zstd")), 50, 0)
+        assert [record.offset for record in decode_batch(stamped)] == [50, 51, 52]
+        assert header.codec == Codec.ZSTD
 
 
 def encode_of(body: bytearray, pack: Callable[[bytes], bytes], template: bytearray) -> bytearray:

@@ -4,7 +4,8 @@ Read and answered by hand, for it is the hottest path: the request is not turned
 the socket put them until the log writes them out. Version 13 names topics by id (KIP-516). acks=0 is not answered; an
 error there closes the connection, as Kafka does, so that the client refreshes its metadata. Versions 10+ tell the
 leader for NOT_LEADER_OR_FOLLOWER (KIP-951). Batches of transactions are verified first, or added from version 12 on
-(KIP-890, `broker.transactional_produce`).
+(KIP-890, `broker.transactional_produce`). What opening a batch costs more than the loop can give is done beside it
+(`broker.produce_writes`).
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ import struct
 from barnabas.broker.connection import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.context import Services
 from barnabas.broker.produce_shortcut import ProduceShortcut
+from barnabas.broker.produce_writes import Answered, Writes
 from barnabas.broker.topic_views import endpoint_of
-from barnabas.broker.transactional_produce import Refused, name_of, produce
+from barnabas.broker.transactional_produce import name_of
 from barnabas.common.errors import DecodeError, ErrorCode
-from barnabas.common.types import ADMIN_CLIENT_ID
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, Asked, parse_produce
 from barnabas.protocol.wire import write_unsigned_varint
@@ -32,8 +33,6 @@ _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V3 = struct.Struct(">ihqq")
 _LEADER_SINCE = 10
 
-Answered = list[tuple[str | bytes, list[tuple[int, Appended]]]]
-
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
     """Append all that the request carries; answer at once unless acks=all has to wait for the HW."""
@@ -41,18 +40,13 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     transactional_id, acks, timeout_ms, asked = parse_produce(frame, position, version)
     asked = _last_of_each(asked)
     if acks not in (-1, 0, 1):
-        answered = _refuse_all(asked, ErrorCode.INVALID_REQUIRED_ACKS)
-    elif transactional_id is not None:
-
-        def proceed(kept: Asked, refused: Refused) -> Chunks | None:
-            return _answer(request, _append_some(services, kept, acks, refused), acks, timeout_ms, services)
-
-        return produce(request, services, transactional_id, asked, proceed)
-    else:
-        answered = _append_all(services, asked, acks, to_internal=request.client_id == ADMIN_CLIENT_ID)
-    chunks = _answer(request, answered, acks, timeout_ms, services)
-    if chunks and len(asked) == 1 and len(asked[0][1]) == 1:
-        request.connection.shortcut = _shortcut(request, frame, acks, asked, answered, chunks, services)
+        return _answer(request, _refuse_all(asked, ErrorCode.INVALID_REQUIRED_ACKS), acks, timeout_ms, services)
+    writes = Writes(
+        request, services, transactional_id, acks, lambda done: _answer(request, done, acks, timeout_ms, services)
+    )
+    chunks = writes.append(asked)
+    if chunks and transactional_id is None and len(asked) == 1 and len(asked[0][1]) == 1:
+        request.connection.shortcut = _shortcut(request, frame, acks, asked, writes.answered, chunks, services)
     return chunks
 
 
@@ -103,50 +97,6 @@ def _last_of_each(asked: Asked) -> Asked:
     for (topic, index), data in last.items():
         merged.setdefault(topic, []).append((index, data))
     return list(merged.items())
-
-
-def _append_all(services: Services, asked: Asked, acks: int, *, to_internal: bool) -> Answered:
-    replicas = services.replicas
-    wall_ms = services.host.clock.wall_ms()
-    answered: Answered = []
-    for topic, batches in asked:
-        name = topic
-        if not isinstance(name, str):
-            image = replicas.topic_of(name)
-            if image is None:
-                answered.append((topic, [(index, Appended(ErrorCode.UNKNOWN_TOPIC_ID)) for index, _ in batches]))
-                continue
-            name = image.name
-        append = replicas.append
-        answered.append(
-            (
-                topic,
-                [
-                    (index, append(name, index, data, acks=acks, wall_ms=wall_ms, to_internal=to_internal))
-                    for index, data in batches
-                ],
-            )
-        )
-    return answered
-
-
-def _append_some(services: Services, asked: Asked, acks: int, refused: Refused) -> Answered:
-    """The batches of a transaction, but for those that may not go in."""
-    replicas = services.replicas
-    wall_ms = services.host.clock.wall_ms()
-    answered: Answered = []
-    for topic, batches in asked:
-        name = name_of(replicas, topic)
-        rows = []
-        for index, data in batches:
-            appended = refused.get((topic, index))
-            if appended is None and not name:
-                appended = Appended(ErrorCode.UNKNOWN_TOPIC_ID)
-            if appended is None:
-                appended = replicas.append(name, index, data, acks=acks, wall_ms=wall_ms, transactional=True)
-            rows.append((index, appended))
-        answered.append((topic, rows))
-    return answered
 
 
 def _refuse_all(asked: Asked, code: ErrorCode) -> Answered:

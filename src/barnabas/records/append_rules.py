@@ -1,0 +1,201 @@
+"""What a leader asks of new batches: the topic's settings, the broker's limits, and how much of the loop they may take.
+
+`LoopBudget` bounds what opening batches costs everybody else: so many milliseconds of the loop's time, in each ten that
+pass. A batch beyond that is refused with `ValidationDeferred`, to be validated again beside the loop. Costs are figured
+by what is known before (records, bytes, codec), from measurements.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from barnabas.common.errors import ErrorCode, RecordsRejected
+from barnabas.common.host import Buffer
+from barnabas.common.log_config import LogConfig
+from barnabas.common.types import TopicPartition
+from barnabas.records import walk
+from barnabas.records.compression import CODEC_NAMES, Codec
+from barnabas.records.header import BatchHeader
+
+if TYPE_CHECKING:
+    from barnabas.common.config import BrokerConfig
+
+_MAX_LONG = (1 << 63) - 1
+
+#: Nanoseconds a byte takes to be unpacked, and to be packed.
+_UNPACK_NS: Final = {Codec.NONE: 0, Codec.GZIP: 4, Codec.SNAPPY: 1, Codec.LZ4: 1, Codec.ZSTD: 2}
+_PACK_NS: Final = {Codec.NONE: 1, Codec.GZIP: 40, Codec.SNAPPY: 3, Codec.LZ4: 3, Codec.ZSTD: 8}
+#: And those of the walk over one record.
+_RECORD_NS: Final = 20 if walk.WALKER.NAME == "compiled" else 2_500
+#: What opening batches may take of each window of the loop's time, and how long that is.
+_BUDGET_NS: Final = 4_000_000
+_WINDOW_MS: Final = 10
+
+
+class ValidationDeferred(Exception):
+    """The batch is too much work for the loop at this moment. Nothing is changed; `rules` are those that hold now."""
+
+    def __init__(self, rules: AppendRules) -> None:
+        super().__init__(f"a batch for {rules.topic_partition} is to be validated beside the loop")
+        self.rules = rules
+
+
+class LoopBudget:
+    """What is left of the loop's time for opening batches, shared by all logs of a broker."""
+
+    __slots__ = ("_left_ns", "_since_ms")
+
+    def __init__(self) -> None:
+        self._left_ns = _BUDGET_NS
+        self._since_ms = 0
+
+    def left_ns(self, wall_ms: int) -> int:
+        """At this time."""
+        if not 0 <= wall_ms - self._since_ms < _WINDOW_MS:
+            self._since_ms = wall_ms
+            self._left_ns = _BUDGET_NS
+        return self._left_ns
+
+    def take(self, cost_ns: int, wall_ms: int) -> bool:
+        """False, and nothing taken, where it is more than what is left."""
+        if cost_ns > self.left_ns(wall_ms):
+            return False
+        self._left_ns -= cost_ns
+        return True
+
+    def spend(self, cost_ns: int) -> None:
+        """It has been taken already."""
+        self._left_ns -= cost_ns
+
+
+class RecordLimits(NamedTuple):
+    """What a broker asks of all batches, whatever their topic."""
+
+    #: Whether the records of a batch are walked over, and those of a compressed one.
+    verifies_plain: bool = True
+    verifies_packed: bool = True
+    batch_records_max: int = 1_000_000
+    #: What a batch may unpack to.
+    unpacked_bytes_max: int = 104_857_600
+    #: And the largest record in it.
+    record_bytes_max: int = 2_147_483_639
+
+    @staticmethod
+    def of(config: BrokerConfig) -> RecordLimits:
+        verify = config.str_of("barnabas.verify.records").lower()
+        return RecordLimits(
+            verifies_plain=verify != "false",
+            verifies_packed=verify == "true",
+            batch_records_max=config.int_of("barnabas.max.batch.records"),
+            unpacked_bytes_max=config.int_of("barnabas.max.decompressed.batch.bytes"),
+            record_bytes_max=config.int_of("max.decompressed.message.bytes"),
+        )
+
+
+#: Of a broker that was told nothing else.
+DEFAULT_LIMITS: Final = RecordLimits()
+
+
+class AppendRules:
+    """What a log's settings say about new batches. Made anew when they change."""
+
+    __slots__ = (
+        "after_max_ms",
+        "batch_bytes_max",
+        "batch_records_max",
+        "before_max_ms",
+        "codec",
+        "expansion",
+        "is_compacted",
+        "is_log_append_time",
+        "is_usual",
+        "level",
+        "limits",
+        "must_open",
+        "segment_bytes",
+        "topic_partition",
+    )
+
+    def __init__(
+        self, config: LogConfig, topic_partition: TopicPartition, limits: RecordLimits = DEFAULT_LIMITS
+    ) -> None:
+        self.topic_partition = topic_partition
+        self.limits = limits
+        self.batch_bytes_max = config.max_message_bytes
+        self.batch_records_max = limits.batch_records_max
+        self.segment_bytes = config.segment_bytes
+        self.is_compacted = config.is_compacted
+        self.is_log_append_time = config.is_log_append_time
+        self.before_max_ms = config.message_timestamp_before_max_ms
+        self.after_max_ms = config.message_timestamp_after_max_ms
+        #: None: as the producer chose.
+        self.codec = _target_codec(config.compression_type)
+        self.level = _level_of(config, self.codec)
+        #: How many bytes a packed one came to lately.
+        self.expansion = 1.0
+        #: Whether the records of a batch have to be looked at even where the broker's operator trusts producers.
+        self.must_open = self.is_compacted or (self.before_max_ms < _MAX_LONG and not self.is_log_append_time)
+        #: Whether a batch that is not compressed needs nothing but a walk.
+        self.is_usual = (
+            limits.verifies_plain
+            and not self.must_open
+            and not self.is_log_append_time
+            and self.codec in (None, Codec.NONE)
+        )
+
+
+def _target_codec(compression_type: str) -> Codec | None:
+    if compression_type == "producer":
+        return None
+    return Codec.NONE if compression_type == "uncompressed" else CODEC_NAMES[compression_type]
+
+
+def _level_of(config: LogConfig, codec: Codec | None) -> int | None:
+    match codec:
+        case Codec.GZIP:
+            return config.compression_gzip_level
+        case Codec.LZ4:
+            return config.compression_lz4_level
+        case Codec.ZSTD:
+            return config.compression_zstd_level
+        case _:
+            return None
+
+
+def walk_ns(records: int) -> int:
+    """What a walk over so many records takes."""
+    return records * _RECORD_NS
+
+
+def open_ns(source: Codec, target: Codec) -> int:
+    """What a byte of records takes to be unpacked and, where `target` is another codec, packed again."""
+    return _UNPACK_NS[source] + (_PACK_NS[target] if target is not source else 0)
+
+
+class ValidBatch(NamedTuple):
+    """A batch that may be appended, before it has its offsets. `header` is the one it will have, but for these."""
+
+    header: BatchHeader
+    batch: Buffer
+    #: -1 with CreateTime.
+    log_append_time_ms: int
+    #: The largest timestamp where the header must be given another one, or None.
+    new_max_timestamp: int | None
+
+
+def too_large(rules: AppendRules, size: int) -> RecordsRejected:
+    return RecordsRejected(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"The record batch size in the append to {rules.topic_partition} is {size} bytes "
+        f"which exceeds the maximum configured value of {rules.batch_bytes_max}.",
+        is_framing=True,
+    )
+
+
+def beyond_segment(rules: AppendRules, size: int) -> RecordsRejected:
+    return RecordsRejected(
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        f"Message batch size is {size} bytes in append to partition {rules.topic_partition}, "
+        f"which exceeds the maximum configured segment size of {rules.segment_bytes}.",
+        is_framing=True,
+    )
