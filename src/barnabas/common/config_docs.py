@@ -75,7 +75,8 @@ HEEDED: Final[dict[str, str]] = {
     "log.dirs": "The directories for logs.",
     "log.flush.interval.messages": "After this many records in a partition its log is forced to disk.",
     "log.flush.interval.ms": "After this long unforced records are forced to disk.",
-    "log.flush.offset.checkpoint.interval.ms": "How often recovery points are written down.",
+    "log.flush.offset.checkpoint.interval.ms": "How often what is written is synced beside the loop, so "
+    "that the start after a kill is short, and recovery points are written down.",
     "log.flush.scheduler.interval.ms": "How often is looked for logs to be forced to disk.",
     "log.flush.start.offset.checkpoint.interval.ms": "How often log start offsets are written down.",
     "log.index.interval.bytes": "About this many bytes of log lie between two entries of an index.",

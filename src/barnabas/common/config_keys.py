@@ -275,6 +275,7 @@ BROKER_KEYS = _keys(config_table.BROKER)
 OWN_KEYS = _keys(
     (
         ("barnabas.cluster.events.enable", "boolean", "true", None, "medium", False, READ_ONLY),
+        ("barnabas.log.unsynced.bytes.max", "long", "67108864", "[0,...]", "low", False, READ_ONLY),
         ("barnabas.metrics.listener", "string", "", None, "medium", False, READ_ONLY),
         ("barnabas.max.batch.records", "int", "1000000", "[1,...]", "low", False, READ_ONLY),
         ("barnabas.max.decompressed.batch.bytes", "int", "104857600", "[1,...]", "low", False, READ_ONLY),

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
+from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
 from barnabas.replication.cold_reads import Waiting
 from barnabas.replication.fetch_items import NO_REPLICA, FetchItem, FetchPlan, FetchResult
 from barnabas.replication.manager import ReplicaManager
@@ -178,6 +178,10 @@ def _read_one(
             result.leader = replicas.leader_hint(item.topic, item.index)
         elif failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             result.aborted = ()  # Kafka answers this before it looks at a replica, with the schema's default
+    except RecordsRejected as rejected:
+        # A batch that is not whole, or no batch: a reader that got its bytes would ask for the rest for ever.
+        result.error = rejected.code
+        item.partition = None
     except StorageFault as fault:
         replicas.on_storage_fault(fault)
         result.error = ErrorCode.KAFKA_STORAGE_ERROR

@@ -22,6 +22,7 @@ from barnabas.records.append_rules import AppendRules, ValidationDeferred
 from barnabas.records.deferred import DeferredValidation
 from barnabas.records.header import TRANSACTIONAL_FLAG
 from barnabas.replication.cold_reads import ColdReads
+from barnabas.replication.damage import is_waiting, set_aside, settle
 from barnabas.replication.following import Following
 from barnabas.replication.laggards import LaggardWatch
 from barnabas.replication.moves import ReplicaMoves
@@ -306,6 +307,8 @@ class ReplicaManager:
             return
         name, index = partition.topic_partition
         try:
+            if is_waiting(partition.log):
+                settle(self.logs, partition, image, self._node_id)
             if image.leader == self._node_id:
                 partition.become_leader(image)
                 if before is not Role.LEADER or image.leader_epoch != epoch_before:
@@ -329,6 +332,10 @@ class ReplicaManager:
             self.host.faults.report(f"{topic_partition} is offline: its log is in a directory that is not there")
             return None
         try:
+            unusable = topic_partition in self.logs.damaged.unusable
+            if unusable and not set_aside(self.logs, topic_partition, image, self._node_id):
+                self._unopened.add(topic_partition, may_come=False)
+                return None
             log = self.logs.get_or_create(topic_partition, topic_id, self.log_config(topic), directory=directory)
         except StorageFault as fault:
             self._unopened.add(topic_partition, may_come=is_new or isinstance(fault, StorageExhausted))

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from barnabas.common.host import Disk, Host, Lock
 from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.storage.checkpoints import encode_offsets, remove_quietly, write_atomically
+from barnabas.storage.inventory import Sizes
 
 Offsets = dict[TopicPartition, int]
 _BESIDE = ".beside-"
@@ -25,7 +26,7 @@ _BESIDE = ".beside-"
 class LogDirectory:
     """One of `log.dirs` that this process has locked."""
 
-    __slots__ = ("clean", "drafts", "id", "lock", "path", "unsure", "written")
+    __slots__ = ("clean", "drafts", "id", "inventory", "lock", "path", "unsure", "written")
 
     def __init__(self, path: str, lock: Lock) -> None:
         self.path = path
@@ -34,6 +35,8 @@ class LogDirectory:
         self.id: bytes = ZERO_UUID
         #: Whether the last stop was in order.
         self.clean = False
+        #: The segments of each log, as that stop left them; nothing if it is not known.
+        self.inventory: dict[TopicPartition, Sizes] = {}
         #: Checkpoint name -> what the file says, so that what did not change is not written again.
         self.written: dict[str, Offsets] = {}
         #: Those whose name is not synced yet.

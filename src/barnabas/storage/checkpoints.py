@@ -6,6 +6,7 @@
     log-start-offset-checkpoint          per partition, where it is above the first segment's base offset
     cleaner-offset-checkpoint            per partition: compacted up to here
     .kafka_cleanshutdown                 only there after a stop in order
+    barnabas-inventory                   with it: the segments of every log (`inventory`)
     <topic>-<partition>/
         leader-epoch-checkpoint          epoch and start offset per line
         partition.metadata               topic id
@@ -148,18 +149,25 @@ def parse_dir_name(name: str) -> PartitionDir | None:
 # Text checkpoints
 
 
-def _encode_lines(entries: Sequence[str]) -> bytes:
+def encode_lines(entries: Sequence[str]) -> bytes:
+    """A text checkpoint with these entries."""
     return "".join(f"{line}\n" for line in (str(_VERSION), str(len(entries)), *entries)).encode()
 
 
-def _decode_lines(path: str, data: bytes, fields: int) -> list[list[str]]:
-    """The entries, each split into its `fields`. An empty file has none, as one just made."""
-    if not data:
-        return []
+def split_lines(path: str, data: bytes) -> list[str]:
+    """The lines of a text file, without the end of the last one. CheckpointError if it is not text."""
     try:
         lines = data.decode().split("\n")
     except UnicodeDecodeError as error:
         raise CheckpointError(path, f"not text: {error}") from None
+    return lines[:-1] if not lines[-1] else lines
+
+
+def decode_lines(path: str, data: bytes, fields: int) -> list[list[str]]:
+    """The entries, each split into its `fields`. An empty file has none, as one just made."""
+    if not data:
+        return []
+    lines = split_lines(path, data)
     if lines[0].strip() != str(_VERSION):
         raise CheckpointError(path, f"version {lines[0]!r}, {_VERSION} is known")
     if len(lines) < 2 or not lines[1].strip().isdecimal():
@@ -173,7 +181,8 @@ def _decode_lines(path: str, data: bytes, fields: int) -> list[list[str]]:
     return entries
 
 
-def _number(path: str, text: str) -> int:
+def number(path: str, text: str) -> int:
+    """CheckpointError if it is none."""
     try:
         return int(text)
     except ValueError:
@@ -181,17 +190,17 @@ def _number(path: str, text: str) -> int:
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
-    return _encode_lines([f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
+    return encode_lines([f"{tp.topic} {tp.partition} {offset}" for tp, offset in offsets.items()])
 
 
 def decode_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
     """In the order of the file. CheckpointError if it is malformed."""
     offsets: dict[TopicPartition, int] = {}
-    for topic, partition, offset in _decode_lines(path, data, 3):
-        topic_partition = TopicPartition(topic, _number(path, partition))
+    for topic, partition, offset in decode_lines(path, data, 3):
+        topic_partition = TopicPartition(topic, number(path, partition))
         if topic_partition in offsets:
             raise CheckpointError(path, f"{topic_partition} is there twice")
-        offsets[topic_partition] = _number(path, offset)
+        offsets[topic_partition] = number(path, offset)
     return offsets
 
 
@@ -212,13 +221,13 @@ class EpochEntry(NamedTuple):
 
 
 def encode_epochs(entries: Iterable[EpochEntry]) -> bytes:
-    return _encode_lines([f"{entry.epoch} {entry.start_offset}" for entry in entries])
+    return encode_lines([f"{entry.epoch} {entry.start_offset}" for entry in entries])
 
 
 def decode_epochs(path: str, data: bytes) -> list[EpochEntry]:
     return [
-        EpochEntry(_number(path, epoch), _number(path, start_offset))
-        for epoch, start_offset in _decode_lines(path, data, 2)
+        EpochEntry(number(path, epoch), number(path, start_offset))
+        for epoch, start_offset in decode_lines(path, data, 2)
     ]
 
 
@@ -288,7 +297,7 @@ def decode_meta_properties(path: str, data: bytes) -> MetaProperties:
     values = parse_properties(data.decode("utf-8", "replace"))
     if "version" not in values:
         raise CheckpointError(path, "there is no version in it")
-    version = _number(path, values["version"])
+    version = number(path, values["version"])
     if version not in (0, 1):
         raise CheckpointError(path, f"version {version}, 0 and 1 are known")
     node = values.get(_NODE_KEYS[version])
@@ -299,9 +308,7 @@ def decode_meta_properties(path: str, data: bytes) -> MetaProperties:
         raise CheckpointError(path, str(error)) from None
     if version == 1 and (node is None or "cluster.id" not in values):
         raise CheckpointError(path, "node.id and cluster.id are needed")
-    return MetaProperties(
-        version, None if node is None else _number(path, node), values.get("cluster.id"), directory_id
-    )
+    return MetaProperties(version, None if node is None else number(path, node), values.get("cluster.id"), directory_id)
 
 
 # .kafka_cleanshutdown

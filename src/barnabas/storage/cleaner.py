@@ -49,6 +49,7 @@ class CleanerState:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._clean: dict[str, Offsets] = {}
+        self._unknown: set[str] = set()
         self._unwritten: set[str] = set()
         self._writing = False
 
@@ -63,6 +64,11 @@ class CleanerState:
             self._clean[root] = read_offsets(self._host.disk, path)
         except CheckpointError as error:
             self._host.faults.report("a cleaner checkpoint cannot be read", error)
+            self._unknown.add(root)
+
+    def is_unknown(self, root: str) -> bool:
+        """Whether the checkpoint could not be read, so that any log may have been compacted."""
+        return root in self._unknown
 
     def _begin_file(self, path: str) -> None:
         """Empty, as Kafka's; it says nothing, and can do without room."""

@@ -6,11 +6,14 @@ closed in threads, for each takes several syncs, and syncs that are asked for at
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 
 from barnabas.common.errors import StorageFault
 from barnabas.common.host import Blocking
+from barnabas.common.types import TopicPartition
+from barnabas.storage.directories import root_of
+from barnabas.storage.inventory import Sizes
 from barnabas.storage.log import Log
 from barnabas.storage.log_reads import fault
 from barnabas.storage.segment import Segment
@@ -63,3 +66,10 @@ def _leave(log: Log) -> list[StorageFault]:
     except OSError as error:
         return [fault(log, "cannot close", error)]
     return []
+
+
+def sizes_in(logs: Mapping[TopicPartition, Log], root: str) -> Iterator[tuple[TopicPartition, Sizes]]:
+    """For the inventory of one of `log.dirs`."""
+    for topic_partition, log in logs.items():
+        if root_of(log.directory) == root and log.segments.active.is_made:
+            yield topic_partition, {segment.base_offset: segment.size_bytes for segment in log.segments}

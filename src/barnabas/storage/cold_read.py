@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Buffer, Disk, File
-from barnabas.records.header import HEADER_BYTES, LOG_OVERHEAD
+from barnabas.records.header import HEADER_BYTES, LEGACY_MIN_BYTES, LOG_OVERHEAD, corrupt
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.segment import Segment
 from barnabas.storage.transactions import AbortedTxn, read_entries
@@ -155,12 +155,14 @@ class ColdRead:
 def read_batches(
     segment: Segment, position: int, end: int, max_bytes: int, min_one_batch: bool, *, cached: bool = False
 ) -> Buffer:
-    """At most `max_bytes`, but one whole batch if need be."""
+    """At most `max_bytes`, but one whole batch if need be. RecordsRejected where no whole batch is."""
     read = segment.read_cached if cached else segment.read
     left = end - position
     size = min(max_bytes, left)
     data = read(position, max(size, min(left, HEADER_BYTES)))
-    whole = LOG_OVERHEAD + int.from_bytes(data[8:LOG_OVERHEAD], "big")
+    whole = LOG_OVERHEAD + int.from_bytes(data[8:LOG_OVERHEAD], "big", signed=True)
+    if not LEGACY_MIN_BYTES <= whole <= left:
+        raise corrupt(f"a batch of {whole} bytes where {left} are left, at byte {position} of {segment.log_path}")
     if whole > size:
         data = read(position, min(whole, left)) if min_one_batch else b""
     segment.read_end = position + len(data)

@@ -2,6 +2,7 @@
 
     .lock                  held while this process runs
     meta.properties        the directory's id, by which the controller knows it (KIP-858)
+    barnabas-inventory     the segments of every log, as a clean stop left them
     .kafka_cleanshutdown   the last thing written at a stop and the first removed at a start (G12)
     *-checkpoint           one offset per partition whose log is in this directory
 
@@ -11,9 +12,9 @@ what needs room, and is tried again (decision 0012).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from barnabas.common.errors import ConfigError, StorageFault, is_full
+from barnabas.common.errors import ConfigError, StorageFault, is_exhausted, is_full
 from barnabas.common.host import Host
 from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.storage.checkpoint_files import CheckpointFiles, LogDirectory, Offsets, mentions, remove_drafts
@@ -28,6 +29,7 @@ from barnabas.storage.checkpoints import (
     encode_clean_shutdown,
     write_atomically,
 )
+from barnabas.storage.inventory import INVENTORY_FILE, Sizes, encode_inventory, read_inventory
 
 __all__ = ["NO_BROKER_EPOCH", "LogDirectories", "LogDirectory", "Offsets", "root_of"]
 
@@ -76,15 +78,19 @@ class LogDirectories:
         meta = f"{path}/{META_PROPERTIES}"
         if disk.exists(meta):
             directory.id = decode_meta_properties(meta, disk.read(meta)).directory_id or ZERO_UUID
-        marker = f"{path}/{CLEAN_SHUTDOWN_FILE}"
+        marker, inventory = f"{path}/{CLEAN_SHUTDOWN_FILE}", f"{path}/{INVENTORY_FILE}"
         if disk.exists(marker):
             directory.clean = True
+            epoch = decode_clean_shutdown(disk.read(marker))
+            self._epochs.append(epoch)
             try:
-                self._epochs.append(decode_clean_shutdown(disk.read(marker)))
-            except CheckpointError:
-                self._epochs.append(NO_BROKER_EPOCH)
+                directory.inventory = read_inventory(disk, inventory, epoch)
+            except CheckpointError as error:
+                self._faults.report(f"the segments of the last stop are not known: {error}", error)
             disk.remove(marker)
             disk.sync_dir(path)
+        if disk.exists(inventory):
+            disk.remove(inventory)
         return directory
 
     def fail(self, path: str, error: BaseException) -> bool:
@@ -176,7 +182,11 @@ class LogDirectories:
     def read_checkpoint(self, directory: LogDirectory, name: str) -> Offsets:
         """What it said at the last stop. A damaged one says nothing: all of it is found out again. Raises OSError."""
         path = f"{directory.path}/{name}"
-        data = self._disk.read(path) if self._disk.exists(path) else b""
+        data = self._disk.read(path) if self._disk.exists(path) else None
+        if not data:
+            if data is None:
+                self._begin_checkpoint(path)
+            return {}
         try:
             offsets = decode_offsets(path, data)
         except CheckpointError as error:
@@ -185,15 +195,30 @@ class LogDirectories:
         directory.written[name] = dict(offsets)
         return offsets
 
+    def _begin_checkpoint(self, path: str) -> None:
+        """Empty, as Apache Kafka's is from the first start on; it says nothing, and can do without room."""
+        try:
+            self._disk.write(path, b"")
+        except OSError as error:
+            if not is_exhausted(error):
+                raise
+
     def mention(self, topic_partition: TopicPartition) -> bool:
         """Whether a checkpoint speaks of a log of that name, or is about to."""
         return any(mentions(directory, topic_partition) for directory in self.online())
 
-    def close(self, broker_epoch: int, unclean: frozenset[str]) -> None:
-        """Mark all but the failed and the unclean ones as stopped in order, and unlock them."""
+    def close(
+        self,
+        broker_epoch: int,
+        unclean: frozenset[str],
+        sizes_in: Callable[[str], Iterable[tuple[TopicPartition, Sizes]]],
+    ) -> None:
+        """Mark all but the failed and the unclean ones as stopped in order, with what is in them, and unlock them."""
         for path, directory in self._open.items():
             if path not in self.offline and path not in unclean:
                 try:
+                    inventory = encode_inventory(broker_epoch, sizes_in(path))
+                    write_atomically(self._disk, f"{path}/{INVENTORY_FILE}", inventory)
                     write_atomically(self._disk, f"{path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch))
                 except OSError as error:
                     # Without the mark, the next start looks at the ends of the logs again.

@@ -106,7 +106,11 @@ class FutureLogs:
                 f"Duplicate log directories found: {opening.directory}, {other.directory}! Both are on their way to be "
                 f"the log of {opening.topic_partition}: remove one of the two"
             )
-        self._add(self._open_log(opening))
+        future = self._open_log(opening)
+        if future.losses.damage is not None:
+            future.segments.release()
+            raise CheckpointError(opening.directory, future.losses.damage.text)
+        self._add(future)
 
     def settle(self) -> None:
         """All logs are loaded: bring each future one into line with its current one."""

@@ -31,6 +31,7 @@ from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.follower_append import FollowerRun
 from barnabas.storage.identity import TopicIdFile
 from barnabas.storage.log_reads import LogReader, fault
+from barnabas.storage.lost_offsets import KnownHoles, Losses, between, write_lost
 from barnabas.storage.producers import ProducerStateManager
 from barnabas.storage.replay import check_marker, note_producer, replay_producers, take_snapshot
 from barnabas.storage.segment import RollLimits, Segment
@@ -72,6 +73,7 @@ class LogParts:
     log_start_offset: int
     log_end_offset: int
     recovery_point: int
+    losses: Losses
 
 
 class Log(LogReader):
@@ -85,14 +87,17 @@ class Log(LogReader):
         "_limits",
         "_rules",
         "_snapshot_position",
+        "_synced_place",
         "_truncations",
         "epochs",
         "identity",
         "last_flushed_ms",
+        "losses",
         "on_rolled",
         "on_segments_deleted",
         "on_start_moved",
         "on_truncated",
+        "on_truncating",
         "producers",
         "recovery_point",
         "topic_id",
@@ -117,9 +122,14 @@ class Log(LogReader):
         self.log_start_offset = parts.log_start_offset
         self.log_end_offset = parts.log_end_offset
         self.recovery_point = parts.recovery_point
+        #: What its opening did not find.
+        self.losses = parts.losses
+        self.holes = parts.losses.accepted
         self.last_flushed_ms = services.wall_ms()
         self._tail_positions: dict[int, int] = {}
         self._truncations = 0
+        #: The segment and its size when all before it was synced last.
+        self._synced_place = (parts.segments.active, 0)
         #: Where in the active segment the newest producer snapshot was taken.
         self._snapshot_position = 0
         #: Called with files renamed to `.deleted`; the manager removes them after `file.delete.delay.ms`.
@@ -128,7 +138,9 @@ class Log(LogReader):
         self.on_rolled: Callable[[], None] = _nothing
         #: Called when the log start offset moved up.
         self.on_start_moved: Callable[[], None] = _nothing
-        #: Called when the recovery point went back, to have its checkpoint follow before anything is appended.
+        #: Called when the recovery point went back, to have its checkpoint follow before anything is cut or appended.
+        self.on_truncating: Callable[[], None] = _nothing
+        #: Called when the log was cut.
         self.on_truncated: Callable[[], None] = _nothing
         self.config = config
 
@@ -146,6 +158,15 @@ class Log(LogReader):
     @property
     def size_bytes(self) -> int:
         return self.segments.size_bytes
+
+    @property
+    def unsynced_bytes(self) -> int:
+        """About how much the start after a kill would have to scan."""
+        active, (segment, size_bytes) = self.segments.active, self._synced_place
+        if self.recovery_point >= self.log_end_offset:
+            return 0
+        behind = sum(s.size_bytes for s in self.segments.from_offset(self.recovery_point) if s is not active)
+        return behind + active.size_bytes - (size_bytes if segment is active else 0)
 
     # -- appending
 
@@ -341,6 +362,7 @@ class Log(LogReader):
         self._truncations += 1
         self._tail_positions.clear()
         try:
+            _forget_synced(self, offset)
             # From the end, and each step sure before the next: what was cut off must not come back (G27), nor a part
             # of it without what was before it.
             self._drop([segment for segment in reversed(self.segments) if segment.base_offset > offset])
@@ -352,6 +374,7 @@ class Log(LogReader):
             self.log_end_offset = end_offset
             self.recovery_point = min(self.recovery_point, end_offset)
             self.log_start_offset = min(self.log_start_offset, end_offset)
+            _forget_holes(self, self._services.disk, end_offset)
             self.epochs.truncate_from_end(end_offset)
             self.epochs.persist()
             replay_producers(self.producers, self.segments, self.log_start_offset, end_offset, self._services.wall_ms())
@@ -365,8 +388,10 @@ class Log(LogReader):
         self._tail_positions.clear()
         try:
             self.persist_identity()
+            _forget_synced(self, 0)
             self._drop(list(self.segments))
             self.segments.add(offset)
+            _forget_holes(self, self._services.disk, 0)
             self.log_start_offset = self.log_end_offset = self.recovery_point = offset
             self.epochs.clear()
             self.epochs.persist()
@@ -450,6 +475,7 @@ class Log(LogReader):
         except OSError as error:
             raise fault(self, "cannot flush", error) from error
         self.recovery_point = end
+        self._synced_place = (self.segments.active, self.segments.active.size_bytes)
         self.last_flushed_ms = self._services.wall_ms()
 
     def _take_snapshot(self) -> None:
@@ -476,11 +502,13 @@ class Log(LogReader):
         """To sync what is below `end_offset` beside the loop: work that touches nothing but files, and what to call on
         the loop when it succeeded."""
         disk, directory, truncations = self._services.disk, self.directory, self._truncations
+        active = self.segments.active
+        place = (active, active.size_bytes if end_offset == self.log_end_offset else 0)
         paths: list[str] = []
         try:
             for segment in self.segments.from_offset(self.recovery_point):
                 if segment.base_offset < end_offset:
-                    paths += segment.write_out()
+                    paths += segment.write_out(with_indexes=segment is not active)
             if end_offset == self.log_end_offset:
                 self._take_snapshot()
             are_epochs_sure = self._persist_epochs(end_offset)
@@ -492,6 +520,7 @@ class Log(LogReader):
                 return  # under another name, files were not found
             if are_epochs_sure and end_offset > self.recovery_point:
                 self.recovery_point = end_offset
+                self._synced_place = place
                 self.last_flushed_ms = self._services.wall_ms()
 
         return lambda: _sync_files(disk, directory, paths), succeeded
@@ -525,6 +554,20 @@ class Log(LogReader):
         if self.identity is not None:
             self.identity.directory = directory
         self.producers.snapshots.directory = directory
+
+
+def _forget_synced(log: Log, offset: int) -> None:
+    """What is at or above it is about to go: a start must not miss it. Raises OSError."""
+    if offset < log.recovery_point:
+        log.recovery_point = offset
+        log.on_truncating()
+
+
+def _forget_holes(log: Log, disk: Disk, end_offset: int) -> None:
+    """The log ends there now. Raises OSError."""
+    if log.holes:
+        log.holes = between(log.holes, 0, end_offset)
+        write_lost(disk, log.directory, KnownHoles((), log.holes))
 
 
 def _remove(disk: Disk, files: list[str]) -> None:

@@ -15,6 +15,7 @@ from barnabas.records.batch import BatchHeader, iter_headers
 from barnabas.storage import time_search
 from barnabas.storage.batch_file import NotCachedError
 from barnabas.storage.cold_read import ColdRead, ReadRange, read_batches
+from barnabas.storage.lost_offsets import Hole, hole_at
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import LogServices, Segments
 from barnabas.storage.time_search import TimeSearch
@@ -40,6 +41,7 @@ class LogReader:
     __slots__ = (
         "_services",
         "_tail_positions",
+        "holes",
         "log_end_offset",
         "log_start_offset",
         "segments",
@@ -49,6 +51,8 @@ class LogReader:
     _services: LogServices
     #: Positions of the last appends, so that a reader at the end needs no index.
     _tail_positions: dict[int, int]
+    #: Offsets that were lost, in ranges; whoever asks for one is told so.
+    holes: tuple[Hole, ...]
     log_end_offset: int
     log_start_offset: int
     segments: Segments
@@ -66,9 +70,22 @@ class LogReader:
         """
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if self.holes:
+            self._check_not_lost(offset)
         read = self._with_room(self._read, offset, max_bytes, up_to, min_one_batch)
         assert isinstance(read, LogRead), "only a reader that does not wait is told so"
         return read
+
+    def _check_not_lost(self, offset: int) -> None:
+        hole = hole_at(self.holes, offset)
+        if hole is not None:
+            text = f"the records {hole.text} of {self.topic_partition} are lost: go on at offset {hole.end}"
+            raise RequestFailed(ErrorCode.CORRUPT_MESSAGE, text)
+
+    def past_hole(self, offset: int) -> int:
+        """The first offset from there on that was not lost."""
+        hole = hole_at(self.holes, offset)
+        return offset if hole is None else hole.end
 
     def read_cached(
         self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True, with_aborted: bool = False
@@ -77,6 +94,8 @@ class LogReader:
         handed to `take`."""
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
+        if self.holes:
+            self._check_not_lost(offset)
         return self._with_room(self._read_cached, offset, max_bytes, up_to, min_one_batch, with_aborted)
 
     def take(self, cold: ColdRead) -> LogRead | ColdRead | None:
@@ -195,6 +214,8 @@ class LogReader:
     def batches(self, offset: int, max_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         """The whole batches from the one with `offset` to the LEO, read in slices of about `max_bytes`."""
         while offset < self.log_end_offset:
+            if self.holes:
+                offset = self.past_hole(offset)
             data = memoryview(self.read(offset, max_bytes, up_to=self.log_end_offset).data)
             before = offset
             for position, header in iter_headers(data):

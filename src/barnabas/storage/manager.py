@@ -39,7 +39,8 @@ from barnabas.storage.checkpoints import (
     remove_tree_quietly,
 )
 from barnabas.storage.cleaner import LogCleaner
-from barnabas.storage.closing import Shape, close_all, shape_of
+from barnabas.storage.closing import Shape, close_all, shape_of, sizes_in
+from barnabas.storage.damaged_logs import DamagedLogs
 from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDirectory, Offsets, root_of
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.log import Log
@@ -47,6 +48,7 @@ from barnabas.storage.log_reads import fault as storage_fault
 from barnabas.storage.progress import Progress
 from barnabas.storage.recovery import Opening, is_unused, open_log
 from barnabas.storage.removal import DelayedRemoval
+from barnabas.storage.segment_ends import Evidence
 from barnabas.storage.segments import LogServices
 from barnabas.storage.upkeep import LogUpkeep
 
@@ -94,6 +96,9 @@ class LogManager:
             checkpoint=self._upkeep.write_checkpoints,
         )
         self._upkeep.cleaner, self._upkeep.futures = self.cleaner, self.futures
+        #: Logs that lost something, and what is done about it.
+        self.damaged = DamagedLogs(host, self._services, self._logs, self._removal, self._connect)
+        self.recovery_points = self._upkeep.recovery_points
         #: They are called once for each directory that fails, with what it failed of.
         self.on_directory_failed: list[Callable[[str, BaseException], None]] = []
 
@@ -108,7 +113,12 @@ class LogManager:
                 self.directory_failed(path, error)
         self._directories.check_one_is_left()
         self._settle_futures()
+        self.damaged.tell_rest()
         self.previous_broker_epoch = self._directories.previous_broker_epoch()
+        if self.damaged.is_any:
+            # As after a stop that was not in order: the controller takes this broker out of ISR and ELR wherever there
+            # is another replica, so that no election takes a damaged log for a complete one.
+            self.previous_broker_epoch = NO_BROKER_EPOCH
         self._upkeep.start(high_watermarks)
         self.cleaner.start(high_watermarks)
 
@@ -126,6 +136,7 @@ class LogManager:
         self.cleaner.state.load(path)
         defaults = LogConfig.resolve(self._config, {})
         openings: list[Opening] = []
+        present: set[TopicPartition] = set()
         for name in self._disk.list_dir(path):
             found = parse_dir_name(name)
             if (
@@ -136,8 +147,10 @@ class LogManager:
                 continue
             if found.suffix == DELETE_DIR_SUFFIX:
                 self._removal.add([f"{path}/{name}"], defaults.file_delete_delay_ms)
+                present.add(found.topic_partition)
                 continue
             topic_partition = found.topic_partition
+            present.add(topic_partition)
             opening = Opening(
                 f"{path}/{name}",
                 topic_partition,
@@ -147,14 +160,18 @@ class LogManager:
                 log_start_offset=log_starts.get(topic_partition, 0),
                 high_watermark=high_watermarks.get(topic_partition, 0),
                 producer_expiration_ms=self._config.int_of("producer.id.expiration.ms"),
+                evidence=self.damaged.evidence(directory, topic_partition, f"{path}/{name}", self.cleaner.state),
             )
             if found.suffix == FUTURE_DIR_SUFFIX:
-                self.futures.load(opening)
+                self.damaged.load_future(opening, self.futures)
             elif not found.suffix:
                 if self._is_left_over(opening):
                     continue
                 openings.append(opening)
         self._open_all(directory, openings)
+        for topic_partition, offset in recovery_points.items():
+            if offset > 0 and topic_partition not in present and topic_partition.topic != METADATA_TOPIC:
+                self.damaged.vanished[topic_partition] = offset
         for topic_partition, high_watermark in high_watermarks.items():
             log = self._logs.get(topic_partition)
             if log is None:
@@ -168,9 +185,13 @@ class LogManager:
         threads = 1 if directory.clean else self._config.int_of("num.recovery.threads.per.data.dir")
         how = "after a stop in order" if directory.clean else "after a stop that was not in order"
         progress = Progress(host, f"{directory.path}: opening logs {how}", len(openings))
-        work = [partial(open_log, services, opening) for opening in openings]
+        work = [partial(_try_to_open, services, opening) for opening in openings]
         for opening, log in zip(openings, host.blocking.run_all(work, threads), strict=True):
+            if isinstance(log, CheckpointError):
+                self.damaged.cannot_open(opening, log)
+                continue
             self._logs[opening.topic_partition] = self._connect(log)
+            self.damaged.tell(log)
             if directory.clean:
                 self._opened_as[log] = shape_of(log)
             progress.step()
@@ -211,6 +232,7 @@ class LogManager:
             self._topic_id_files.changed(log.identity)
         log.on_segments_deleted = lambda files: self._removal.add(files, log.config.file_delete_delay_ms)
         log.on_rolled = lambda: self._upkeep.sync_beside(log, log.segments.active.base_offset)
+        log.on_truncating = lambda: self._upkeep.on_truncating(log)
         log.on_truncated = lambda: self._upkeep.on_truncated(log)
         return log
 
@@ -228,7 +250,9 @@ class LogManager:
         for fault in faults:
             self.storage_fault(fault)
         self._upkeep.write_checkpoints()
-        self._directories.close(broker_epoch, frozenset(fault.directory for fault in faults))
+        self._directories.close(
+            broker_epoch, frozenset(fault.directory for fault in faults), partial(sizes_in, self._logs)
+        )
 
     # -- logs
 
@@ -265,18 +289,23 @@ class LogManager:
             # What they say of an earlier log of that name would be taken for this one's after a crash.
             self._upkeep.write_checkpoints()
         root = directory or self.futures.wished(topic_partition) or self._emptiest()
+        vanished = self.damaged.vanished.pop(topic_partition, 0)
         opening = Opening(
             f"{root}/{dir_name(topic_partition)}",
             topic_partition,
             config,
             topic_id,
             clean=True,
+            recovery_point=vanished,
+            high_watermark=vanished or None,
             producer_expiration_ms=self._config.int_of("producer.id.expiration.ms"),
+            evidence=Evidence() if vanished else None,
         )
         was_there = self._disk.is_dir(opening.directory)
         try:
             log = self._adopt(opening)
             self.futures.fulfilled(topic_partition)
+            self.damaged.tell(log)
             return log
         except (OSError, CheckpointError) as error:
             if not was_there:
@@ -361,3 +390,11 @@ class LogManager:
             self.futures.directory_failed(directory)
             for told in self.on_directory_failed:
                 told(directory, error)
+
+
+def _try_to_open(services: LogServices, opening: Opening) -> Log | CheckpointError:
+    """What is wrong with one log is no reason not to open the others. Raises OSError."""
+    try:
+        return open_log(services, opening)
+    except CheckpointError as error:
+        return error

@@ -15,6 +15,10 @@
     @I  no `.log`                                a log without a record; its files come with the first one
     @H  leader epochs beyond the LEO             cut with it; those of scanned batches, and of the first batches, that
                                                  are missing are put back
+    @L  LEO below the recovery point, a segment  told (`Log.damage`) and left as it is: whoever knows of the other
+        that is missing or ends inside a batch   replicas decides what becomes of it (`storage.mending`)
+    @J  clean stop, junk behind the last batch   cut, and told
+    @M  `partition.metadata` cannot be read      as if it was not there: the metadata know the topic id
 
 Indexes hold only what the `.log` says, so they are rebuilt and never believed against it.
 """
@@ -22,7 +26,9 @@ Indexes hold only what the `.log` says, so they are rebuilt and never believed a
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
 
 from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Disk
@@ -49,15 +55,25 @@ from barnabas.storage.checkpoints import (
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.index_check import are_indexes_sound, do_last_entries_fit
 from barnabas.storage.log import Log, LogParts
+from barnabas.storage.lost_offsets import Damage, Hole, Losses, between, without
 from barnabas.storage.missing_epochs import find_missing_epochs
 from barnabas.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from barnabas.storage.replay import note_producer, replay_producers, take_snapshot
 from barnabas.storage.rescan import EpochRun, Place, end_of_batches, scan, synced_part
 from barnabas.storage.segment import RollLimits, Segment
+from barnabas.storage.segment_ends import (
+    Evidence,
+    SegmentEnd,
+    find_holes,
+    index_by_headers,
+    missing_segments,
+    sound_end,
+)
 from barnabas.storage.segments import LogServices, Segments
 
 __all__ = ["LogServices", "Opening", "is_unused", "open_log"]
 
+_NO_END: Final = 1 << 63
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
@@ -78,6 +94,8 @@ class Opening:
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
     #: Nothing was ever compacted here: where a segment ends before the next one begins, its tail was lost.
     contiguous: bool = False
+    #: What is known of its files. Without it nothing is missed, and what cannot be read is cut.
+    evidence: Evidence | None = None
 
 
 class DamagedLogError(CheckpointError):
@@ -87,7 +105,13 @@ class DamagedLogError(CheckpointError):
 def open_log(services: LogServices, opening: Opening) -> Log:
     """The log in this directory, made if it is not there. Raises OSError, CheckpointError, DamagedLogError."""
     try:
-        return _open_log(services, opening)
+        try:
+            return _open_log(services, opening)
+        except RecordsRejected:
+            if opening.evidence is None or not opening.clean:
+                raise
+            # A stop in order left it otherwise: believe nothing but the recovery point.
+            return _open_log(services, replace(opening, clean=False))
     except RecordsRejected as rejected:
         advice = "`barnabas log verify` says where, `barnabas log repair` cuts there and keeps what it cuts off"
         raise DamagedLogError(opening.directory, f"{rejected.message}; {advice}") from rejected
@@ -95,12 +119,15 @@ def open_log(services: LogServices, opening: Opening) -> Log:
 
 def _open_log(services: LogServices, opening: Opening) -> Log:
     disk, directory = services.disk, opening.directory
+    found: Sequence[str] = ()
     names: list[str] = []
     if disk.is_dir(directory):
+        found = disk.list_dir(directory)
         names = _without_leftovers(disk, directory)
     else:
         disk.make_dirs(directory)
-    topic_id = _topic_id(disk, opening, names)
+    notes: list[str] = []
+    topic_id, is_identified = _topic_id(disk, opening, names, notes)
     bases = [offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of(name)) is not None]
     segments = Segments(services, directory, bases)
     epochs = LeaderEpochCache(disk, directory)
@@ -114,6 +141,8 @@ def _open_log(services: LogServices, opening: Opening) -> Log:
     log_start_offset = max(opening.log_start_offset, segments.bases[0])
     recovery = _Recovery(services, opening, names, segments, epochs)
     log_end_offset = recovery.run(log_start_offset)
+    losses = recovery.losses(found, log_start_offset, log_end_offset)
+    notes += losses.notes
     log = Log(
         services,
         opening.topic_partition,
@@ -126,16 +155,21 @@ def _open_log(services: LogServices, opening: Opening) -> Log:
             log_start_offset,
             log_end_offset,
             log_end_offset if opening.clean else min(opening.recovery_point, log_end_offset),
+            losses._replace(notes=tuple(notes)),
         ),
     )
-    if PARTITION_METADATA not in names and topic_id != ZERO_UUID:
+    if not is_identified and topic_id != ZERO_UUID:
         log.identify(topic_id)
     if log_start_offset > log_end_offset:
         log.truncate_fully_and_start_at(log_start_offset)  # @G
     else:
-        epochs.truncate_from_end(log_end_offset)  # @H
-        epochs.truncate_from_start(log_start_offset)
+        expected_end = log_end_offset if losses.damage is None else losses.damage.expected_end
+        epochs.truncate_from_end(max(log_end_offset, expected_end))  # @H
+        epochs.truncate_from_start(min(log_start_offset, losses.starts_at))
         find_missing_epochs(epochs, segments, log_start_offset, log_end_offset)
+        log.log_start_offset = min(log_start_offset, losses.starts_at)
+    if losses.damage is not None:
+        log.recovery_point = losses.damage.expected_end
     segments.release()
     return log
 
@@ -189,12 +223,17 @@ def _finish_swap(disk: Disk, directory: str, names: set[str], swaps: set[str]) -
     return names
 
 
-def _topic_id(disk: Disk, opening: Opening, names: list[str]) -> bytes:
-    """From `partition.metadata`, or what the metadata says."""
+def _topic_id(disk: Disk, opening: Opening, names: list[str], notes: list[str]) -> tuple[bytes, bool]:
+    """From `partition.metadata`, or what the metadata says; and whether the file tells it."""
     path = f"{opening.directory}/{PARTITION_METADATA}"
     if PARTITION_METADATA in names:
-        return decode_partition_metadata(path, disk.read(path))
-    return ZERO_UUID if opening.topic_id is None else opening.topic_id
+        try:
+            return decode_partition_metadata(path, disk.read(path)), True
+        except CheckpointError as error:
+            if opening.evidence is None:
+                raise
+            notes.append(f"its topic id is taken from the metadata, for the file cannot be read: {error}")  # @M
+    return ZERO_UUID if opening.topic_id is None else opening.topic_id, False
 
 
 def _load_epochs(epochs: LeaderEpochCache) -> None:
@@ -209,7 +248,20 @@ def _load_epochs(epochs: LeaderEpochCache) -> None:
 class _Recovery:
     """What a log is made of while it is opened."""
 
-    __slots__ = ("_disk", "_limits", "_names", "_opening", "_wall_ms", "epochs", "producers", "segments")
+    __slots__ = (
+        "_disk",
+        "_end_offset",
+        "_ends",
+        "_is_any_broken",
+        "_limits",
+        "_names",
+        "_notes",
+        "_opening",
+        "_wall_ms",
+        "epochs",
+        "producers",
+        "segments",
+    )
 
     def __init__(
         self, services: LogServices, opening: Opening, names: list[str], segments: Segments, epochs: LeaderEpochCache
@@ -219,6 +271,13 @@ class _Recovery:
         self._opening = opening
         self._names = frozenset(names)
         self._limits = RollLimits(opening.config, 0)
+        #: What is to be told.
+        self._notes: list[str] = []
+        self._is_any_broken = False
+        #: Of a log that is as its inventory says.
+        self._end_offset = -1
+        #: Where the segments end, as far as somebody looked.
+        self._ends: list[SegmentEnd] = []
         self.segments = segments
         self.epochs = epochs
         self.producers = ProducerStateManager(
@@ -243,8 +302,12 @@ class _Recovery:
             unsure += 1
         for segment in list(segments)[:unsure]:
             self._open_synced(segment)
+        self._find_ends(list(segments)[:unsure])
         if unsure == len(bases):
-            end_offset = segments.active.end_offset()
+            end_offset = self._ends[-1].end_offset if self._ends else self._end_offset
+            if end_offset < 0:
+                end_offset = segments.active.end_offset()
+            self._cut_junk(end_offset)
             self._replay(log_start_offset, end_offset)
             return end_offset
         return self._rescan(list(segments)[unsure:], log_start_offset)
@@ -255,10 +318,88 @@ class _Recovery:
             segment.open_clean()
             if self._are_indexes_sure(segment):
                 return
-        self._take_epochs(_starts(scan(segment, self._limits, Place(0, segment.base_offset), _ignore)))
-        segment.end_rebuild()
+        if self._opening.evidence is not None:
+            indexed = index_by_headers(segment, self._limits, _NO_END)
+            self._take_epochs([EpochEntry(epoch, first) for epoch, first, _ in indexed.epochs])
+            segment.become_inactive()
+            segment.open_clean()
+            self._is_any_broken = self._is_any_broken or indexed.position < segment.size_bytes
+        else:
+            self._take_epochs(_starts(scan(segment, self._limits, Place(0, segment.base_offset), _ignore)))
+            segment.end_rebuild()
         segment.index.sync()
         segment.time_index.sync()
+
+    def _find_ends(self, synced: list[Segment]) -> None:
+        """Where the segments end that nobody scans: only if the inventory does not say that they are as they were."""
+        evidence = self._opening.evidence
+        if evidence is None:
+            return
+        inventory = None if self._is_any_broken else evidence.inventory
+        is_same = inventory is not None and list(inventory.items()) == [(s.base_offset, s.size_bytes) for s in synced]
+        last = sound_end(synced[-1]) if is_same else None
+        if last is None or last.torn_bytes:
+            self._ends = [*map(sound_end, synced[:-1]), *(last or sound_end(segment) for segment in synced[-1:])]
+        else:
+            self._end_offset = last.end_offset
+
+    def _cut_junk(self, end_offset: int) -> None:
+        """@J"""
+        if self._ends and self._ends[-1].torn_bytes and end_offset >= self._opening.recovery_point:
+            segment, _, torn_bytes = self._ends[-1]
+            segment.file.truncate(segment.size_bytes)
+            segment.file.sync()
+            self._ends[-1] = self._ends[-1]._replace(torn_bytes=0)
+            self._notes.append(f"{torn_bytes} bytes behind its last batch, at offset {end_offset}, are cut off")
+
+    def losses(self, found: Sequence[str], log_start_offset: int, log_end_offset: int) -> Losses:
+        """@L. `found` are the files as the last run left them."""
+        opening, evidence = self._opening, self._opening.evidence
+        if evidence is None:
+            return Losses()
+        known, bases = evidence.known, self.segments.bases
+        there = bases if self.segments.active.is_made else []
+        sure_before = _NO_END if opening.clean else opening.recovery_point
+        missing = missing_segments(evidence, found, there, sure_before, clean=opening.clean)
+        snapshots = [offset for name in found if name.endswith(SNAPSHOT_SUFFIX) and (offset := offset_of(name))]
+        is_whole = evidence.inventory is not None and not self._ends and self.segments.active.is_made
+        expected_end = max(log_end_offset, *(hole.end for hole in (*known.found, *known.accepted)), 0)
+        if opening.recovery_point > expected_end:
+            bears_out = (
+                (opening.high_watermark or 0) > log_end_offset
+                or max(snapshots, default=0) > log_end_offset
+                or max(missing, default=-1) >= log_end_offset
+                or bool(self._ends and self._ends[-1].torn_bytes)
+            )
+            if bears_out and not is_whole:
+                # What consumers have seen beyond it must not be given out again either.
+                expected_end = max(opening.recovery_point, opening.high_watermark or 0)
+            else:
+                self._notes.append(
+                    f"the recovery point {opening.recovery_point} is beyond the end of the log, {log_end_offset}, and "
+                    "nothing else tells of records there: the checkpoint is taken for wrong"
+                )
+        elif not opening.clean and (opening.high_watermark or 0) > log_end_offset:
+            self._notes.append(
+                f"the log ends at {log_end_offset}, and the high watermark was {opening.high_watermark}: what lay "
+                "between was not synced before the stop, and is lost here"
+            )
+        ends = self._ends
+        if not self.segments.active.is_made:
+            ends = []
+        elif not ends:
+            if expected_end == log_end_offset:
+                return Losses(known.accepted, starts_at=_start(known.accepted, bases[0]), notes=tuple(self._notes))
+            ends = [sound_end(segment) for segment in self.segments]
+        findings = find_holes(ends, missing, evidence, expected_end, sure_before)
+        holes = between(findings.holes, opening.log_start_offset, _NO_END)
+        accepted = without(known.accepted, holes)
+        damage = None
+        if holes:
+            causes = findings.causes or (f"the recovery point is {opening.recovery_point}",)
+            damage = Damage(holes, expected_end, log_end_offset, causes)
+        starts_at = max(opening.log_start_offset, _start((*holes, *accepted), bases[0]))
+        return Losses(accepted, damage, findings.suspected, starts_at, tuple(self._notes))
 
     def _are_indexes_sure(self, segment: Segment) -> bool:
         """What was the last segment when that much was synced was rolled since, its indexes maybe not written."""
@@ -269,31 +410,57 @@ class _Recovery:
 
     def _rescan(self, unsure: list[Segment], log_start_offset: int) -> int:
         """@F"""
-        start = synced_part(unsure[0], self._opening.recovery_point)
-        unsure[0].size_bytes = start.position
+        first, recovery_point = unsure[0], self._opening.recovery_point
+        start = synced_part(first, recovery_point)
+        indexed = None
+        if self._opening.evidence is not None and start.position == 0 and recovery_point > first.base_offset:
+            # What was synced is not cut because of a batch that rotted, or an index that cannot tell.
+            indexed = index_by_headers(first, self._limits, recovery_point)
+            start = Place(indexed.position, indexed.next_offset)
+        first.size_bytes = start.position
         told = [entry for entry in self.epochs.entries if entry.start_offset >= start.offset]
         self.epochs.truncate_from_end(start.offset)
-        found: list[EpochRun] = []
+        found: list[EpochRun] = [] if indexed is None else [EpochRun(*run) for run in indexed.epochs]
         self._replay(log_start_offset, start.offset)
         replayed_to = max(self.producers.map_end_offset, log_start_offset)
         for segment in unsure:
-            if segment is not unsure[0]:
+            if segment is not first:
                 start = Place(0, segment.base_offset)
                 if segment.base_offset > replayed_to:
                     self.producers.map_end_offset = segment.base_offset
                     take_snapshot(self.producers)
-            found += self._rescan_segment(segment, start, replayed_to)
+            elif indexed is not None and indexed.is_broken and start.offset < recovery_point:
+                segment.become_inactive()
+                self._ends.append(SegmentEnd(segment, start.offset, segment.file.size() - segment.size_bytes))
+                continue
+            found += self._rescan_segment(segment, start, replayed_to, begun=segment is first and indexed is not None)
             is_damaged = segment.size_bytes < segment.file.size() or self._has_gap_behind(segment)
+            self._note_cut(segment)
             segment.end_rebuild()
             segment.release()
+            if self._opening.evidence is not None:
+                self._ends.append(SegmentEnd(segment, segment.end_offset(), 0))
             if is_damaged and segment is not self.segments.active:
-                for path in self.segments.drop(unsure[unsure.index(segment) + 1 :]):
-                    self._disk.remove(path)
+                self._drop_behind(unsure[unsure.index(segment) + 1 :])
                 break
         self._take_epochs([*_borne_out(told, found), *_starts(found)])
         end_offset = self.segments.active.end_offset()
         self.producers.map_end_offset = end_offset
         return end_offset
+
+    def _note_cut(self, segment: Segment) -> None:
+        cut_bytes = segment.file.size() - segment.size_bytes
+        if cut_bytes:
+            self._notes.append(
+                f"{cut_bytes} bytes from byte {segment.size_bytes} of {segment.log_path} on were not synced, are no "
+                "batches, and are cut off"
+            )
+
+    def _drop_behind(self, segments: list[Segment]) -> None:
+        names = ", ".join(file_name(segment.base_offset, LOG_SUFFIX) for segment in segments)
+        self._notes.append(f"{names}: removed, for the segment before was not synced and does not reach so far")
+        for path in self.segments.drop(segments):
+            self._disk.remove(path)
 
     def _has_gap_behind(self, segment: Segment) -> bool:
         """The power failed before this one's tail was synced, and the next one's first bytes had been written back."""
@@ -301,7 +468,7 @@ class _Recovery:
         bases = self.segments.bases
         return self._opening.contiguous and following < len(bases) and segment.end_offset() < bases[following]
 
-    def _rescan_segment(self, segment: Segment, start: Place, replayed_to: int) -> list[EpochRun]:
+    def _rescan_segment(self, segment: Segment, start: Place, replayed_to: int, *, begun: bool) -> list[EpochRun]:
         def note(header: BatchHeader, batch: memoryview) -> None:
             if header.last_offset >= replayed_to:
                 note_producer(self.producers, header, batch, segment)
@@ -310,7 +477,7 @@ class _Recovery:
             segment.txn_index.truncate_to(start.offset)
         else:
             segment.txn_index.clear()
-        return scan(segment, self._limits, start, note)
+        return scan(segment, self._limits, start, note, begun=begun)
 
     def _take_epochs(self, found: list[EpochEntry]) -> None:
         for epoch, start_offset in sorted(found):
@@ -326,6 +493,11 @@ class _Recovery:
             self._wall_ms,
             high_watermark=self._opening.high_watermark,
         )
+
+
+def _start(holes: Iterable[Hole], first_base: int) -> int:
+    """Where the range begins that was lost before the first segment, if there is one."""
+    return min((hole.start for hole in holes if hole.end == first_base), default=_NO_END)
 
 
 def _starts(runs: list[EpochRun]) -> list[EpochEntry]:

@@ -83,9 +83,13 @@ class EpochRun(NamedTuple):
     last_offset: int
 
 
-def scan(segment: Segment, limits: RollLimits, start: Place, on_producer: OnProducer) -> list[EpochRun]:
-    """Note all intact batches from there on. Returns the leader epochs in them, which rise."""
-    segment.begin_rebuild(start.position, start.offset)
+def scan(
+    segment: Segment, limits: RollLimits, start: Place, on_producer: OnProducer, *, begun: bool = False
+) -> list[EpochRun]:
+    """Note all intact batches from there on. Returns the leader epochs in them, which rise. `begun`: those before were
+    noted just now."""
+    if not begun:
+        segment.begin_rebuild(start.position, start.offset)
     epochs: list[EpochRun] = []
     latest_epoch = -1
     for header, batch in _intact_batches(segment.file, start):

@@ -274,12 +274,17 @@ class Segment(IndexedFile):
 
     # -- life
 
-    def write_out(self) -> list[str]:
-        """Nothing is only in memory then; the files in which it is."""
-        self.index.write_out()
-        self.time_index.write_out()
+    def write_out(self, *, with_indexes: bool = True) -> list[str]:
+        """Nothing is only in memory then; the files to be synced. For `with_indexes`, see `flush`."""
         self.txn_index.write_out()
-        suffixes = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+        suffixes: tuple[str, ...] = (LOG_SUFFIX, TXN_INDEX_SUFFIX)
+        if with_indexes or self.index.is_rewritten or self.time_index.is_rewritten:
+            self.index.write_out()
+            self.time_index.write_out()
+            suffixes = (*suffixes, INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
+        else:
+            self.index.try_to_write_out()
+            self.time_index.try_to_write_out()
         return [self.path(suffix) for suffix in suffixes]
 
     def flush(self, *, with_indexes: bool) -> None:

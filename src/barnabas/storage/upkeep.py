@@ -24,6 +24,7 @@ from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories, Offsets, root_of
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.log import Log
+from barnabas.storage.recovery_points import RecoveryPoints
 
 _INITIAL_TASK_DELAY_MS = 30_000
 #: What goes through all logs holds up the loop for so long at a time, and comes back after so long a pause.
@@ -33,6 +34,10 @@ _PAUSE_MS = 1
 _FINISHED = object()
 #: Its name, and what it says of a log; None for nothing.
 _Checkpoint = tuple[str, Callable[[Log], int | None]]
+
+
+def _nothing() -> None:
+    return None
 
 
 class LogUpkeep:
@@ -57,6 +62,13 @@ class LogUpkeep:
         self._fault = fault
         self._timers: dict[str, Timer] = {}
         self._high_watermarks: Callable[[], Offsets] = dict
+        self.recovery_points = RecoveryPoints(
+            host,
+            config,
+            self._online,
+            self._sync_all,
+            lambda: self._go_on(self._checkpoint_beside(self._recovery_points), _nothing),
+        )
         #: As an earlier run left them; good for logs whose replica is not there.
         self.checkpointed_high_watermarks: Offsets = {}
 
@@ -71,11 +83,13 @@ class LogUpkeep:
         self._every("log.retention.check.interval.ms", self._apply_retention)
         self._every("producer.id.expiration.check.interval.ms", self._expire_producers)
         self._every("log.flush.scheduler.interval.ms", self._flush_due)
+        self.recovery_points.start()
 
     def stop(self) -> None:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        self.recovery_points.stop()
         self._directories.files.stop(self._directories.online())
 
     def _in(self, directory: str) -> Iterator[Log]:
@@ -97,19 +111,31 @@ class LogUpkeep:
                 steps = None
             go_on(iter(()) if steps is None else steps)
 
+        def again() -> None:
+            self._timers[key] = self._host.timers.call_later(max(1, self._config.int_of(key)), run)
+
         def go_on(steps: Iterator[None]) -> None:
-            """A slice of it, then whatever else the loop has to do."""
-            until_ms = self._host.clock.now_ms() + _SLICE_MS
-            for _ in islice(steps, _STEPS_AT_ONCE):
-                if self._host.clock.now_ms() >= until_ms:
-                    break
-            else:
-                if next(steps, _FINISHED) is _FINISHED:
-                    self._timers[key] = self._host.timers.call_later(max(1, self._config.int_of(key)), run)
-                    return
-            self._timers[key] = self._host.timers.call_later(_PAUSE_MS, lambda: go_on(steps))
+            self._go_on(steps, again, lambda timer: self._timers.__setitem__(key, timer))
 
         self._timers[key] = self._host.timers.call_later(min(max(1, interval_ms), _INITIAL_TASK_DELAY_MS), run)
+
+    def _go_on(
+        self, steps: Iterator[None], then: Callable[[], None], waits: Callable[[Timer], None] = lambda timer: None
+    ) -> None:
+        """A slice of it, then whatever else the loop has to do, and the rest."""
+        until_ms = self._host.clock.now_ms() + _SLICE_MS
+        for _ in islice(steps, _STEPS_AT_ONCE):
+            if self._host.clock.now_ms() >= until_ms:
+                break
+        else:
+            if next(steps, _FINISHED) is _FINISHED:
+                then()
+                return
+        waits(self._host.timers.call_later(_PAUSE_MS, lambda: self._go_on(steps, then, waits)))
+
+    def _online(self) -> Iterator[Log]:
+        offline = self._directories.offline
+        return (log for log in (*self._logs.values(), *self.futures) if root_of(log.directory) not in offline)
 
     def write_checkpoints(self) -> None:
         """All of them, at once, where they say something new."""
@@ -136,12 +162,17 @@ class LogUpkeep:
             if draft is not None and path not in self._directories.offline:
                 files.finish(draft)
 
-    def on_truncated(self, log: Log) -> None:
-        """It was cut: what is appended now must not be taken for synced. Raises OSError, StorageFault."""
+    def on_truncating(self, log: Log) -> None:
+        """Its recovery point went back: what is cut now must not be missed by a start, nor what is appended be taken
+        for synced. Raises OSError."""
         directory = self._directories.at(root_of(log.directory))
         name, files = RECOVERY_POINT_CHECKPOINT, self._directories.files
         if not files.is_at_most(directory, name, log.topic_partition, log.recovery_point):
             files.write(directory, name, {log.topic_partition: log.recovery_point for log in self._in(directory.path)})
+
+    def on_truncated(self, log: Log) -> None:
+        """It was cut. Raises OSError, StorageFault."""
+        self.on_truncating(log)
         if not self._is_future(log):
             self.cleaner.on_truncated(log)
             self.futures.current_truncated(log)
@@ -198,15 +229,20 @@ class LogUpkeep:
             if log.recovery_point < log.log_end_offset and wall_ms - log.last_flushed_ms >= log.config.flush_ms:
                 self.sync_beside(log, log.log_end_offset)
 
-    def sync_beside(self, log: Log, end_offset: int) -> None:
-        """Sync what is below `end_offset` without holding up the loop."""
+    def _sync_all(self, log: Log, then: Callable[[], None]) -> None:
+        self.sync_beside(log, log.log_end_offset, then)
+
+    def sync_beside(self, log: Log, end_offset: int, then: Callable[[], None] = _nothing) -> None:
+        """Sync what is below `end_offset` without holding up the loop; `then`, whether it went well or not."""
         root = root_of(log.directory)
         if root in self._directories.offline:
+            self._host.timers.call_soon(then)
             return
         try:
             work, succeeded = log.sync_job(end_offset)
         except StorageFault as fault:
             self._fault(fault.directory, fault)
+            self._host.timers.call_soon(then)
             return
 
         def done(_: object, error: BaseException | None) -> None:
@@ -214,5 +250,6 @@ class LogUpkeep:
                 succeeded()
             elif self._logs.get(log.topic_partition) is log or self._is_future(log):
                 self._fault(root, error)
+            then()
 
         self._host.blocking.run(work, done)

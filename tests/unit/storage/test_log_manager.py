@@ -314,3 +314,18 @@ def test_a_thousand_partitions_keep_few_files_open_and_few_timers() -> None:
     again = world.restarted()
     assert sum(1 for _ in again.manager) == 1000
     assert len(again.host.time._heap) <= timers
+
+
+def test_every_checkpoint_is_there_from_the_first_start_on() -> None:
+    """Empty at first, as Apache Kafka makes them, and with its two lines after a stop."""
+    world = ManagerWorld(dirs="/d1")
+    names = (
+        "recovery-point-offset-checkpoint",
+        "log-start-offset-checkpoint",
+        "replication-offset-checkpoint",
+        "cleaner-offset-checkpoint",
+    )
+    assert [world.host.disk.read(f"/d1/{name}") for name in names] == [b""] * 4
+    world.append(world.create())
+    world.manager.shutdown(1)
+    assert world.host.disk.read("/d1/log-start-offset-checkpoint") == b"0\n0\n"

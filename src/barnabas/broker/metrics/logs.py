@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from barnabas.broker.metrics.replicas import labels_of
-from barnabas.common.metrics import GAUGE, Family, Labels, Number, Sample, labelled, single
+from barnabas.common.metrics import COUNTER, GAUGE, Family, Labels, Number, Sample, labelled, single
 from barnabas.common.types import METADATA_TOPIC
 from barnabas.storage.log import Log
 
@@ -61,6 +61,25 @@ def _directories(broker: Broker) -> Iterator[Family]:
             "directory",
             [(path, usage[place]) for path, usage in space.items()],
         )
+    damaged = manager.damaged
+    yield single(
+        "barnabas_logs_damaged",
+        GAUGE,
+        "Partitions whose log lost something, or cannot be opened, and about which nothing was done yet.",
+        len(damaged.waiting) + len(damaged.unusable) + len(damaged.vanished),
+    )
+    yield single(
+        "barnabas_logs_found_damaged_total",
+        COUNTER,
+        "Logs that were found damaged since the start of the broker.",
+        damaged.total,
+    )
+    yield single(
+        "barnabas_log_lost_offsets",
+        GAUGE,
+        "Offsets that logs of this broker lost and go on without; reads of them are answered CORRUPT_MESSAGE.",
+        sum(hole.end - hole.start for log in manager for hole in log.holes),
+    )
     yield labelled(
         "barnabas_log_directory_full",
         GAUGE,

@@ -1,0 +1,56 @@
+"""Which segments every log of a directory had, and how long they were, when the broker stopped in order.
+
+    barnabas-inventory    a version, a number of lines, the broker epoch of the stop, the CRC-32C of the lines that
+                          follow, and per log "topic partition base:bytes base:bytes ..."
+
+It is written just before the mark of a clean stop and removed with it at the start, and it only counts together with a
+mark of the same broker epoch: if Apache Kafka ran in the directory since, the mark is another one. Without it, as after
+a kill, what is missing is told from the files themselves as far as they tell (`storage.segment_ends`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from crc32c import crc32c
+
+from barnabas.common.host import Disk
+from barnabas.common.types import TopicPartition
+from barnabas.storage.checkpoints import CheckpointError, number, split_lines
+
+INVENTORY_FILE: Final = "barnabas-inventory"
+_VERSION: Final = "0"
+_HEAD_LINES: Final = 4
+#: Base offset -> bytes, of each segment, in order.
+Sizes = Mapping[int, int]
+
+
+def encode_inventory(broker_epoch: int, logs: Iterable[tuple[TopicPartition, Sizes]]) -> bytes:
+    lines = [
+        f"{tp.topic} {tp.partition} {' '.join(f'{base}:{size}' for base, size in sizes.items())}\n"
+        for tp, sizes in logs
+    ]
+    body = "".join(lines).encode()
+    return f"{_VERSION}\n{len(lines)}\n{broker_epoch}\n{crc32c(body)}\n".encode() + body
+
+
+def read_inventory(disk: Disk, path: str, broker_epoch: int) -> dict[TopicPartition, Sizes]:
+    """Nothing if it is not there, or of another stop. Raises OSError, CheckpointError."""
+    if not disk.exists(path):
+        return {}
+    lines = split_lines(path, disk.read(path))
+    if len(lines) < _HEAD_LINES or lines[0] != _VERSION:
+        raise CheckpointError(path, "its first lines are not there, or of another version")
+    count, epoch, checksum = (number(path, line) for line in lines[1:_HEAD_LINES])
+    rows = lines[_HEAD_LINES:]
+    if count != len(rows) or crc32c("".join(f"{row}\n" for row in rows).encode()) != checksum:
+        raise CheckpointError(path, "its checksum is wrong")
+    found: dict[TopicPartition, Sizes] = {}
+    for row in rows if epoch == broker_epoch else ():
+        topic, partition, *segments = row.split(" ")
+        pairs = (segment.partition(":") for segment in segments if segment)
+        found[TopicPartition(topic, number(path, partition))] = {
+            number(path, base): number(path, size) for base, _, size in pairs
+        }
+    return found

@@ -1,0 +1,134 @@
+"""Offsets that a log once had and has no more: what is known of them, and the file that keeps it.
+
+    barnabas-lost-offsets    in a partition's directory: a version, a number of lines, and per line
+                             "start end state": offsets from `start` to before `end`; state 0 while nothing was
+                             done about it, 1 once this replica went on without them
+
+A range is noted when it is found and stays until the log is cut below it. A range of state 0 makes the replica leave
+ISR and ELR at the next start too; one of state 1 does not, but reads in it are answered CORRUPT_MESSAGE. The file is
+not there for a log that never lost anything. Apache Kafka ignores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.common.host import Disk
+from barnabas.storage.checkpoints import CheckpointError, decode_lines, encode_lines, number, write_atomically
+
+LOST_OFFSETS_FILE: Final = "barnabas-lost-offsets"
+_FOUND, _ACCEPTED = "0", "1"
+
+
+class Hole(NamedTuple):
+    """Offsets from `start` to before `end`."""
+
+    start: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        return f"{self.start}" if self.end == self.start + 1 else f"{self.start} to {self.end - 1}"
+
+
+class Damage(NamedTuple):
+    """What an opened log lacks, about which nothing was done yet."""
+
+    holes: tuple[Hole, ...]
+    expected_end: int
+    actual_end: int
+    causes: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        lost = sum(hole.end - hole.start for hole in self.holes)
+        ranges = ", ".join(hole.text for hole in self.holes)
+        causes = "; ".join(self.causes)
+        return (
+            f"{lost} offsets are lost ({ranges}): the log ends at {self.actual_end}, "
+            f"{self.expected_end} was expected; {causes}"
+        )
+
+
+class KnownHoles(NamedTuple):
+    """What the file says."""
+
+    found: tuple[Hole, ...] = ()
+    accepted: tuple[Hole, ...] = ()
+
+
+class Losses(NamedTuple):
+    """What a log lacks, as its opening found it."""
+
+    #: This replica went on without these.
+    accepted: tuple[Hole, ...] = ()
+    damage: Damage | None = None
+    #: Gaps as compaction leaves them, though nothing says that the log was compacted.
+    suspected: tuple[Hole, ...] = ()
+    #: Where the log begins, with what was lost at its beginning.
+    starts_at: int = 1 << 63
+    #: What else is to be told.
+    notes: tuple[str, ...] = ()
+
+
+def read_lost(disk: Disk, directory: str) -> KnownHoles:
+    """Raises OSError, CheckpointError."""
+    path = f"{directory}/{LOST_OFFSETS_FILE}"
+    holes: dict[str, list[Hole]] = {_FOUND: [], _ACCEPTED: []}
+    for start, end, state in decode_lines(path, disk.read(path), 3):
+        hole = Hole(number(path, start), number(path, end))
+        if state not in holes or not 0 <= hole.start < hole.end:
+            raise CheckpointError(path, f"{start} {end} {state} is no range of offsets with its state")
+        holes[state].append(hole)
+    return KnownHoles(united(holes[_FOUND]), united(holes[_ACCEPTED]))
+
+
+def write_lost(disk: Disk, directory: str, known: KnownHoles) -> None:
+    """Raises OSError."""
+    path = f"{directory}/{LOST_OFFSETS_FILE}"
+    lines = [
+        *(f"{start} {end} {_FOUND}" for start, end in known.found),
+        *(f"{start} {end} {_ACCEPTED}" for start, end in known.accepted),
+    ]
+    if lines:
+        write_atomically(disk, path, encode_lines(lines))
+    elif disk.exists(path):
+        disk.remove(path)
+        disk.sync_dir(directory)
+
+
+def united(holes: Iterable[Hole]) -> tuple[Hole, ...]:
+    """The same offsets in order, with as few ranges as there can be."""
+    found: list[Hole] = []
+    for hole in sorted(holes):
+        if hole.start >= hole.end:
+            continue
+        if found and hole.start <= found[-1].end:
+            found[-1] = Hole(found[-1].start, max(found[-1].end, hole.end))
+        else:
+            found.append(hole)
+    return tuple(found)
+
+
+def without(holes: Iterable[Hole], taken: Sequence[Hole]) -> tuple[Hole, ...]:
+    """The offsets of `holes` that are not in `taken`."""
+    left = list(united(holes))
+    for start, end in taken:
+        left = [
+            part
+            for hole in left
+            for part in (Hole(hole.start, min(hole.end, start)), Hole(max(hole.start, end), hole.end))
+            if part.start < part.end
+        ]
+    return united(left)
+
+
+def between(holes: Iterable[Hole], start: int, end: int) -> tuple[Hole, ...]:
+    """Their offsets from `start` to before `end`."""
+    return united(Hole(max(hole.start, start), min(hole.end, end)) for hole in holes)
+
+
+def hole_at(holes: Iterable[Hole], offset: int) -> Hole | None:
+    """The one that `offset` is in."""
+    return next((hole for hole in holes if hole.start <= offset < hole.end), None)

@@ -1,0 +1,115 @@
+"""Recovery points that follow the ends of logs while the broker runs, so that the start after a kill is short.
+
+A kill leaves all that lies above the recovery points to be scanned. Every `log.flush.offset.checkpoint.interval.ms`,
+and sooner when more than `barnabas.log.unsynced.bytes.max` are not synced in one directory, the logs that have most are
+synced one after the other beside the loop, and then the checkpoint is written. What is not worth a sync is left: a few
+hundred kilobytes are scanned in milliseconds.
+
+One timer for all logs, and one sync at a time. `flush.messages` and `flush.ms` of a topic, which promise more, are
+heeded apart from this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.host import Host, Timer
+from barnabas.storage.directories import root_of
+from barnabas.storage.log import Log
+
+_LOOK_MS: Final = 5_000
+_LEFT_BYTES: Final = 1 << 19
+_NEVER_MS: Final = 1 << 40
+
+#: Calls back when it is done, well or not.
+Sync = Callable[[Log, Callable[[], None]], None]
+
+
+class RecoveryPoints:
+    """`logs` gives all logs of directories that work, `sync` syncs one beside the loop, `checkpoint` writes down what
+    came of it."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        logs: Callable[[], Iterable[Log]],
+        sync: Sync,
+        checkpoint: Callable[[], None],
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._logs = logs
+        self._sync = sync
+        self._checkpoint = checkpoint
+        self._timer: Timer | None = None
+        self._last_ms = 0
+        self._waiting: list[Log] = []
+        self._is_stopped = True
+        #: So much of a directory may stay above the recovery points after a pass.
+        self.left_bytes = _LEFT_BYTES
+        #: Syncs that this has asked for since the start.
+        self.count = 0
+
+    def start(self) -> None:
+        self._is_stopped = False
+        self._last_ms = self._host.clock.now_ms()
+        self._look_later()
+
+    def stop(self) -> None:
+        self._is_stopped = True
+        self._waiting.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look_later(self) -> None:
+        if not self._is_stopped:
+            self._timer = self._host.timers.call_later(_LOOK_MS, self._look)
+
+    def _look(self) -> None:
+        interval_ms = self._config.int_of("log.flush.offset.checkpoint.interval.ms")
+        bytes_max = self._config.int_of("barnabas.log.unsynced.bytes.max")
+        now_ms = self._host.clock.now_ms()
+        is_due = interval_ms < _NEVER_MS and now_ms - self._last_ms >= interval_ms
+        unsynced: dict[str, list[tuple[int, Log]]] = {}
+        for log in self._logs():
+            if log.recovery_point < log.log_end_offset:
+                unsynced.setdefault(root_of(log.directory), []).append((log.unsynced_bytes, log))
+        chosen: list[Log] = []
+        for found in unsynced.values() if bytes_max else ():
+            left = sum(size for size, _ in found)
+            if not is_due and left <= bytes_max:
+                continue
+            for size, log in sorted(found, key=_size, reverse=True):
+                if left <= self.left_bytes:
+                    break
+                left -= size
+                chosen.append(log)
+        if is_due:
+            self._last_ms = now_ms
+        if chosen:
+            chosen.reverse()
+            self._waiting = chosen
+            self._next()
+        else:
+            self._look_later()
+
+    def _next(self) -> None:
+        """The next one, when the last one is done."""
+        if self._is_stopped:
+            return
+        while self._waiting:
+            log = self._waiting.pop()
+            if log.recovery_point < log.log_end_offset:
+                self.count += 1
+                self._sync(log, self._next)
+                return
+        self._checkpoint()
+        self._look_later()
+
+
+def _size(found: tuple[int, Log]) -> int:
+    return found[0]

@@ -1,0 +1,123 @@
+"""Finding 3 with three replicas: a broker whose log lost something between its stop and its start is not taken for
+complete, gets a whole copy from the leader, and nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.replicated import Replicated
+from tests.support.rot import WAYS, rot, segments_of
+
+
+def cluster() -> tuple[Replicated, list[bytes]]:
+    """Forty records in four segments."""
+    rig = Replicated(3, log_index_interval_bytes="100")
+    rig.create_topic("orders", [[1, 2, 3]], min_insync_replicas="1")
+    values = [b"order %d" % number for number in range(40)]
+    for number, value in enumerate(values):
+        if number % 10 == 0:
+            rig.await_equal()
+            roll(rig)
+        assert rig.produce(value)[0] == 0
+    rig.await_equal()
+    return rig, values
+
+
+def roll(rig: Replicated) -> None:
+    for number in (1, 2, 3):
+        process = rig.node(number).machine.process
+        assert process is not None
+        process.enter(rig.partition(number).log.roll)
+
+
+def end(rig: Replicated, number: int, *, clean: bool) -> None:
+    node = rig.node(number)
+    rig.cluster.hold_down(node.name)
+    if clean:
+        node.stop()
+    else:
+        node.kill()
+    rig.run_until(lambda: not node.is_running, "it has ended")
+
+
+def start(rig: Replicated, *numbers: int) -> None:
+    for number in numbers:
+        rig.cluster.let_up(rig.node(number).name)
+    rig.run_until(lambda: all(rig.node(number).broker is not None for number in numbers), "they are up")
+
+
+def damage(rig: Replicated, number: int, way: str, place: int) -> None:
+    disk = rig.node(number).machine.disk
+    with disk.unnoticed():
+        path = segments_of(disk, rig.node(number).properties["log.dirs"], "orders")[place]
+    rot(disk, path, way)
+
+
+def came_back(rig: Replicated, number: int, values: list[bytes]) -> None:
+    start(rig, number)
+    rig.run_until(lambda: rig.broker(number).replicas.find("orders", 0) is not None, "it knows its replica")
+    rig.await_isr([1, 2, 3])
+    rig.await_equal()
+    assert rig.values(number) == values
+    assert rig.partition(number).log.losses.damage is None
+    assert rig.partition(number).log.holes == ()
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_follower(way: str) -> None:
+    rig, values = cluster()
+    end(rig, 3, clean=True)
+    damage(rig, 3, way, -1 if way == "the last length" else 1)
+    came_back(rig, 3, values)
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_the_last_leader_whose_log_is_damaged_does_not_lead_again_at_once(place: int) -> None:
+    rig, values = cluster()
+    end(rig, 1, clean=True)
+    assert rig.produce(b"more")[0] == 0
+    damage(rig, 1, "cut inside a batch", place)
+    came_back(rig, 1, [*values, b"more"])
+
+
+def test_damaged_after_a_kill() -> None:
+    rig, values = cluster()
+    rig.partition(3).log.flush()
+    rig.broker(3).logs._upkeep.write_checkpoints()
+    end(rig, 3, clean=False)
+    damage(rig, 3, "missing", 1)
+    came_back(rig, 3, values)
+
+
+def test_a_damaged_member_of_the_elr_is_not_elected() -> None:
+    """The two others were gone first: it was in the ELR by its clean stop, and lost records since."""
+    rig, values = cluster()
+    end(rig, 3, clean=True)
+    damage(rig, 3, "cut inside a batch", 1)
+    end(rig, 2, clean=True)
+    end(rig, 1, clean=True)
+    start(rig, 3)
+    rig.run_for(5_000)
+    assert rig.leader() != 3, rig.image()
+    start(rig, 1)
+    rig.run_until(lambda: rig.leader() == 1, "the whole one leads")
+    start(rig, 2)
+    rig.await_isr([1, 2, 3])
+    rig.await_equal()
+    assert rig.values(3) == rig.values(1) == values
+
+
+def test_nobody_else_is_in_sync() -> None:
+    """The last one that led goes on, and the followers that have what it lost keep it."""
+    rig, values = cluster()
+    end(rig, 3, clean=True)
+    end(rig, 2, clean=True)
+    end(rig, 1, clean=True)
+    damage(rig, 1, "cut inside a batch", -1)
+    start(rig, 1, 2, 3)
+    rig.await_isr([1, 2, 3])
+    log = rig.partition(1).log
+    assert [(hole.start, hole.end) for hole in log.holes] == [(39, 40)]
+    assert rig.fetch(39).error_code == 2
+    assert rig.produce(b"next") == (0, 40)
+    rig.await_equal()
+    assert rig.values(2) == [*values, b"next"]
