@@ -53,11 +53,13 @@ class MemoryPartitions:
         self.holding = False
         self.refuse_with: ErrorCode | None = None
         self.reads = 0
+        self.bytes_max = 1_048_588
         self._held: deque[tuple[TopicPartition, int, Callable[[ErrorCode, int], None]]] = deque()
 
     def append(self, partition: TopicPartition, batch: bytearray, done: Callable[[ErrorCode, int], None]) -> None:
-        if self.refuse_with is not None:
-            done(self.refuse_with, -1)
+        refused = ErrorCode.MESSAGE_TOO_LARGE if len(batch) > self.bytes_max else self.refuse_with
+        if refused is not None:
+            done(refused, -1)
             return
         base_offset = self.next_offset.get(partition, 0)
         struct.pack_into(">q", batch, 0, base_offset)
@@ -67,6 +69,9 @@ class MemoryPartitions:
         self._held.append((partition, self.next_offset[partition], lambda code, _: done(code, base_offset)))
         if not self.holding:
             self.commit()
+
+    def batch_bytes_max(self, partition: TopicPartition) -> int:
+        return self.bytes_max
 
     def commit(self, count: int | None = None) -> None:
         """The HW passes the first `count` appends that are held back, or all."""
@@ -380,6 +385,7 @@ class GroupWorld:
         assert leader is not None
         given = {member: f"part of {member}".encode() for member in members}
         syncs.append(self.sync(group_id, generation, leader, given, protocol_name=name))
+        self.pass_ms(0)  # a large group is answered in several turns
         assert {sync.error for sync in syncs} == {ErrorCode.NONE}
 
     # -- offsets

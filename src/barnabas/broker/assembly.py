@@ -130,15 +130,10 @@ class Broker:
             self._open_replicas()
         self._opened = True
         self.metadata.subscribe(self.journal.on_image)
-        self.access.leader_id = lambda: self.raft.leader_id
-        self.raft.on_leader = self._on_quorum_leader
+        self.raft.on_leader = self.access.on_leader
         self.raft.start()
         self._joined = True
         self._watch.start()
-
-    def _on_quorum_leader(self) -> None:
-        self.access.on_leader()
-        self._watch.on_leader()
 
     def _open_replicas(self) -> None:
         self.logs.start(high_watermarks=self.replicas.high_watermarks)
@@ -148,7 +143,7 @@ class Broker:
             raise ConfigError(f"{metadata_dir} holds the metadata log and cannot be used: {cause}")
         self.logs.on_directory_failed.append(self._on_directory_failed)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
-        self.coordinators.listen()
+        self.coordinators.listen(self.memory)
         self.metadata.subscribe(self._own_registration.on_image)
         self.metadata.subscribe(self.coordinators.on_image)
         self.metadata.subscribe(self.lifecycle.on_image)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from barnabas.broker.broker_channels import BrokerChannels
 from barnabas.broker.image_topics import ImageTopics
+from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
@@ -18,6 +21,9 @@ from barnabas.metadata.image import GROUP_RESOURCE, TRANSACTION_VERSION, Metadat
 from barnabas.metadata.store import MetadataStore
 from barnabas.replication.internal import InternalPartitions
 from barnabas.replication.manager import LeadershipListener, ReplicaManager
+
+#: Members of groups may bring along this part of the budget of memory.
+_MEMBERS_SHARE: Final = 4
 
 
 class Coordinators:
@@ -57,7 +63,11 @@ class Coordinators:
             server_version=lambda: metadata.image.features.get(TRANSACTION_VERSION, 0),
         )
 
-    def listen(self) -> None:
+    def listen(self, memory: MemoryBudget) -> None:
+        """What members of groups bring along counts in `memory`."""
+        held = self.groups.held
+        held.bytes_max = memory.limit_bytes // _MEMBERS_SHARE
+        memory.others.append(lambda: held.bytes)
         for topic, coordinator in (
             (GROUP_METADATA_TOPIC, self.groups),
             (TRANSACTION_STATE_TOPIC, self.transactions),

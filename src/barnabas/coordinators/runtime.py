@@ -23,12 +23,16 @@ from barnabas.common.host import Buffer, Host
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
 from barnabas.records.batch import encode_batch
+from barnabas.records.draft import BatchDraft
 from barnabas.records.record import Record
 
 
 class PartitionWriter(Protocol):
     def append(self, partition: TopicPartition, batch: bytearray, done: Callable[[ErrorCode, int], None]) -> None:
         """Append with acks=all. `done(code, base offset)` once, when committed or failed, maybe at once."""
+
+    def batch_bytes_max(self, partition: TopicPartition) -> int:
+        """Larger batches are refused (`max.message.bytes` of the topic)."""
 
 
 class PartitionReader(Protocol):
@@ -107,6 +111,10 @@ def storing_failed(code: ErrorCode) -> ErrorCode:
 _REFUSED: Final = frozenset(
     {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 )
+
+
+#: A batch that is this much too large before it is compressed is refused.
+_COMPRESSION_GAIN: Final = 16
 
 
 class KeyValue(NamedTuple):
@@ -203,6 +211,17 @@ class ShardLog:
             codec=self._codec,
             base_sequence=self._base_sequence,
         )
+
+    @property
+    def batch_bytes_max(self) -> int:
+        """What is larger need not be made: the log would refuse it. Compression may save more than we can know, so
+        that there is no bound with it but a multiple of the log's."""
+        bound = self._writer.batch_bytes_max(self._partition)
+        return bound * _COMPRESSION_GAIN if self._codec else bound
+
+    def encode(self, draft: BatchDraft) -> bytearray:
+        """As `batch_of`, of a batch that was made in several turns."""
+        return draft.encode(self._host.clock.wall_ms(), codec=self._codec, base_sequence=self._base_sequence)
 
     def append_batch(
         self, batch: bytearray, answered: Callable[[ErrorCode], None], settled: Callable[[ErrorCode], None] = _ignore

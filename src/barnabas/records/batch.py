@@ -62,6 +62,7 @@ __all__ = [
     "control_type",
     "decode_batch",
     "encode_batch",
+    "encode_body",
     "encode_end_txn_marker",
     "has_valid_crc",
     "iter_headers",
@@ -178,6 +179,42 @@ def encode_batch(
         if timestamp > largest:
             largest = timestamp
         write_record(body, record, delta, timestamp - base_timestamp)
+    return encode_body(
+        body,
+        len(records),
+        base_timestamp,
+        largest if max_timestamp is None else max_timestamp,
+        base_offset=base_offset,
+        codec=codec,
+        level=level,
+        leader_epoch=leader_epoch,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=base_sequence,
+        transactional=transactional,
+        control=control,
+        timestamp_type=timestamp_type,
+    )
+
+
+def encode_body(
+    body: Buffer,
+    count: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    *,
+    base_offset: int = 0,
+    codec: int = 0,
+    level: int | None = None,
+    leader_epoch: int = NO_LEADER_EPOCH,
+    producer_id: int = NO_PRODUCER_ID,
+    producer_epoch: int = NO_PRODUCER_EPOCH,
+    base_sequence: int = NO_SEQUENCE,
+    transactional: bool = False,
+    control: bool = False,
+    timestamp_type: int = CREATE_TIME,
+) -> bytearray:
+    """The batch of `count` records that are written one behind the other in `body`."""
     packed: Buffer = compression.compress(codec, body, level) if codec else body
     attributes = (
         codec
@@ -195,13 +232,13 @@ def encode_batch(
         MAGIC_V2,
         0,
         attributes,
-        len(records) - 1,
+        count - 1,
         base_timestamp,
-        largest if max_timestamp is None else max_timestamp,
+        max_timestamp,
         producer_id,
         producer_epoch,
         base_sequence,
-        len(records),
+        count,
     )
     out += packed
     _renew_crc(out, 0, len(out))

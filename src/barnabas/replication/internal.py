@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
@@ -34,6 +35,13 @@ class InternalPartitions:
             return
         base_offset = info.first_offset
         leader.await_commit(info.last_offset + 1, lambda code: done(code, base_offset))
+
+    def batch_bytes_max(self, partition: TopicPartition) -> int:
+        """Of what can be appended; without a bound for a partition that is not led here: the append says so."""
+        try:
+            return self._replicas.leader(*partition).log.config.max_message_bytes
+        except RequestFailed:
+            return sys.maxsize
 
     def read(
         self, partition: TopicPartition, offset: int, max_bytes: int, done: Callable[[Buffer | Exception], None]

@@ -8,7 +8,7 @@ from tests.support.group_world import Answer, Context, GroupWorld, MemoryPartiti
 from barnabas.common.errors import EncodeError, ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
-from barnabas.coordinators.groups.config import GroupConfig
+from barnabas.coordinators.groups.committers import Committers
 from barnabas.coordinators.groups.records import NO_EXPIRY, CommittedOffset
 from barnabas.coordinators.runtime import KeyValue, ShardLog
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -131,7 +131,7 @@ RETENTION_MAX = (1 << 63) - 1
 
 
 def test_a_retention_beyond_all_times_is_for_ever() -> None:
-    world = GroupWorld(GroupConfig(offsets_retention_check_interval_ms=1_000))
+    world = GroupWorld()
     committed = world.commit("g", {("orders", 0): 5}, retention_ms=RETENTION_MAX, version=4)
     assert committed.response.topics[0].partitions[0].error_code == N
     assert world.offsets("g")["orders", 0].expire_timestamp_ms == RETENTION_MAX
@@ -140,18 +140,20 @@ def test_a_retention_beyond_all_times_is_for_ever() -> None:
     # A later commit, of a client that says nothing of it, is kept as long as any; then the group goes.
     world.commit("g", {("orders", 0): 6})
     assert world.offsets("g")["orders", 0].expire_timestamp_ms == NO_EXPIRY
-    world.pass_ms(world.config.offsets_retention_ms + 5_000)
+    world.pass_ms(world.config.offsets_retention_ms + 2 * world.config.offsets_retention_check_interval_ms)
     assert world.find("g") is None
 
 
-def test_what_cannot_be_encoded_is_not_on_its_way() -> None:
+def test_what_cannot_be_encoded_is_not_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit that cannot be written is no reason to keep the group for ever."""
     world = GroupWorld()
     shard = world.coordinator.shard(0)
     assert shard is not None
     impossible = CommittedOffset(5, -1, "", 0, expire_timestamp_ms=RETENTION_MAX + 1)
-    with pytest.raises(EncodeError):
-        shard.offsets.commit("g", [("orders", 0, impossible)], lambda _: None)
+    with monkeypatch.context() as patch:
+        patch.setattr(Committers, "accept", lambda *_: impossible)
+        with pytest.raises(EncodeError):
+            world.commit("g", {("orders", 0): 5})
     assert shard.offsets._on_their_way == {}
     world.commit("g", {("orders", 0): 6})
     world.pass_ms(world.config.offsets_retention_ms + 2 * world.config.offsets_retention_check_interval_ms)

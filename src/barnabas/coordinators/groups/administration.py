@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.host import Timers
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.gather import Gather
 from barnabas.coordinators.groups import replies
 from barnabas.coordinators.groups.consumer import answers
-from barnabas.coordinators.groups.group import GroupState
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.offset_requests import FindShard
 from barnabas.coordinators.groups.shard import GroupShard
+from barnabas.coordinators.steps import ROWS, by_weight, in_steps
 from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
@@ -20,45 +24,75 @@ from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, Delete
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
+#: A group of more members is described in a turn of the loop of its own.
+_MEMBERS: Final = 200
+
 
 class Administration:
     """For all shards of a broker."""
 
-    __slots__ = ("_shard",)
+    __slots__ = ("_shard", "_timers")
 
-    def __init__(self, shard: FindShard) -> None:
+    def __init__(self, shard: FindShard, timers: Timers) -> None:
         self._shard = shard
+        self._timers = timers
 
-    def list_groups(self, request: ListGroupsRequest, shards: Iterable[GroupShard]) -> ListGroupsResponse:
+    def list_groups(
+        self, request: ListGroupsRequest, shards: Iterable[GroupShard], reply: Callable[[ListGroupsResponse], None]
+    ) -> None:
         """Filters are taken without regard to case. A shard that is not loaded yet makes the whole answer fail."""
+        in_steps(self._timers, self._list_groups(request, shards, reply))
+
+    def _list_groups(
+        self, request: ListGroupsRequest, shards: Iterable[GroupShard], reply: Callable[[ListGroupsResponse], None]
+    ) -> Iterator[None]:
         states = {state.strip().lower() for state in request.states_filter}
         types = {kind.strip().lower() for kind in request.types_filter}
         response = ListGroupsResponse()
+        count = 0
         try:
             for shard in shards:
-                self._list_shard(shard, states, types, response.groups)
+                for group in self._groups_of(shard):
+                    count += 1
+                    if not count % ROWS:
+                        yield
+                    listed = replies.listed(group) if isinstance(group, ClassicGroup) else answers.listed(group)
+                    is_wanted = not states or listed.group_state.lower() in states
+                    if is_wanted and (not types or listed.group_type in types):
+                        response.groups.append(listed)
         except RequestFailed as failure:
-            return ListGroupsResponse(error_code=failure.code)
-        return response
+            reply(ListGroupsResponse(error_code=failure.code))
+        else:
+            reply(response)
 
     @staticmethod
-    def _list_shard(
-        shard: GroupShard, states: set[str], types: set[str], out: list[ListGroupsResponse.ListedGroup]
-    ) -> None:
+    def _groups_of(shard: GroupShard) -> tuple[ClassicGroup | ConsumerGroup, ...]:
         try:
             shard.check_serving()
         except RequestFailed as failure:
             if failure.code is ErrorCode.NOT_COORDINATOR:
-                return
+                return ()
             raise
-        found = [replies.listed(group) for group in shard.groups()]
-        found += [answers.listed(group) for group in shard.consumers.groups()]
-        for listed in found:
-            if (not states or listed.group_state.lower() in states) and (not types or listed.group_type in types):
-                out.append(listed)
+        return (*shard.groups(), *shard.consumers.groups())
 
-    def describe_groups(self, api_version: int, request: DescribeGroupsRequest) -> DescribeGroupsResponse:
-        return DescribeGroupsResponse(groups=[self._describe(one, api_version) for one in request.groups])
+    def describe_groups(
+        self, api_version: int, request: DescribeGroupsRequest, reply: Callable[[DescribeGroupsResponse], None]
+    ) -> None:
+        """Each group once, however often it is named."""
+
+        def work() -> Iterator[None]:
+            response = DescribeGroupsResponse()
+            for index, group_ids in enumerate(by_weight(tuple(dict.fromkeys(request.groups)))):
+                if index:
+                    yield
+                for group_id in group_ids:
+                    described = self._describe(group_id, api_version)
+                    response.groups.append(described)
+                    if len(described.members) > _MEMBERS:
+                        yield
+            reply(response)
+
+        in_steps(self._timers, work())
 
     def _describe(self, group_id: str, api_version: int) -> DescribeGroupsResponse.DescribedGroup:
         try:
@@ -72,8 +106,24 @@ class Administration:
             return replies.describe_missing(group_id, api_version, f"Group {group_id} not found.")
         return replies.described(group)
 
-    def describe_consumers(self, request: ConsumerGroupDescribeRequest) -> ConsumerGroupDescribeResponse:
-        return ConsumerGroupDescribeResponse(groups=[self._describe_consumers(one) for one in request.group_ids])
+    def describe_consumers(
+        self, request: ConsumerGroupDescribeRequest, reply: Callable[[ConsumerGroupDescribeResponse], None]
+    ) -> None:
+        """As `describe_groups`."""
+
+        def work() -> Iterator[None]:
+            response = ConsumerGroupDescribeResponse()
+            for index, group_ids in enumerate(by_weight(tuple(dict.fromkeys(request.group_ids)))):
+                if index:
+                    yield
+                for group_id in group_ids:
+                    described = self._describe_consumers(group_id)
+                    response.groups.append(described)
+                    if len(described.members) > _MEMBERS:
+                        yield
+            reply(response)
+
+        in_steps(self._timers, work())
 
     def _describe_consumers(self, group_id: str) -> ConsumerGroupDescribeResponse.DescribedGroup:
         try:
@@ -87,16 +137,11 @@ class Administration:
         return answers.describe_failed(group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
 
     def delete_groups(self, request: DeleteGroupsRequest, reply: Callable[[DeleteGroupsResponse], None]) -> None:
-        group_ids = list(dict.fromkeys(request.groups_names))
+        in_steps(self._timers, self._delete_groups(tuple(dict.fromkeys(request.groups_names)), reply))
+
+    def _delete_groups(self, group_ids: Sequence[str], reply: Callable[[DeleteGroupsResponse], None]) -> Iterator[None]:
         codes: dict[str, ErrorCode] = {}
-        by_shard: dict[TopicPartition, tuple[GroupShard, list[str]]] = {}
-        for group_id in group_ids:
-            try:
-                shard = self._deletable(group_id)
-            except RequestFailed as failure:
-                codes[group_id] = failure.code
-            else:
-                by_shard.setdefault(shard.partition, (shard, []))[1].append(group_id)
+        batches: list[Sequence[str]] = list(by_weight(group_ids))
 
         def finish(_: Sequence[ErrorCode]) -> None:
             results = [
@@ -105,7 +150,24 @@ class Administration:
             ]
             reply(DeleteGroupsResponse(results=results))
 
-        gather: Gather[ErrorCode] = Gather(len(by_shard), finish)
+        gather: Gather[ErrorCode] = Gather(len(batches), finish)
+        for index, batch in enumerate(batches):
+            if index:
+                yield
+            self._delete_some(batch, codes, gather.slot(index))
+
+    def _delete_some(
+        self, group_ids: Sequence[str], codes: dict[str, ErrorCode], slot: Callable[[ErrorCode], None]
+    ) -> None:
+        by_shard: dict[TopicPartition, tuple[GroupShard, list[str]]] = {}
+        for group_id in group_ids:
+            try:
+                shard = self._deletable(group_id)
+            except RequestFailed as failure:
+                codes[group_id] = failure.code
+            else:
+                by_shard.setdefault(shard.partition, (shard, []))[1].append(group_id)
+        gather: Gather[ErrorCode] = Gather(len(by_shard), lambda _: slot(ErrorCode.NONE))
         for index, (shard, chosen) in enumerate(by_shard.values()):
             self._delete_in(shard, chosen, codes, gather.slot(index))
 

@@ -9,7 +9,7 @@ from barnabas.coordinators.deadlines import Deadlines
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.writes import Writes
-from barnabas.coordinators.groups.group import ClassicGroup
+from barnabas.coordinators.groups.group import ClassicGroup, HeldBytes
 from barnabas.coordinators.runtime import ShardLog
 
 
@@ -23,6 +23,8 @@ class GroupContext:
     deadlines: Deadlines
     #: Groups of the consumer protocol; a group id is in one of the two at most.
     consumer_writes: Writes
+    #: Of all groups of this broker.
+    held: HeldBytes
     #: Groups of the classic protocol, and groups that have nothing but offsets.
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
 
@@ -36,4 +38,5 @@ class GroupContext:
     def create(self, group_id: str) -> ClassicGroup:
         assert group_id not in self.groups, "a group is created once"
         group = self.groups[group_id] = ClassicGroup(group_id, self.deadlines, self.wall_ms())
+        group.hold_in(self.held)
         return group

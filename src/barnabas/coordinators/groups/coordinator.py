@@ -16,6 +16,7 @@ from barnabas.coordinators.groups import replies
 from barnabas.coordinators.groups.administration import Administration
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.consumer.heartbeat import Beat
+from barnabas.coordinators.groups.group import HeldBytes
 from barnabas.coordinators.groups.joining import Join
 from barnabas.coordinators.groups.membership import Leaving
 from barnabas.coordinators.groups.offset_requests import OffsetRequests
@@ -45,6 +46,8 @@ from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest,
 
 _PROTOCOL_NAMED_SINCE = 5
 _PROTOCOL_NULLABLE_SINCE = 7
+#: Members that leave in one turn of the loop.
+_LEAVING = 500
 
 
 class GroupRequestContext(Protocol):
@@ -79,9 +82,11 @@ class GroupCoordinator:
         self._loads = Loads(host.timers, reader)
         self._partition_count = partition_count
         self._shards: dict[int, GroupShard] = {}
+        #: What members have brought along; above `held.bytes_max` no more is taken.
+        self.held = HeldBytes()
         self._active = True
-        self._offsets = OffsetRequests(self._shard, partition_exists)
-        self._administration = Administration(self._shard)
+        self._offsets = OffsetRequests(self._shard, partition_exists, host.timers)
+        self._administration = Administration(self._shard, host.timers)
 
     @property
     def unreadable_records(self) -> int:
@@ -98,7 +103,14 @@ class GroupCoordinator:
             return
         topic_partition = TopicPartition(GROUP_METADATA_TOPIC, partition)
         shard = GroupShard(
-            self._host, self._config, self._consumer, self._writer, self._loads, topic_partition, leader_epoch
+            self._host,
+            self._config,
+            self._consumer,
+            self._writer,
+            self._loads,
+            topic_partition,
+            leader_epoch,
+            self.held,
         )
         self._shards[partition] = shard
         shard.load()
@@ -169,7 +181,7 @@ class GroupCoordinator:
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, reply: Callable[[ConsumerGroupDescribeResponse], None]
     ) -> None:
-        reply(self._administration.describe_consumers(request))
+        self._administration.describe_consumers(request, reply)
 
     # -- members of the classic protocol
 
@@ -276,19 +288,45 @@ class GroupCoordinator:
             else:
                 reply(LeaveGroupResponse(error_code=code))
 
-        group_id = request.group_id
-        try:
-            shard = self._shard(group_id)
-            if shard.consumers.has(group_id):
-                shard.consumers.leave(
-                    group_id, leaving, answer, fail, lambda: shard.membership.leave(group_id, leaving)
-                )
-                return
-            codes = shard.membership.leave(group_id, leaving)
-        except RequestFailed as failure:
-            fail(failure.code)
-        else:
-            answer(codes)
+        self._leave(request.group_id, leaving, answer, fail)
+
+    def _leave(
+        self,
+        group_id: str,
+        leaving: Sequence[Leaving],
+        answer: Callable[[Sequence[ErrorCode]], None],
+        fail: Callable[[ErrorCode], None],
+    ) -> None:
+        """Some in each turn of the loop, if they are many: each part as if it were a request of its own."""
+        codes: list[ErrorCode] = []
+
+        def part(some: Sequence[Leaving]) -> None:
+            try:
+                shard = self._shard(group_id)
+                if shard.consumers.has(group_id):
+                    shard.consumers.leave(group_id, some, took, failed, lambda: shard.membership.leave(group_id, some))
+                    return
+                left = shard.membership.leave(group_id, some)
+            except RequestFailed as failure:
+                failed(failure.code)
+            else:
+                took(left)
+
+        def took(left: Sequence[ErrorCode]) -> None:
+            codes.extend(left)
+            if len(codes) == len(leaving):
+                answer(codes)
+            else:
+                some = leaving[len(codes) : len(codes) + _LEAVING]
+                self._host.timers.call_soon(lambda: part(some))
+
+        def failed(code: ErrorCode) -> None:
+            if codes and code is ErrorCode.UNKNOWN_MEMBER_ID:
+                took([code] * len(leaving[len(codes) : len(codes) + _LEAVING]))  # the last one took the group along
+            else:
+                fail(code)
+
+        part(leaving[:_LEAVING])
 
     # -- offsets
 
@@ -336,7 +374,7 @@ class GroupCoordinator:
         self, context: GroupRequestContext, request: ListGroupsRequest, reply: Callable[[ListGroupsResponse], None]
     ) -> None:
         if self._active:
-            reply(self._administration.list_groups(request, tuple(self._shards.values())))
+            self._administration.list_groups(request, tuple(self._shards.values()), reply)
         else:
             reply(ListGroupsResponse(error_code=ErrorCode.COORDINATOR_NOT_AVAILABLE))
 
@@ -346,7 +384,7 @@ class GroupCoordinator:
         request: DescribeGroupsRequest,
         reply: Callable[[DescribeGroupsResponse], None],
     ) -> None:
-        reply(self._administration.describe_groups(context.api_version, request))
+        self._administration.describe_groups(context.api_version, request, reply)
 
     def delete_groups(
         self, context: GroupRequestContext, request: DeleteGroupsRequest, reply: Callable[[DeleteGroupsResponse], None]

@@ -16,6 +16,7 @@ Nothing here knows of time, logs or requests: `rebalance.py` and its neighbours 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Final
@@ -33,6 +34,8 @@ SyncReply = Callable[[SyncGroupResponse], None]
 #: What a member that has none yet sends for a member id.
 UNKNOWN_MEMBER: Final = ""
 NO_TIMESTAMP: Final = -1
+#: What a member takes of memory beside what it brings along.
+_MEMBER_BYTES: Final = 1_000
 
 
 class GroupState(Enum):
@@ -119,11 +122,31 @@ class Member:
 
     def complete_sync(self, response: SyncGroupResponse) -> bool:
         """Answer the parked SyncGroup, if there is one."""
-        reply, self.sync_reply = self.sync_reply, None
+        reply = self.take_sync()
         if reply is None:
             return False
         reply(response)
         return True
+
+    def take_sync(self) -> SyncReply | None:
+        """The parked SyncGroup, if there is one; the caller answers it."""
+        reply, self.sync_reply = self.sync_reply, None
+        return reply
+
+
+class HeldBytes:
+    """What the members of all groups of a broker have brought along, and how much that may be."""
+
+    __slots__ = ("bytes", "bytes_max")
+
+    def __init__(self, bytes_max: int = sys.maxsize) -> None:
+        self.bytes = 0
+        self.bytes_max = bytes_max
+
+
+def weight_of(protocols: Mapping[str, bytes]) -> int:
+    """Bytes that a member with these protocols takes: what it brings along, and an allowance for itself."""
+    return _MEMBER_BYTES + sum(len(name) + len(metadata) for name, metadata in protocols.items())
 
 
 class ClassicGroup:
@@ -131,10 +154,12 @@ class ClassicGroup:
 
     __slots__ = (
         "_automaton",
+        "_held",
         "_supported",
         "awaiting_joins",
         "generation",
         "group_id",
+        "held_bytes",
         "join_deadline",
         "leader_id",
         "members",
@@ -176,6 +201,9 @@ class ClassicGroup:
         self.join_deadline = deadlines.new()
         self.sync_deadline = deadlines.new()
         self._supported: dict[str, int] = {}
+        #: What its members have brought along.
+        self.held_bytes = 0
+        self._held = HeldBytes()
 
     # -- state
 
@@ -296,7 +324,20 @@ class ClassicGroup:
         if deadline is not None:
             deadline.cancel()
 
+    def hold_in(self, held: HeldBytes) -> None:
+        """Its members count there from now on."""
+        self._held = held
+        held.bytes += self.held_bytes
+
+    def release(self) -> None:
+        """It is gone: its members count nowhere."""
+        self._held.bytes -= self.held_bytes
+        self._held = HeldBytes()
+
     def _count(self, member: Member, step: int) -> None:
+        weight = step * weight_of(member.protocols)
+        self.held_bytes += weight
+        self._held.bytes += weight
         for name in member.protocols:
             self._supported[name] = self._supported.get(name, 0) + step
             if not self._supported[name]:
@@ -312,12 +353,18 @@ class ClassicGroup:
 
     def complete_join(self, member: Member, response: JoinGroupResponse) -> bool:
         """Answer the parked JoinGroup, if there is one."""
-        reply, member.join_reply = member.join_reply, None
+        reply = self.take_join(member)
         if reply is None:
             return False
-        self.awaiting_joins -= 1
         reply(response)
         return True
+
+    def take_join(self, member: Member) -> JoinReply | None:
+        """The parked JoinGroup, if there is one; the caller answers it."""
+        reply, member.join_reply = member.join_reply, None
+        if reply is not None:
+            self.awaiting_joins -= 1
+        return reply
 
     @property
     def all_joined(self) -> bool:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups import replies
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.group import UNKNOWN_MEMBER, ClassicGroup, GroupState, JoinReply, Member
+from barnabas.coordinators.groups.group import UNKNOWN_MEMBER, ClassicGroup, GroupState, JoinReply, Member, weight_of
 from barnabas.coordinators.groups.images import generation_record, new_group_record
 from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.coordinators.runtime import storing_failed
@@ -22,6 +22,10 @@ from barnabas.protocol.messages.join_group import JoinGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
+#: A member id is a client's name, a dash and a UUID, and records hold strings of 32,767 bytes.
+_PREFIX_BYTES_MAX = 32_767 - 37
+#: No client knows a tenth of so many ways to share partitions.
+_PROTOCOLS_MAX = 1_000
 #: Errors after which a record may be in the log, and be committed, all the same.
 _MAYBE_STORED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
@@ -56,7 +60,10 @@ class Joining:
 
     def join(self, join: Join) -> None:
         """Answer, at once or when the rebalance is through. RequestFailed as usual."""
+        if len(join.protocols) > _PROTOCOLS_MAX:
+            raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         group = self._context.groups.get(join.group_id)
+        self._check_weight(group, join)
         created = group is None
         if group is None:
             if join.member_id != UNKNOWN_MEMBER:
@@ -73,6 +80,18 @@ class Joining:
             self._join_again(group, join)
         if created:
             self._store_new(group)
+
+    def _check_weight(self, group: ClassicGroup | None, join: Join) -> None:
+        """RequestFailed: UNKNOWN_SERVER_ERROR of a member that no record of its group could hold, as it would be told
+        when the generation is written; COORDINATOR_NOT_AVAILABLE while the members of all groups hold what they may:
+        a client comes again after a while."""
+        if any(len(metadata) > self._context.log.batch_bytes_max for metadata in join.protocols.values()):
+            raise RequestFailed(storing_failed(ErrorCode.MESSAGE_TOO_LARGE))
+        member = None if group is None else group.members.get(join.member_id)
+        more = weight_of(join.protocols) - (0 if member is None else weight_of(member.protocols))
+        held = self._context.held
+        if more > 0 and held.bytes + more > held.bytes_max:
+            raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
         """`group.max.size`. While a rebalance is prepared, who is awaited but has not come takes no room."""
@@ -107,6 +126,8 @@ class Joining:
 
     def _join_new(self, group: ClassicGroup, join: Join) -> None:
         prefix = join.client_id if join.instance_id is None else join.instance_id
+        if len(prefix.encode()) > _PREFIX_BYTES_MAX:
+            raise RequestFailed(ErrorCode.INVALID_REQUEST)
         member_id = f"{prefix}-{uuid.UUID(bytes=self._context.host.random.uuid())}"
         if join.instance_id is not None:
             old_id = group.static_members.get(join.instance_id)

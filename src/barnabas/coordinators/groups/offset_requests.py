@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.host import Timers
 from barnabas.coordinators.gather import Gather
+from barnabas.coordinators.groups.commit_draft import CommitDraft
 from barnabas.coordinators.groups.consumer.fencing import check_fetch
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.group import ClassicGroup, GroupState
@@ -14,6 +16,7 @@ from barnabas.coordinators.groups.offsets import Partition
 from barnabas.coordinators.groups.records import NO_LEADER_EPOCH, CommittedOffset
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.runtime import storing_failed
+from barnabas.coordinators.steps import ROWS, in_steps, parts
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
@@ -22,6 +25,8 @@ from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest,
 _BATCHED_SINCE = 8
 _GROUP_ERROR_SINCE = 2
 _NO_OFFSET = -1
+#: Groups in one step.
+_GROUPS = 200
 
 
 class FindShard(Protocol):
@@ -50,11 +55,12 @@ _ABSENT = CommittedOffset(_NO_OFFSET, NO_LEADER_EPOCH, "", 0)
 class OffsetRequests:
     """Serves them for all shards of a broker."""
 
-    __slots__ = ("_exists", "_shard")
+    __slots__ = ("_exists", "_shard", "_timers")
 
-    def __init__(self, shard: FindShard, exists: Callable[[str, int], bool]) -> None:
+    def __init__(self, shard: FindShard, exists: Callable[[str, int], bool], timers: Timers) -> None:
         self._shard = shard
         self._exists = exists
+        self._timers = timers
 
     # -- OffsetCommit
 
@@ -62,101 +68,85 @@ class OffsetRequests:
         self, api_version: int, request: OffsetCommitRequest, reply: Callable[[OffsetCommitResponse], None]
     ) -> None:
         """Partitions that are not there, and metadata that is too large, fail alone; other errors are for all."""
-        response = _commit_response(request)
-        answers: list[OffsetCommitResponse.OffsetCommitResponsePartition] = []
-        accepted: list[tuple[str, int, CommittedOffset]] = []
 
-        def answered(code: ErrorCode) -> None:
-            for answer in answers:
-                answer.error_code = code
-            reply(response)
-
-        existing = self._refuse_missing(request, response)
-        if not existing:
-            reply(response)
-            return
-        answers = [answer for _, _, answer in existing]
-        try:
+        def check() -> GroupShard:
             shard = self._shard(request.group_id, may_be_empty=True)
             shard.committers.validate(request, api_version)
-        except RequestFailed as failure:
-            answered(failure.code)
-            return
-        answers = []
-        for topic, asked, answer in existing:
-            committed = shard.committers.accept(
-                asked.committed_metadata,
-                asked.committed_offset,
-                asked.committed_leader_epoch,
-                request.retention_time_ms,
-            )
-            if committed is None:
-                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                answers.append(answer)
-                accepted.append((topic, asked.partition_index, committed))
-        if accepted:
-            shard.offsets.commit(request.group_id, accepted, answered)
-        else:
-            reply(response)
+            return shard
 
-    def _refuse_missing(
-        self, request: OffsetCommitRequest, response: OffsetCommitResponse
-    ) -> list[
-        tuple[
-            str,
-            OffsetCommitRequest.OffsetCommitRequestPartition,
-            OffsetCommitResponse.OffsetCommitResponsePartition,
-        ]
-    ]:
-        existing = []
-        for topic, topic_answer in zip(request.topics, response.topics, strict=True):
-            for asked, answer in zip(topic.partitions, topic_answer.partitions, strict=True):
-                if self._exists(topic.name, asked.partition_index):
-                    existing.append((topic.name, asked, answer))
-                else:
-                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return existing
+        def write(shard: GroupShard, draft: CommitDraft, answered: Callable[[ErrorCode], None]) -> None:
+            shard.offsets.commit(request.group_id, draft.accepted, shard.log.encode(draft.batch), answered)
+
+        draft = CommitDraft(request.group_id, check, self._exists, request.retention_time_ms)
+        in_steps(
+            self._timers,
+            self._commit(
+                draft,
+                draft.take(
+                    request.topics,
+                    OffsetCommitResponse.OffsetCommitResponseTopic,
+                    OffsetCommitResponse.OffsetCommitResponsePartition,
+                ),
+                write,
+                lambda: reply(OffsetCommitResponse(topics=draft.topics)),
+            ),
+        )
 
     # -- TxnOffsetCommit
 
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, reply: Callable[[TxnOffsetCommitResponse], None]
     ) -> None:
-        """As `commit`."""
-        answers: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = []
-        accepted: list[tuple[str, int, CommittedOffset]] = []
-        response = txn_response(request, ErrorCode.NONE)
+        """As `commit`, but that errors for all are also for partitions that are not there."""
 
-        def answered(code: ErrorCode) -> None:
-            for answer in answers:
-                answer.error_code = code
-            reply(response)
-
-        try:
+        def check() -> GroupShard:
             shard = self._shard(request.group_id)
             shard.committers.validate_transactional(request)
-        except RequestFailed as failure:
-            reply(txn_response(request, failure.code))
-            return
-        for topic, topic_answer in zip(request.topics, response.topics, strict=True):
-            for asked, answer in zip(topic.partitions, topic_answer.partitions, strict=True):
-                committed = shard.committers.accept(
-                    asked.committed_metadata, asked.committed_offset, asked.committed_leader_epoch, -1
-                )
-                if not self._exists(topic.name, asked.partition_index):
-                    answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif committed is None:
-                    answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                else:
-                    answers.append(answer)
-                    accepted.append((topic.name, asked.partition_index, committed))
-        if accepted:
+            return shard
+
+        def write(shard: GroupShard, draft: CommitDraft, answered: Callable[[ErrorCode], None]) -> None:
             shard.offsets.commit_in_transaction(
-                request.group_id, request.producer_id, request.producer_epoch, accepted, answered
+                request.group_id, request.producer_id, request.producer_epoch, draft.accepted, draft.batch, answered
             )
+
+        draft = CommitDraft(request.group_id, check, self._exists, -1, missing_first=False)
+        in_steps(
+            self._timers,
+            self._commit(
+                draft,
+                draft.take(
+                    request.topics,
+                    TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic,
+                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition,
+                ),
+                write,
+                lambda: reply(TxnOffsetCommitResponse(topics=draft.topics)),
+            ),
+        )
+
+    @staticmethod
+    def _commit(
+        draft: CommitDraft,
+        rows: Iterator[None],
+        write: Callable[[GroupShard, CommitDraft, Callable[[ErrorCode], None]], None],
+        finish: Callable[[], None],
+    ) -> Iterator[None]:
+        yield from rows
+
+        def answered(code: ErrorCode) -> None:
+            for answer in draft.answers:
+                answer.error_code = code
+            finish()
+
+        if not draft.answers:
+            finish()
+            return
+        try:
+            shard = draft.settle()
+        except RequestFailed as failure:
+            answered(failure.code)
         else:
-            reply(response)
+            write(shard, draft, answered)
 
     # -- OffsetFetch
 
@@ -182,14 +172,37 @@ class OffsetRequests:
             fetches = [_Fetch(request.group_id, topics)]
 
         def finish(fetched: Sequence[_Fetched]) -> None:
+            in_steps(self._timers, answer(fetched))
+
+        def answer(fetched: Sequence[_Fetched]) -> Iterator[None]:
             if api_version >= _BATCHED_SINCE:
-                reply(OffsetFetchResponse(groups=[_fetched_group(one) for one in fetched]))
+                groups: list[OffsetFetchResponse.OffsetFetchResponseGroup] = []
+                for some in parts(fetched, _GROUPS):
+                    for one in some:
+                        group = OffsetFetchResponse.OffsetFetchResponseGroup(
+                            group_id=one.group_id, error_code=one.error
+                        )
+                        groups.append(group)
+                        yield from _fill(
+                            one.topics,
+                            group.topics,
+                            OffsetFetchResponse.OffsetFetchResponseTopics,
+                            OffsetFetchResponse.OffsetFetchResponsePartitions,
+                        )
+                    if len(groups) < len(fetched):
+                        yield
+                reply(OffsetFetchResponse(groups=groups))
             else:
-                reply(_fetched_alone(fetched[0], fetches[0], api_version))
+                yield from _answer_alone(fetched[0], fetches[0], api_version, reply)
 
         gather: Gather[_Fetched] = Gather(len(fetches), finish)
+        in_steps(self._timers, self._fetch_all(fetches, request.require_stable, gather))
+
+    def _fetch_all(self, fetches: Sequence[_Fetch], require_stable: bool, gather: Gather[_Fetched]) -> Iterator[None]:
         for index, fetch in enumerate(fetches):
-            self._fetch(fetch, request.require_stable, gather.slot(index))
+            if index and not index % _GROUPS:
+                yield
+            self._fetch(fetch, require_stable, gather.slot(index))
 
     def _fetch(self, fetch: _Fetch, require_stable: bool, give: Callable[[_Fetched], None]) -> None:
         """A reader that requires stable offsets also waits for commits on their way: it may be their successor."""
@@ -201,55 +214,71 @@ class OffsetRequests:
         except RequestFailed as failure:
             give(_Fetched(fetch.group_id, failure.code, ()))
             return
+
+        def settled(code: ErrorCode) -> None:
+            """A commit that failed here may have been another coordinator's, or may be committed by one yet."""
+            if code is ErrorCode.NONE:
+                in_steps(self._timers, _read(shard, fetch, give, require_stable=require_stable))
+            else:
+                give(_Fetched(fetch.group_id, storing_failed(code), ()))
+
         if require_stable:
-
-            def settled(code: ErrorCode) -> None:
-                """A commit that failed here may have been another coordinator's, or may be committed by one yet."""
-                if code is ErrorCode.NONE:
-                    give(_read(shard, fetch, require_stable=True))
-                else:
-                    give(_Fetched(fetch.group_id, storing_failed(code), ()))
-
             shard.log.when_settled(settled)
         else:
-            give(_read(shard, fetch, require_stable=False))
+            settled(ErrorCode.NONE)
 
     # -- OffsetDelete
 
     def delete(self, request: OffsetDeleteRequest, reply: Callable[[OffsetDeleteResponse], None]) -> None:
         """A topic that the group consumes keeps its offsets (KIP-496)."""
+        in_steps(self._timers, self._delete(request, reply))
+
+    def _delete(self, request: OffsetDeleteRequest, reply: Callable[[OffsetDeleteResponse], None]) -> Iterator[None]:
+        response = OffsetDeleteResponse()
+        chosen: dict[Partition, None] = {}
+        count = 0
         try:
-            shard = self._shard(request.group_id)
-            group: ClassicGroup | ConsumerGroup | None = shard.consumers.find(request.group_id)
-            if group is None:
-                group = shard.find(request.group_id)
-                if group is None:
-                    raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND)
-                if not group.is_in(GroupState.EMPTY) and not group.is_consumers:
-                    raise RequestFailed(ErrorCode.NON_EMPTY_GROUP)
+            self._deletable(request.group_id)
+            for topic in request.topics:
+                answers: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = []
+                response.topics.append(
+                    OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
+                )
+                subscribed = self._deletable(request.group_id)[1].is_subscribed_to(topic.name)
+                for asked in topic.partitions:
+                    count += 1
+                    if not count % ROWS:
+                        yield
+                    code = ErrorCode.NONE
+                    if not self._exists(topic.name, asked.partition_index):
+                        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    elif subscribed:
+                        code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+                    else:
+                        chosen[topic.name, asked.partition_index] = None
+                    answers.append(
+                        OffsetDeleteResponse.OffsetDeleteResponsePartition(
+                            partition_index=asked.partition_index, error_code=code
+                        )
+                    )
+            shard, group = self._deletable(request.group_id)
         except RequestFailed as failure:
             reply(OffsetDeleteResponse(error_code=failure.code))
             return
-        response = OffsetDeleteResponse()
-        chosen: list[Partition] = []
-        for topic in request.topics:
-            subscribed = group.is_subscribed_to(topic.name)
-            answers = []
-            for asked in topic.partitions:
-                code = ErrorCode.NONE
-                if not self._exists(topic.name, asked.partition_index):
-                    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-                elif subscribed:
-                    code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-                else:
-                    chosen.append((topic.name, asked.partition_index))
-                answers.append(
-                    OffsetDeleteResponse.OffsetDeleteResponsePartition(
-                        partition_index=asked.partition_index, error_code=code
-                    )
-                )
-            response.topics.append(OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers))
-        shard.offsets.delete(request.group_id, chosen, lambda code: reply(_deleted(response, code)))
+        still = (one for one in chosen if not group.is_subscribed_to(one[0])) if count >= ROWS else chosen
+        shard.offsets.delete(request.group_id, still, lambda code: reply(_deleted(response, code)))
+
+    def _deletable(self, group_id: str) -> tuple[GroupShard, ClassicGroup | ConsumerGroup]:
+        """RequestFailed unless offsets of this group may be deleted."""
+        shard = self._shard(group_id)
+        group: ClassicGroup | ConsumerGroup | None = shard.consumers.find(group_id)
+        if group is None:
+            group = shard.find(group_id)
+            if group is None:
+                raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND)
+            if not group.is_in(GroupState.EMPTY) and not group.is_consumers:
+                raise RequestFailed(ErrorCode.NON_EMPTY_GROUP)
+        return shard, group
 
 
 def _asked(topics: Iterable[tuple[str, Sequence[int]]]) -> Sequence[tuple[str, Sequence[int]]]:
@@ -278,91 +307,82 @@ def txn_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetC
     )
 
 
-def _commit_response(request: OffsetCommitRequest) -> OffsetCommitResponse:
-    """An answer for each partition, without errors so far."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponse.OffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=partition.partition_index)
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
-def _read(shard: GroupShard, fetch: _Fetch, *, require_stable: bool) -> _Fetched:
+def _read(
+    shard: GroupShard, fetch: _Fetch, give: Callable[[_Fetched], None], *, require_stable: bool
+) -> Iterator[None]:
+    """What is there now, also where it takes several turns to go through it."""
     try:
         shard.check_serving()
     except RequestFailed as failure:
-        return _Fetched(fetch.group_id, failure.code, ())
+        give(_Fetched(fetch.group_id, failure.code, ()))
+        return
     offsets = shard.offsets.of(fetch.group_id)
+    unstable = shard.offsets.unstable_of(fetch.group_id) if require_stable else frozenset[Partition]()
     asked = fetch.topics
     if asked is None:
         by_topic: dict[str, list[int]] = {}
         for topic, partition in offsets:
             by_topic.setdefault(topic, []).append(partition)
         asked = list(by_topic.items())
-    topics = []
+    count = 0
+    if sum(len(partitions) for _, partitions in asked) > ROWS:
+        offsets, unstable = dict(offsets), frozenset(unstable)
+    topics: list[tuple[str, Sequence[tuple[int, CommittedOffset, ErrorCode]]]] = []
     for topic, partitions in asked:
-        found = []
+        found: list[tuple[int, CommittedOffset, ErrorCode]] = []
+        topics.append((topic, found))
         for partition in partitions:
-            if require_stable and shard.offsets.is_unstable(fetch.group_id, topic, partition):
+            count += 1
+            if not count % ROWS:
+                yield
+            if (topic, partition) in unstable:
                 found.append((partition, _ABSENT, ErrorCode.UNSTABLE_OFFSET_COMMIT))
             else:
                 found.append((partition, offsets.get((topic, partition), _ABSENT), ErrorCode.NONE))
-        topics.append((topic, found))
-    return _Fetched(fetch.group_id, ErrorCode.NONE, topics)
+    give(_Fetched(fetch.group_id, ErrorCode.NONE, topics))
 
 
-def _fetched_group(fetched: _Fetched) -> OffsetFetchResponse.OffsetFetchResponseGroup:
-    return OffsetFetchResponse.OffsetFetchResponseGroup(
-        group_id=fetched.group_id,
-        error_code=fetched.error,
-        topics=[
-            OffsetFetchResponse.OffsetFetchResponseTopics(
-                name=name,
-                partitions=[
-                    OffsetFetchResponse.OffsetFetchResponsePartitions(
-                        partition_index=index,
-                        committed_offset=committed.offset,
-                        committed_leader_epoch=committed.leader_epoch,
-                        metadata=committed.metadata,
-                        error_code=code,
-                    )
-                    for index, committed, code in partitions
-                ],
+def _fill(
+    topics: Iterable[tuple[str, Sequence[tuple[int, CommittedOffset, ErrorCode]]]],
+    out: list[Any],
+    topic_type: Callable[..., Any],
+    row_type: Callable[..., Any],
+) -> Iterator[None]:
+    """The rows of an answer, of either kind."""
+    count = 0
+    for name, partitions in topics:
+        rows: list[Any] = []
+        out.append(topic_type(name=name, partitions=rows))
+        for index, committed, code in partitions:
+            count += 1
+            if not count % ROWS:
+                yield
+            rows.append(
+                row_type(
+                    partition_index=index,
+                    committed_offset=committed.offset,
+                    committed_leader_epoch=committed.leader_epoch,
+                    metadata=committed.metadata,
+                    error_code=code,
+                )
             )
-            for name, partitions in fetched.topics
-        ],
-    )
 
 
-def _fetched_alone(fetched: _Fetched, fetch: _Fetch, api_version: int) -> OffsetFetchResponse:
+def _answer_alone(
+    fetched: _Fetched, fetch: _Fetch, api_version: int, reply: Callable[[OffsetFetchResponse], None]
+) -> Iterator[None]:
     """Versions 1-7: one group. Version 1 has no error for the whole, so each partition has it."""
     topics = fetched.topics
     if fetched.error is not ErrorCode.NONE:
         if api_version >= _GROUP_ERROR_SINCE:
-            return OffsetFetchResponse(error_code=fetched.error)
+            reply(OffsetFetchResponse(error_code=fetched.error))
+            return
         topics = [(name, [(i, _ABSENT, fetched.error) for i in indexes]) for name, indexes in fetch.topics or ()]
-    return OffsetFetchResponse(
-        topics=[
-            OffsetFetchResponse.OffsetFetchResponseTopic(
-                name=name,
-                partitions=[
-                    OffsetFetchResponse.OffsetFetchResponsePartition(
-                        partition_index=index,
-                        committed_offset=committed.offset,
-                        committed_leader_epoch=committed.leader_epoch,
-                        metadata=committed.metadata,
-                        error_code=code,
-                    )
-                    for index, committed, code in partitions
-                ],
-            )
-            for name, partitions in topics
-        ]
+    response = OffsetFetchResponse()
+    yield from _fill(
+        topics,
+        response.topics,
+        OffsetFetchResponse.OffsetFetchResponseTopic,
+        OffsetFetchResponse.OffsetFetchResponsePartition,
     )
+    reply(response)

@@ -10,7 +10,7 @@ after the commit. A group without members and offsets goes, too.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
@@ -23,13 +23,12 @@ from barnabas.coordinators.groups.records import (
     CommittedOffset,
     OffsetKey,
     group_tombstone,
-    offset_record,
     offset_tombstone,
     parse_key,
     parse_offset,
 )
 from barnabas.coordinators.runtime import KeyValue, storing_failed
-from barnabas.records.batch import Record, encode_batch
+from barnabas.records.draft import BatchDraft
 
 #: (topic, partition) of one group.
 Partition = tuple[str, int]
@@ -64,7 +63,11 @@ class Offsets:
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
         """Whether an open transaction may yet change it (KIP-447)."""
-        return OffsetKey(group_id, topic, partition) in self.pending
+        return (topic, partition) in self.pending.of(group_id)
+
+    def unstable_of(self, group_id: str) -> Set[Partition]:
+        """Those that open transactions may yet change."""
+        return self.pending.of(group_id)
 
     # -- committing
 
@@ -72,10 +75,10 @@ class Offsets:
         self,
         group_id: str,
         accepted: Sequence[tuple[str, int, CommittedOffset]],
+        batch: bytearray,
         answered: Callable[[ErrorCode], None],
     ) -> None:
-        records = [offset_record(group_id, topic, partition, committed) for topic, partition, committed in accepted]
-        batch = self._context.log.batch_of(records)
+        """`batch` has the records of what is accepted."""
         on_their_way = self._on_their_way.setdefault(group_id, {})
         for topic, partition, _ in accepted:
             on_their_way[topic, partition] = on_their_way.get((topic, partition), 0) + 1
@@ -114,13 +117,12 @@ class Offsets:
         producer_id: int,
         producer_epoch: int,
         accepted: Sequence[tuple[str, int, CommittedOffset]],
+        draft: BatchDraft,
         answered: Callable[[ErrorCode], None],
     ) -> None:
         """They are written now, and count when the transaction is committed."""
-        now_ms = self._context.wall_ms()
-        written = [offset_record(group_id, topic, partition, committed) for topic, partition, committed in accepted]
-        batch = encode_batch(
-            [Record(offset=0, timestamp=now_ms, key=r.key, value=r.value, headers=[]) for r in written],
+        batch = draft.encode(
+            self._context.wall_ms(),
             codec=self._context.config.offsets_topic_codec,
             producer_id=producer_id,
             producer_epoch=producer_epoch,
@@ -182,7 +184,7 @@ class Offsets:
         return [partition for partition in partitions if partition in offsets or partition in on_their_way]
 
     def _all(self, group_id: str) -> list[Partition]:
-        pending = ((key.topic, key.partition) for key in self.pending.of(group_id))
+        pending = self.pending.of(group_id)
         return list(dict.fromkeys((*self.of(group_id), *self._on_their_way.get(group_id, {}), *pending)))
 
     def _remove(self, group_id: str, partitions: Sequence[Partition], answered: Callable[[ErrorCode], None]) -> None:

@@ -7,10 +7,11 @@ all open ones, and a transaction that is committed out of those that wrote it be
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
 from barnabas.coordinators.groups.records import CommittedOffset, OffsetKey
+
+_NOTHING: Mapping[tuple[str, int], Set[int]] = {}
 
 
 class PendingOffsets:
@@ -22,23 +23,24 @@ class PendingOffsets:
         #: With the place of each among all that was written.
         self._by_producer: dict[int, dict[OffsetKey, tuple[int, CommittedOffset]]] = {}
         self._written = 0
-        #: In how many open transactions each key is.
-        self._open: Counter[OffsetKey] = Counter()
+        #: By group and partition, the producers in whose open transactions it is.
+        self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
 
     def __contains__(self, key: OffsetKey) -> bool:
-        return key in self._open
+        return (key.topic, key.partition) in self._open.get(key.group_id, _NOTHING)
 
     def has_group(self, group_id: str) -> bool:
         """Whether a transaction may yet give it an offset."""
-        return any(key.group_id == group_id for key in self._open)
+        return group_id in self._open
 
-    def of(self, group_id: str) -> list[OffsetKey]:
-        return [key for key in self._open if key.group_id == group_id]
+    def of(self, group_id: str) -> Set[tuple[str, int]]:
+        """The partitions of this group that a transaction may yet give an offset."""
+        return self._open.get(group_id, _NOTHING).keys()
 
     def put(self, producer_id: int, key: OffsetKey, committed: CommittedOffset) -> None:
         written = self._by_producer.setdefault(producer_id, {})
         if key not in written:
-            self._open[key] += 1
+            self._open.setdefault(key.group_id, {}).setdefault((key.topic, key.partition), set()).add(producer_id)
         self._written += 1
         written[key] = (self._written, committed)
 
@@ -47,25 +49,30 @@ class PendingOffsets:
         if not self._open:
             return
         for key in keys:
-            if key in self._open:
-                self._drop_before(key, self._written + 1)
+            self._drop_before(key, self._written + 1)
 
     def _drop_before(self, key: OffsetKey, place: int) -> None:
-        for written in self._by_producer.values():
-            if key in written and written[key][0] < place:
+        writers = self._open.get(key.group_id, _NOTHING).get((key.topic, key.partition), ())
+        for producer_id in tuple(writers):
+            written = self._by_producer[producer_id]
+            if written[key][0] < place:
                 del written[key]
-                self._close(key)
+                self._close(key, producer_id)
 
-    def _close(self, key: OffsetKey) -> None:
-        self._open[key] -= 1
-        if not self._open[key]:
-            del self._open[key]
+    def _close(self, key: OffsetKey, producer_id: int) -> None:
+        of_group = self._open[key.group_id]
+        writers = of_group[key.topic, key.partition]
+        writers.discard(producer_id)
+        if not writers:
+            del of_group[key.topic, key.partition]
+            if not of_group:
+                del self._open[key.group_id]
 
     def end(self, producer_id: int, *, commit: bool) -> Mapping[OffsetKey, CommittedOffset]:
         """Its transaction is over; what it wrote, as far as nothing came after it."""
         ended = self._by_producer.pop(producer_id, {})
         for key, (place, _) in ended.items():
-            self._close(key)
+            self._close(key, producer_id)
             if commit:
                 self._drop_before(key, place)
         return {key: committed for key, (_, committed) in ended.items()}

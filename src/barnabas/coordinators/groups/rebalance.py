@@ -14,20 +14,33 @@ their assignment are removed after the rebalance timeout (KAFKA-9752).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final
 
 from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Timers
 from barnabas.coordinators.groups import replies
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.group import UNKNOWN_MEMBER, ClassicGroup, GroupState, Member
+from barnabas.coordinators.groups.group import (
+    UNKNOWN_MEMBER,
+    ClassicGroup,
+    GroupState,
+    JoinReply,
+    Member,
+    SyncReply,
+)
 from barnabas.coordinators.groups.images import generation_record
 from barnabas.coordinators.runtime import storing_failed
+from barnabas.coordinators.steps import in_steps, parts
+from barnabas.protocol.messages.sync_group import SyncGroupResponse
 
 _EMPTY = GroupState.EMPTY
 _PREPARING = GroupState.PREPARING_REBALANCE
 _COMPLETING = GroupState.COMPLETING_REBALANCE
 _STABLE = GroupState.STABLE
 _DEAD = GroupState.DEAD
+#: Members that are answered in one turn of the loop.
+_ANSWERS: Final = 200
 
 
 class Rebalancer:
@@ -141,13 +154,48 @@ class Rebalancer:
             # Should this be lost, the members of the last generation come back with it and time out again.
             self._context.log.append([generation_record(group, {})], lambda _: None)
             return
-        for member in tuple(group.members.values()):
-            group.pending_syncs[member.member_id] = None
-            group.complete_join(member, replies.joined(group, member))
-            self.extend_session(group, member)
-            member.is_new = False
+        self._answer_joins(group)
         generation = group.generation
         group.sync_deadline.schedule(group.rebalance_timeout_ms, lambda: self._on_sync_expired(group, generation))
+
+    def _answer_joins(self, group: ClassicGroup) -> None:
+        """All members learn of the generation; the first at once, the others of a large group some in each turn of the
+        loop. What they are told is settled now."""
+        joined = replies.Joined(group)
+        told: list[tuple[Member, JoinReply | None]] = []
+        for member in group.members.values():
+            group.pending_syncs[member.member_id] = None
+            told.append((member, group.take_join(member)))
+            member.is_new = False
+
+        def answer() -> Iterator[None]:
+            for part in parts(told, _ANSWERS):
+                for member, reply in part:
+                    if reply is not None:
+                        reply(joined.response(member))
+                    self._extend_if_there(group, member)
+                if part[-1] is not told[-1]:
+                    yield
+
+        in_steps(self._context.host.timers, answer())
+
+    def _extend_if_there(self, group: ClassicGroup, member: Member) -> None:
+        if not group.is_in(_DEAD) and group.members.get(member.member_id) is member:
+            self.extend_session(group, member)
+
+    def _answer_syncs(self, group: ClassicGroup, response: Callable[[Member], SyncGroupResponse]) -> None:
+        """As `_answer_joins`, of those that wait for their assignment."""
+        told = [(member, reply) for member in group.members.values() if (reply := member.take_sync()) is not None]
+
+        def answer() -> Iterator[None]:
+            for part in parts([(reply, member, response(member)) for member, reply in told], _ANSWERS):
+                for reply, member, made in part:
+                    reply(made)
+                    self._extend_if_there(group, member)
+                if part and part[-1][1] is not told[-1][0]:
+                    yield
+
+        in_steps(self._context.host.timers, answer())
 
     # -- assignments
 
@@ -183,15 +231,12 @@ class Rebalancer:
         for member in group.members.values():
             member.assignment = assignment.get(member.member_id, b"")
         group.become(_STABLE, self._context.wall_ms())
-        for member in tuple(group.members.values()):
-            if member.complete_sync(replies.synced(group, member)):
-                self.extend_session(group, member)
+        self._answer_syncs(group, lambda member: replies.synced(group, member))
 
     def _drop_assignment(self, group: ClassicGroup, code: ErrorCode) -> None:
-        for member in tuple(group.members.values()):
+        for member in group.members.values():
             member.assignment = b""
-            if member.complete_sync(replies.sync_failed(code)):
-                self.extend_session(group, member)
+        self._answer_syncs(group, lambda _: replies.sync_failed(code))
 
     # -- the end
 
@@ -199,13 +244,12 @@ class Rebalancer:
         """Deleted, or coordinated elsewhere from now on."""
         if group.is_in(_DEAD):
             return
-        for member in tuple(group.members.values()):
-            self.dismiss(group, member, code, member.member_id)
-            member.session.cancel()
+        _dismiss_all(self._context.host.timers, group, code)
         for deadline in group.pending_joins.values():
             deadline.cancel()
         group.join_deadline.cancel()
         group.sync_deadline.cancel()
+        group.release()
         group.become(_DEAD, self._context.wall_ms())
 
     def revive(self, group: ClassicGroup) -> None:
@@ -216,3 +260,24 @@ class Rebalancer:
             self.extend_session(group, member)
         if len(group.members) > self._context.config.group_size_max:
             self.prepare(group, f"{len(group.members)} members are more than group.max.size")
+
+
+def _dismiss_all(timers: Timers, group: ClassicGroup, code: ErrorCode) -> None:
+    """Answers all that wait with an error, some in each turn of the loop."""
+    told: list[tuple[Member, JoinReply | None, SyncReply | None]] = []
+    for member in group.members.values():
+        member.session.cancel()
+        if member.is_waiting:
+            told.append((member, group.take_join(member), member.take_sync()))
+
+    def answer() -> Iterator[None]:
+        for part in parts(told, _ANSWERS):
+            for member, join_reply, sync_reply in part:
+                if join_reply is not None:
+                    join_reply(replies.join_failed(code, member.member_id))
+                if sync_reply is not None:
+                    sync_reply(replies.sync_failed(code))
+            if part and part[-1] is not told[-1]:
+                yield
+
+    in_steps(timers, answer())

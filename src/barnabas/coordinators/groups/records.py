@@ -31,6 +31,8 @@ _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
 #: A value of version 4 up to its metadata: version, offset, leader epoch, one byte for the length.
 _OFFSET_HEAD = struct.Struct(">hqiB")
+#: The length of metadata shorter than this is one byte.
+_SHORT_METADATA: Final = 0x7F
 _LEGACY_OFFSET_KEY: Final = 0
 _OFFSET_KEY: Final = 1
 _GROUP_KEY: Final = 2
@@ -77,7 +79,24 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
     return _key(_OFFSET_KEY, OffsetCommitKey(group=group_id, topic=topic, partition=partition))
 
 
+def offset_key_head(group_id: str, topic: str) -> bytes:
+    """The key of an offset but for its last four bytes, the partition (`offset_key`)."""
+    return _offset_key(group_id, topic, 0)[:-4]
+
+
+def offset_key(head: bytes, partition: int) -> bytes:
+    return head + _INT32.pack(partition)
+
+
 def offset_record(group_id: str, topic: str, partition: int, committed: CommittedOffset) -> KeyValue:
+    return KeyValue(_offset_key(group_id, topic, partition), offset_value(committed))
+
+
+def offset_value(committed: CommittedOffset) -> bytes:
+    metadata = committed.metadata.encode()
+    if committed.expire_timestamp_ms == NO_EXPIRY and len(metadata) < _SHORT_METADATA:
+        head = _OFFSET_HEAD.pack(_OFFSET_VALUE, committed.offset, committed.leader_epoch, len(metadata) + 1)
+        return b"%b%b%b\0" % (head, metadata, _INT64.pack(committed.commit_timestamp_ms))
     value = OffsetCommitValue(
         offset=committed.offset,
         leader_epoch=committed.leader_epoch,
@@ -85,8 +104,7 @@ def offset_record(group_id: str, topic: str, partition: int, committed: Committe
         commit_timestamp=committed.commit_timestamp_ms,
         expire_timestamp=committed.expire_timestamp_ms,
     )
-    version = _OFFSET_VALUE if committed.expire_timestamp_ms == NO_EXPIRY else _OFFSET_VALUE_WITH_EXPIRY
-    return KeyValue(_offset_key(group_id, topic, partition), _value(version, value))
+    return _value(_OFFSET_VALUE if committed.expire_timestamp_ms == NO_EXPIRY else _OFFSET_VALUE_WITH_EXPIRY, value)
 
 
 def offset_tombstone(group_id: str, topic: str, partition: int) -> KeyValue:

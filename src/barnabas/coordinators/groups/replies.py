@@ -33,6 +33,29 @@ def joined(
     )
 
 
+class Joined:
+    """What the members of a new generation are told, also when the group has gone on since."""
+
+    __slots__ = ("_leader_id", "_members", "_name", "_number", "_type")
+
+    def __init__(self, group: ClassicGroup) -> None:
+        self._number = group.generation
+        self._type = group.protocol_type
+        self._name = group.protocol_name
+        self._leader_id = group.leader_id or ""
+        self._members = joined_members(group)
+
+    def response(self, member: Member) -> JoinGroupResponse:
+        return JoinGroupResponse(
+            generation_id=self._number,
+            protocol_type=self._type,
+            protocol_name=self._name,
+            leader=self._leader_id,
+            member_id=member.member_id,
+            members=self._members if member.member_id == self._leader_id else [],
+        )
+
+
 def joined_members(group: ClassicGroup) -> list[JoinGroupResponse.JoinGroupResponseMember]:
     name = group.protocol_name
     assert name is not None, "a generation has a protocol"

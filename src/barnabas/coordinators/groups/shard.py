@@ -25,7 +25,7 @@ from barnabas.coordinators.groups.consumer.service import ConsumerGroups
 from barnabas.coordinators.groups.consumer.topics import Topics
 from barnabas.coordinators.groups.consumer.writes import Writes
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.group import ClassicGroup
+from barnabas.coordinators.groups.group import ClassicGroup, HeldBytes
 from barnabas.coordinators.groups.images import restore_group
 from barnabas.coordinators.groups.joining import Joining
 from barnabas.coordinators.groups.membership import Membership
@@ -82,6 +82,7 @@ class GroupShard:
         loads: Loads,
         partition: TopicPartition,
         leader_epoch: int,
+        held: HeldBytes,
     ) -> None:
         self.partition = partition
         self.leader_epoch = leader_epoch
@@ -97,7 +98,7 @@ class GroupShard:
             timeout_ms=config.offsets_commit_timeout_ms,
             codec=config.offsets_topic_codec,
         )
-        self._context = GroupContext(host, config, log, deadlines, Writes(log, self._on_consumer_group))
+        self._context = GroupContext(host, config, log, deadlines, Writes(log, self._on_consumer_group), held)
         self._rebalancer = Rebalancer(self._context)
         self._expiry = deadlines.new()
         self._loader = LogLoader(host, loads, partition, self)
@@ -155,7 +156,9 @@ class GroupShard:
                 self.skipped_records += 1
         else:
             group_id = parsed.group_id
-            self._context.groups[group_id] = restore_group(group_id, parse_group(value), self._context.deadlines)
+            group = restore_group(group_id, parse_group(value), self._context.deadlines)
+            group.hold_in(self._context.held)
+            self._context.groups[group_id] = group
 
     def replay_open(self, producer_id: int, key: bytes, value: bytes) -> None:
         self.offsets.replay_open(producer_id, key, value)

@@ -174,6 +174,7 @@ class Migration:
         for member_id in group.members:
             self._sessions.forget(group.group_id, member_id)
         self._context.groups[classic.group_id] = classic
+        classic.hold_in(self._context.held)
         self._rebalancer.revive(classic)
         if classic.may_rebalance:
             self._rebalancer.prepare(classic, "the last member of the consumer protocol has left")

@@ -17,6 +17,10 @@ from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHea
 #: From this version on members bring their own ids (KIP-1082).
 _MEMBER_ID_REQUIRED_SINCE: Final = 1
 
+#: So many topics one member may name: each costs some microseconds with every change of the group. A regular expression
+#: may stand for more.
+TOPICS_MAX: Final = 10_000
+
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]) -> None:
     """RequestFailed: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, in Kafka's words."""
@@ -27,6 +31,8 @@ def check_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, as
     _refuse_if(request.group_id == "", "GroupId can't be empty.")
     _refuse_if(request.instance_id == "", "InstanceId can't be empty.")
     _refuse_if(request.rack_id == "", "RackId can't be empty.")
+    is_long = len(request.subscribed_topic_names or ()) > TOPICS_MAX
+    _refuse_if(is_long, f"SubscribedTopicNames has more than {TOPICS_MAX} names.")
     if epoch == JOIN_EPOCH:
         _refuse_if(request.rebalance_timeout_ms == -1, "RebalanceTimeoutMs must be provided in first request.")
         _refuse_if(request.topic_partitions != [], "TopicPartitions must be empty when (re-)joining.")

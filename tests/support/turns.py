@@ -1,0 +1,49 @@
+"""CPU of each turn of the loop in worlds on virtual time: of each call of a timer, and of what a test does itself."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from barnabas.common.host import Timer
+from barnabas.simulation.host import VirtualTime
+
+T = TypeVar("T")
+
+
+class MeasuredTimers:
+    """Timers of a `MemoryHost` that note the longest turn."""
+
+    def __init__(self, time_: VirtualTime) -> None:
+        self._time = time_
+        self.longest_ms = 0.0
+        self.turns = 0
+
+    def measure(self, work: Callable[[], T]) -> T:
+        began = time.thread_time()
+        try:
+            return work()
+        finally:
+            self.turns += 1
+            self.longest_ms = max(self.longest_ms, 1_000 * (time.thread_time() - began))
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        return self._time.call_later(delay_ms, lambda: self.measure(callback))
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._time.call_soon(lambda: self.measure(callback))
+
+
+def longest_turn_ms(timers: MeasuredTimers, work: Callable[[], object], for_ms: int = 0) -> float:
+    """Of this work and what follows from it within so long, without the garbage collector."""
+    timers.longest_ms, timers.turns = 0.0, 0
+    gc.collect()
+    gc.disable()
+    try:
+        timers.measure(work)
+        timers._time.run_for(for_ms)
+    finally:
+        gc.enable()
+    return timers.longest_ms
