@@ -62,6 +62,7 @@ class Limits:
     response_bytes_max = 10 << 20
     partition_bytes_max = 1 << 20
     backoff_ms = 1000
+    timeout_ms_max = 30_000
 
 
 class GivenAnswers:
@@ -70,9 +71,21 @@ class GivenAnswers:
     def __init__(self) -> None:
         self.asked: list[tuple[Message, Callable[[Message | None], None]]] = []
         self.is_closed = False
+        self.is_ready = True
+        self.last_error: OSError | None = None
+        #: So long the last request may take.
+        self.timeout_ms = 0
 
-    def send(self, request: Message, reply: Callable[[Message | None], None], **options: int) -> None:
+    def send(
+        self,
+        request: Message,
+        reply: Callable[[Message | None], None],
+        *,
+        timeout_ms: int = 0,
+        is_patient: bool = False,
+    ) -> None:
         self.asked.append((request, reply))
+        self.timeout_ms = timeout_ms
 
     def close(self) -> None:
         self.is_closed = True

@@ -130,10 +130,15 @@ class Broker:
             self._open_replicas()
         self._opened = True
         self.metadata.subscribe(self.journal.on_image)
-        self.raft.on_leader = self.access.on_leader
+        self.access.leader_id = lambda: self.raft.leader_id
+        self.raft.on_leader = self._on_quorum_leader
         self.raft.start()
         self._joined = True
         self._watch.start()
+
+    def _on_quorum_leader(self) -> None:
+        self.access.on_leader()
+        self._watch.on_leader()
 
     def _open_replicas(self) -> None:
         self.logs.start(high_watermarks=self.replicas.high_watermarks)

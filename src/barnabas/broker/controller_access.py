@@ -44,6 +44,8 @@ class ControllerAccess:
     controller, set once by whoever puts the node together."""
 
     own: LocalController
+    #: Of the quorum's leader, -1 while none is known.
+    leader_id: Callable[[], int] = staticmethod(lambda: -1)
 
     def __init__(
         self,

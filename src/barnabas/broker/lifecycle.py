@@ -3,6 +3,8 @@
 start     register this incarnation until a controller takes it, then heartbeats; the controller unfences a broker
           that has followed the metadata up to its own registration
 ready     the first heartbeat that finds it unfenced: clients find it from now on
+fenced    its session ran out, or its connection ended and it could not be dialled: the controller has others lead; the
+          next heartbeat that is answered unfences it. The log tells both, and since when nobody has answered
 stop      heartbeats ask to shut down; the controller moves the leaderships away and says when
 """
 
@@ -15,6 +17,7 @@ from barnabas.broker.controller_access import ControllerAccess
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host, Timer
+from barnabas.common.reports import LimitedReports
 from barnabas.metadata.cluster import Endpoint
 from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.image import MetadataDelta, MetadataImage
@@ -26,6 +29,8 @@ from barnabas.protocol.messages.broker_registration import BrokerRegistrationReq
 
 #: Between heartbeats of a broker that waits to be unfenced or to be let go.
 _EAGER_MS: Final = 10
+#: Between heartbeats while nobody answers: whatever parted them may be over at any moment.
+_UNANSWERED_MS: Final = 200
 #: Between attempts to register.
 _REGISTRATION_PAUSE_MS: Final = 50
 _REGISTRATION_PAUSE_MS_MAX: Final = 1_000
@@ -38,6 +43,9 @@ _HOPELESS: Final = {
     ErrorCode.BROKER_ID_NOT_REGISTERED: "the controller does not take brokers in ZooKeeper mode",
 }
 
+#: Causes of lines in the log.
+_UNANSWERED: Final = "unanswered"
+_FENCED: Final = "fenced"
 #: What may pass by itself.
 _WAITING: Final = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "; another process with this node.id lives, or died a moment ago: each "
@@ -77,6 +85,11 @@ class BrokerLifecycle:
         self._lost_directories: list[bytes] = []
         self._untold: Timer | None = None
         self._is_amending = False
+        self._reports = LimitedReports(host.faults, host.clock)
+        #: When the controller last answered a heartbeat.
+        self._answered_ms = 0
+        #: As the metadata told last of this incarnation; None before they know it.
+        self._is_fenced: bool | None = None
         self.epoch = -1
 
     def start(
@@ -171,6 +184,8 @@ class BrokerLifecycle:
             code = ErrorCode(response.error_code)
             if code is ErrorCode.NONE:
                 self.epoch = response.broker_epoch
+                self._is_fenced = None
+                self._answered_ms = self._host.clock.now_ms()
                 self._on_epoch()
                 self._beat()
                 return
@@ -233,6 +248,19 @@ class BrokerLifecycle:
             self._timer = self._host.timers.call_later(0, self._beat)
         if delta.changed_features or self._config.node_id in delta.changed_brokers:
             self._maybe_amend()
+        if self._config.node_id in delta.changed_brokers:
+            self._tell_fencing(image)
+
+    def _tell_fencing(self, image: MetadataImage) -> None:
+        own = image.brokers.get(self._config.node_id)
+        if own is None or own.epoch != self.epoch or own.fenced == self._is_fenced:
+            return
+        before, self._is_fenced = self._is_fenced, own.fenced
+        who = f"broker {own.broker_id}"
+        if not own.fenced:
+            self._reports.over(_FENCED, f"{who} is unfenced again")
+        elif before is not None:
+            self._reports.inform(_FENCED, f"{who} is fenced by the controller: others lead its partitions for now")
 
     def _beat(self) -> None:
         self._timer = None
@@ -255,9 +283,14 @@ class BrokerLifecycle:
             return
         answer = response if isinstance(response, BrokerHeartbeatResponse) else None
         code = ErrorCode.REQUEST_TIMED_OUT if answer is None else ErrorCode(answer.error_code)
-        if code is not ErrorCode.NONE:
-            self._host.faults.report(f"the controller answered a heartbeat with {code.name}")
-        elif lost == len(self._lost_directories):
+        if answer is None:
+            self._tell_silence()
+        else:
+            self._answered_ms = self._host.clock.now_ms()
+            self._reports.over(_UNANSWERED, "the controller answers heartbeats again")
+        if answer is not None and code is not ErrorCode.NONE:
+            self._reports.report(code, f"the controller answered a heartbeat with {code.name}")
+        elif answer is not None and lost == len(self._lost_directories):
             self._told()
         if self._stopping and (answer is None or answer.should_shut_down or code is not ErrorCode.NONE):
             done, self._on_stopped = self._on_stopped, None
@@ -275,4 +308,17 @@ class BrokerLifecycle:
         if lost < len(self._lost_directories):
             is_settled = False
         interval_ms = self._config.int_of("broker.heartbeat.interval.ms") if is_settled else _EAGER_MS
+        if answer is None and is_settled:
+            interval_ms = min(interval_ms, _UNANSWERED_MS)
         self._timer = self._host.timers.call_later(interval_ms, self._beat)
+
+    def _tell_silence(self) -> None:
+        """Nobody has answered a heartbeat."""
+        leader_id = self._access.leader_id()
+        silent_s = (self._host.clock.now_ms() - self._answered_ms) / 1000
+        session_s = self._config.int_of("broker.session.timeout.ms") / 1000
+        who = f"no answer from controller {leader_id}"
+        if leader_id < 0:
+            who = "no active controller is known, and no heartbeat was answered"
+        text = f"{who} for {silent_s:.1f} s; after {session_s:g} s (broker.session.timeout.ms) this broker is fenced"
+        self._reports.report(_UNANSWERED, text)

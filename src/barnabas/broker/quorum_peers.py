@@ -25,21 +25,28 @@ class QuorumPeers:
         self._area = area
         self._client_id = client_id
         self._channels: dict[tuple[Address, bool], Channel] = {}
+        #: Addresses of which the last that was learnt is that nobody listens there.
+        self._refused: set[Address] = set()
 
     def send(self, address: Address, request: Message, reply: Reply, *, timeout_ms: int) -> None:
         key = (address, isinstance(request, FetchRequest | FetchSnapshotRequest))
         channel = self._channels.get(key)
         if channel is None:
             channel = self._channels[key] = Channel(self._host, self._area, address, self._client_id, _TIMES)
-        channel.send(request, reply, timeout_ms=timeout_ms)
+        asked = channel
+
+        def answered(response: Message | None) -> None:
+            if response is None and isinstance(asked.last_error, ConnectionRefusedError):
+                self._refused.add(address)
+            else:
+                self._refused.discard(address)
+            reply(response)
+
+        channel.send(request, answered, timeout_ms=timeout_ms)
 
     def is_refused(self, address: Address) -> bool:
         """Whether the last attempt to reach it found that nobody listens there."""
-        return any(
-            isinstance(channel.last_error, ConnectionRefusedError)
-            for (known, _), channel in self._channels.items()
-            if known == address
-        )
+        return address in self._refused
 
     def close(self) -> None:
         channels, self._channels = list(self._channels.values()), {}

@@ -1,5 +1,4 @@
-"""Says, every few seconds, that the metadata quorum has no leader: a node that waits for one must not be
-silent."""
+"""Tells the log who leads the metadata quorum: a line when a leader is known, and one in ten seconds while none is."""
 
 from __future__ import annotations
 
@@ -7,9 +6,14 @@ from typing import Final
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host, Timer
+from barnabas.common.reports import INTERVAL_MS, LimitedReports
 from barnabas.raft.node import RaftNode
 
 _LOOK_MS: Final = 3_000
+#: A leader is named when it has led for so long: of elections in a row the last one counts.
+_SETTLED_MS: Final = 200
+_NOBODY: Final = -1
+_NO_LEADER: Final = "no leader"
 
 
 class QuorumWatch:
@@ -17,17 +21,50 @@ class QuorumWatch:
         self._host = host
         self._config = config
         self._raft = raft
+        self._reports = LimitedReports(host.faults, host.clock)
         self._timer: Timer | None = None
+        self._naming: Timer | None = None
         #: Since when nobody leads, as far as this node knows.
         self._since_ms: int | None = None
+        #: (leader, epoch) that the log names.
+        self._named = (_NOBODY, _NOBODY)
 
     def start(self) -> None:
         self._look()
+        self.on_leader()
 
     def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        for timer in (self._timer, self._naming):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._naming = None
+
+    def on_leader(self) -> None:
+        """The role of this node has changed, and with it maybe who leads."""
+        if self._naming is None and self._raft.leader_id >= 0 and self._present != self._named:
+            self._naming = self._host.timers.call_later(_SETTLED_MS, self._name)
+
+    @property
+    def _present(self) -> tuple[int, int]:
+        return self._raft.leader_id, self._raft.epoch
+
+    def _name(self) -> None:
+        """At most one line in ten seconds; the last leader of those is named in the end."""
+        self._naming = None
+        leader_id, epoch = self._present
+        if leader_id < 0 or (leader_id, epoch) == self._named:
+            return
+        self._named = (leader_id, epoch)
+        who = "this node" if leader_id == self._config.node_id else f"node {leader_id}"
+        message = f"{who} leads the metadata quorum in epoch {epoch}"
+        if not self._reports.over(_NO_LEADER, message):
+            self._host.faults.inform(message)
+        self._since_ms = None
+        self._naming = self._host.timers.call_later(INTERVAL_MS, self._name_again)
+
+    def _name_again(self) -> None:
+        self._naming = None
+        self.on_leader()
 
     def _look(self) -> None:
         now_ms = self._host.clock.now_ms()
@@ -36,10 +73,13 @@ class QuorumWatch:
         elif self._since_ms is None:
             self._since_ms = now_ms
         else:
-            self._host.faults.report(
+            self._reports.report(
+                _NO_LEADER,
                 f"no leader of the metadata quorum is known for {(now_ms - self._since_ms) // 1000} s; still trying "
-                f"{self._addresses()}"
+                f"{self._addresses()}",
             )
+        if self._raft.leader_id >= 0:
+            self._reports.over(_NO_LEADER, f"the metadata quorum has a leader again, node {self._raft.leader_id}")
         self._timer = self._host.timers.call_later(_LOOK_MS, self._look)
 
     def _addresses(self) -> str:

@@ -10,6 +10,8 @@ Invariants
   for the answers behind it would be misread.
 - Requests are written in the version that both sides know best, which the peer tells first (ApiVersions, KIP-511).
 - After a dial that failed the next one waits, longer from time to time; what is asked meanwhile waits with it.
+- A dial that does not connect is given up and begun anew soon, for the system's own attempts come ever more rarely: the
+  peer may be reachable again. A peer that connects and does not answer (paused, or busy) gets twice the time each time.
 
 A response's records are views into the receive buffer: valid until `reply` returns.
 """
@@ -58,19 +60,25 @@ class ChannelTimes(NamedTuple):
     """How long a channel waits, in ms."""
 
     request_timeout_ms: int = 30_000
-    #: From the dial to the answer about versions.
+    #: For the answer about versions, at most.
     setup_timeout_ms: int = 10_000
     backoff_ms: int = 50
     backoff_ms_max: int = 1_000
+    #: From the dial to the connection, and for the first answer about versions.
+    connect_timeout_ms: int = 2_000
 
 
 class _Asked:
-    __slots__ = ("deadline_ms", "reply", "request", "version", "version_max")
+    __slots__ = ("deadline_ms", "patience_ms", "reply", "request", "version", "version_max")
 
-    def __init__(self, request: Message, reply: Reply, deadline_ms: int, version_max: int | None) -> None:
+    def __init__(
+        self, request: Message, reply: Reply, deadline_ms: int, version_max: int | None, patience_ms: int = 0
+    ) -> None:
         self.request = request
         self.reply = reply
         self.deadline_ms = deadline_ms
+        #: Its time begins anew with every piece of an answer, and is this long; 0 where it does not.
+        self.patience_ms = patience_ms
         self.version_max = version_max
         self.version = -1
 
@@ -99,6 +107,8 @@ class Channel:
         self._in_flight: deque[tuple[int, _Asked]] = deque()
         self._versions: dict[int, tuple[int, int]] | None = None
         self._failures = 0
+        #: Peers in a row that connected and did not tell their versions in time.
+        self._mute = 0
         self._dial_timer: Timer | None = None
         self._timer: Timer | None = None
         self._armed_ms = 0
@@ -113,11 +123,19 @@ class Channel:
         return self._versions is not None
 
     def send(
-        self, request: Message, reply: Reply, *, timeout_ms: int | None = None, version_max: int | None = None
+        self,
+        request: Message,
+        reply: Reply,
+        *,
+        timeout_ms: int | None = None,
+        version_max: int | None = None,
+        is_patient: bool = False,
     ) -> None:
-        """Ask. `reply` is called later, never from within this call."""
+        """Ask. `reply` is called later, never from within this call. `is_patient`: the time begins anew with whatever
+        comes by the link, so that a large answer may take its time on a slow way."""
         timeout_ms = self._times.request_timeout_ms if timeout_ms is None else timeout_ms
-        asked = _Asked(request, reply, self._host.clock.now_ms() + timeout_ms, version_max)
+        deadline_ms = self._host.clock.now_ms() + timeout_ms
+        asked = _Asked(request, reply, deadline_ms, version_max, timeout_ms if is_patient else 0)
         if self._closed:
             self._host.timers.call_soon(lambda: reply(None))
             return
@@ -144,10 +162,17 @@ class Channel:
         self._dial_timer = None
         end = self._end = _End(self)
         self._link = self._host.links.dial(*self.address, end)
-        self._watch(self._host.clock.now_ms() + self._times.setup_timeout_ms)
-        end.setup_deadline_ms = self._host.clock.now_ms() + self._times.setup_timeout_ms
+        self._await_setup(end, min(self._times.connect_timeout_ms, self._times.setup_timeout_ms))
+
+    def _await_setup(self, end: _End, timeout_ms: int) -> None:
+        end.setup_deadline_ms = self._host.clock.now_ms() + timeout_ms
+        self._watch(end.setup_deadline_ms)
 
     def on_connected(self) -> None:
+        assert self._end is not None
+        self._end.is_connected = True
+        times = self._times
+        self._await_setup(self._end, min(times.connect_timeout_ms << min(self._mute, 16), times.setup_timeout_ms))
         self._ask_versions(_FIRST_ASKED_VERSION)
 
     def _ask_versions(self, version: int) -> None:
@@ -165,7 +190,7 @@ class Channel:
         if response.error_code != ErrorCode.NONE:
             raise DecodeError(f"the peer answers ApiVersions with {response.error_code}")
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        self._failures = 0
+        self._failures = self._mute = 0
         self.last_error = None
         queue, self._queue = self._queue, deque()
         for asked in queue:
@@ -277,7 +302,13 @@ class Channel:
         now_ms = self._host.clock.now_ms()
         end = self._end
         setup_is_late = end is not None and self._versions is None and end.setup_deadline_ms <= now_ms
+        if end is not None:
+            for _, asked in self._in_flight:
+                if asked.patience_ms:
+                    asked.deadline_ms = max(asked.deadline_ms, end.heard_ms + asked.patience_ms)
         if setup_is_late or any(asked.deadline_ms <= now_ms for _, asked in self._in_flight):
+            if setup_is_late and end is not None and end.is_connected:
+                self._mute += 1
             self._fail(TimeoutError("no answer in time"))
         late = [asked for asked in self._queue if asked.deadline_ms <= now_ms]
         if late:
@@ -294,12 +325,15 @@ class Channel:
 class _End:
     """One link of a channel; after the channel has given it up, nothing of it is heard any more."""
 
-    __slots__ = ("_channel", "_frames", "setup_deadline_ms")
+    __slots__ = ("_channel", "_frames", "heard_ms", "is_connected", "setup_deadline_ms")
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
         self._frames = FrameReader(channel._area, _FRAME_BYTES_MAX)
         self.setup_deadline_ms = 0
+        self.is_connected = False
+        #: When something came last.
+        self.heard_ms = 0
 
     @property
     def _is_current(self) -> bool:
@@ -314,6 +348,7 @@ class _End:
 
     def received(self, count: int) -> None:
         frames = self._frames
+        self.heard_ms = self._channel._host.clock.now_ms()
         frames.received(count)
         try:
             while self._is_current and (frame := frames.next_frame()) is not None:

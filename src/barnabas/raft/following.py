@@ -29,6 +29,7 @@ from barnabas.raft.peers import Address
 from barnabas.raft.quorum import Follower, Role, Unattached
 from barnabas.raft.snapshots import Snapshot, SnapshotId
 from barnabas.raft.voter_history import check_kraft_version
+from barnabas.raft.voters import address_on
 from barnabas.records.batch import has_valid_crc, iter_headers
 
 #: A node that looks for the leader asks so often at most.
@@ -145,7 +146,8 @@ class Following:
             core.guard(core.log.flush)
         voters = [core.address_of(node_id) for node_id in core.quorum.voters.ids if node_id != core.own.node_id]
         known = [address for address in voters if address is not None]
-        known += [address for address in core.bootstrap if address not in known]
+        own = address_on(core.own_endpoints, core.listener)
+        known += [address for address in core.bootstrap if address not in known and address != own]
         # The one that did not answer just now may be paused: another try there would take as long again.
         known = [address for address in known if address != self._silent] or known
         if not known:
@@ -178,6 +180,12 @@ class Following:
         if not isinstance(role, Follower):
             self._discover_later(role)
         elif not goes_on or answer.error_code:
+            if (
+                answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+                and answer.current_leader.leader_epoch == role.epoch
+            ):
+                # It says so itself: it has resigned, and its word to the voters was lost.
+                self._elections.leader_is_gone()
             self._later(role)
         else:
             self._on_partition(role, answer)

@@ -17,7 +17,7 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from barnabas.common.types import ZERO_UUID
@@ -44,8 +44,13 @@ class Votes:
     def is_won(self, voters: VoterSet) -> bool:
         return sum(node_id in self.granted for node_id in voters.ids) >= voters.majority
 
-    def is_lost(self, voters: VoterSet) -> bool:
-        return sum(node_id in self.rejected for node_id in voters.ids) > len(voters) - voters.majority
+    def is_lost(self, voters: VoterSet, gone: Collection[int] = ()) -> bool:
+        """Whether a majority cannot be reached: not without those who refused, and, where somebody did, not without
+        those that are `gone` either. While nobody has refused, it is worth while to wait for them."""
+        refusing = {node_id for node_id in voters.ids if node_id in self.rejected}
+        if refusing:
+            refusing |= {node_id for node_id in voters.ids if node_id in gone and node_id not in self.granted}
+        return len(refusing) > len(voters) - voters.majority
 
 
 @dataclass(slots=True)

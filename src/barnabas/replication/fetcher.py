@@ -13,6 +13,9 @@ Per partition, what an answer means:
 Invariants
 - What is appended was fetched in the epoch that the replica follows now, from the offset where its log ends now.
 - A replica is truncated only by leader epochs, never to its HW (G1).
+- A fetch whose answer is `_OVERDUE_MS` later than the leader may wait with it ends the link, and the next one is
+  dialled: after a cut the old one may stay silent as long again. A leader that is only slow gets twice the time each
+  time, up to `replica.socket.timeout.ms`.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ _Answer = FetchResponse.PartitionData
 _Key = tuple[bytes, int]
 
 _PAUSE_MS: Final = 20
+_OVERDUE_MS: Final = 2_000
 #: Of one answer: a millisecond or two, in which nobody else is served.
 _AT_ONCE_BYTES: Final = 1 << 20
 _SESSION_LOST: Final = frozenset(
@@ -61,6 +65,8 @@ class FetchLimits(Protocol):
     def partition_bytes_max(self) -> int: ...
     @property
     def backoff_ms(self) -> int: ...
+    @property
+    def timeout_ms_max(self) -> int: ...
 
 
 class Followed:
@@ -120,6 +126,10 @@ class Fetcher:
         self._scheduled = False
         self._closed = False
         self._timer: Timer | None = None
+        #: Fetches in a row that were sent and not answered in time.
+        self._overdue = 0
+        #: Whether the fetch under way went out at once, and did not wait for a link.
+        self._was_sent = False
         self.repositioning = Repositioning(channel, node_id=self._node_id, on_fault=on_fault)
 
     # -- what is followed
@@ -193,7 +203,13 @@ class Fetcher:
             ],
         )
         self._asking = True
-        self._channel.send(request, self._on_answer)
+        self._was_sent = self._channel.is_ready
+        self._channel.send(request, self._on_answer, timeout_ms=self._timeout_ms(), is_patient=True)
+
+    def _timeout_ms(self) -> int:
+        limits = self._limits
+        overdue_ms = _OVERDUE_MS << min(self._overdue, 16)
+        return max(min(limits.wait_ms_max + overdue_ms, limits.timeout_ms_max), limits.wait_ms_max + _OVERDUE_MS)
 
     def _changes(self, now_ms: int) -> dict[bytes, list[_Asked]]:
         """The partitions to name: all of them to begin a session, later those whose position changed."""
@@ -262,8 +278,11 @@ class Fetcher:
         if self._closed:
             return
         if not isinstance(response, FetchResponse):
+            if self._was_sent and isinstance(self._channel.last_error, TimeoutError):
+                self._overdue += 1
             self._forget_session()
         else:
+            self._overdue = 0
             code = ErrorCode(response.error_code)
             if code in _SESSION_LOST:
                 self._forget_session()

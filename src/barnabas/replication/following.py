@@ -19,6 +19,8 @@ from barnabas.replication.quotas import ReplicationQuota
 from barnabas.replication.surroundings import ReplicaSurroundings
 
 _BACKOFF_MS: Final = 20
+#: A leader that cannot be reached is soon not followed any more, or back again.
+_BACKOFF_MS_MAX: Final = 200
 
 
 class ConfiguredLimits:
@@ -46,6 +48,10 @@ class ConfiguredLimits:
     @property
     def backoff_ms(self) -> int:
         return self._config.int_of("replica.fetch.backoff.ms")
+
+    @property
+    def timeout_ms_max(self) -> int:
+        return self._config.int_of("replica.socket.timeout.ms")
 
 
 class Following:
@@ -122,7 +128,7 @@ class Following:
         times = ChannelTimes(
             self._config.int_of("replica.socket.timeout.ms"),
             backoff_ms=_BACKOFF_MS,
-            backoff_ms_max=self._config.int_of("replica.fetch.backoff.ms"),
+            backoff_ms_max=_BACKOFF_MS_MAX,
         )
         client_id = f"broker-{node_id}-fetcher-0-leader-{leader_id}"
         channel = Channel(self._host, self._area, (host, port), client_id, times)

@@ -1,13 +1,15 @@
 """Logs that a start finds although the metadata do not place them here.
 
 A topic was deleted, or a replica moved elsewhere, while this broker or its directory was away. Such a log is renamed
-`-stray` and kept, as Kafka does: if it is the metadata that are wrong, its records are still there. A log whose topic
-was deleted while the broker served goes at once (`ReplicaManager`).
+`-stray`, as Kafka does: if it is the metadata that are wrong, its records are still there. Kafka keeps it for ever;
+here it is removed after a day (`storage.strays`). A log whose topic was deleted while the broker served goes at once
+(`ReplicaManager`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from barnabas.common.errors import StorageFault
 from barnabas.common.host import Host
@@ -15,6 +17,9 @@ from barnabas.common.types import ZERO_UUID
 from barnabas.metadata.image import MetadataImage
 from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
+
+#: Directories that the line in the log names.
+_NAMED_MAX: Final = 3
 
 
 def is_stray(image: MetadataImage, node_id: int, log: Log) -> bool:
@@ -30,14 +35,21 @@ def is_stray(image: MetadataImage, node_id: int, log: Log) -> bool:
 
 def set_strays_aside(host: Host, logs: LogManager, image: MetadataImage, node_id: int) -> Iterator[None]:
     """A log in each step. `image` must know what was decided up to this broker's registration."""
+    aside: list[str] = []
     for log in [log for log in logs if is_stray(image, node_id, log)]:
         if logs.roots.is_offline(log.directory):
             continue
-        found = log.directory
         try:
             place = logs.set_aside(log.topic_partition)
         except StorageFault as fault:
             logs.storage_fault(fault)
         else:
-            host.faults.report(f"{found} is of no replica of this broker: set aside as {place}")
+            if place is not None:
+                aside.append(place)
         yield
+    if aside:
+        named = ", ".join(aside[:_NAMED_MAX]) + (f" and {len(aside) - _NAMED_MAX} more" if aside[_NAMED_MAX:] else "")
+        host.faults.inform(
+            f"{len(aside)} logs are of no replica of this broker, for their topics were deleted or the replicas moved "
+            f"while it was away: set aside as {named}, removed in a day"
+        )

@@ -1,14 +1,38 @@
-"""Connections that this node dials: asyncio's side of `common.host.Links`."""
+"""Connections that this node dials: asyncio's side of `common.host.Links`.
+
+A peer that falls silent is asked by this system whether it is still there, and what was sent to it and not taken is
+given up soon: after a cut has healed the system would otherwise wait as long again as the cut was until it sends once
+more. The peer's system answers that, not its process: one that is paused or busy keeps its connections.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import socket
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 from barnabas.common.host import Buffer, Link, LinkEnd
 from barnabas.server.turns import Turns
+
+#: So long a peer's system may leave without an answer what was sent to it, or whether it is there.
+_SILENCE_MS: Final = 3_000
+_PROBE_S: Final = 1
+
+
+def notice_silence(sock: socket.socket) -> None:
+    """Let the system end this connection when the peer's system has said nothing for `_SILENCE_MS`. What this system
+    has no option for stays as it is."""
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", _PROBE_S),
+        ("TCP_KEEPINTVL", _PROBE_S),
+        ("TCP_KEEPCNT", _SILENCE_MS // 1000 // _PROBE_S),
+        ("TCP_USER_TIMEOUT", _SILENCE_MS),
+    ):
+        option = getattr(socket, name, None)
+        if option is not None:
+            sock.setsockopt(socket.IPPROTO_TCP, option, value)
 
 
 class DialledLink(asyncio.BufferedProtocol):
@@ -51,6 +75,7 @@ class DialledLink(asyncio.BufferedProtocol):
         sock: socket.socket | None = transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            notice_silence(sock)
         if self._is_over:
             transport.close()
         else:

@@ -4,7 +4,7 @@
         orders-3/                  a log
         orders-3.<uuid>-delete/    on its way out, for file.delete.delay.ms
         orders-3.<uuid>-future/    on its way here from another of log.dirs (storage.futures)
-        orders-3.<uuid>-stray/     not ours any more by what a start found; kept for whoever looks after it
+        orders-3.<uuid>-stray/     not ours any more by what a start found; kept for a day
 
 Invariants
 - A directory that failed is not touched again until the next start; the others go on (KIP-112).
@@ -50,6 +50,7 @@ from barnabas.storage.recovery import Opening, is_unused, open_log
 from barnabas.storage.removal import DelayedRemoval
 from barnabas.storage.segment_ends import Evidence
 from barnabas.storage.segments import LogServices
+from barnabas.storage.strays import StrayRemoval
 from barnabas.storage.upkeep import LogUpkeep
 
 
@@ -68,6 +69,7 @@ class LogManager:
         self._opened_as: dict[Log, Shape] = {}
         self._directories = LogDirectories(host, config.log_dirs, self._fault)
         self._removal = DelayedRemoval(host)
+        self._strays = StrayRemoval(host, self._removal)
         self._epoch_files = BesideWriter(host, EPOCHS, self._file_fault)
         self._topic_id_files = BesideWriter(host, TOPIC_IDS, self._file_fault)
         self._upkeep = LogUpkeep(host, config, self._directories, self._logs, self._fault)
@@ -148,6 +150,9 @@ class LogManager:
             if found.suffix == DELETE_DIR_SUFFIX:
                 self._removal.add([f"{path}/{name}"], defaults.file_delete_delay_ms)
                 present.add(found.topic_partition)
+                continue
+            if found.suffix == STRAY_DIR_SUFFIX:
+                self._strays.add(f"{path}/{name}")
                 continue
             topic_partition = found.topic_partition
             present.add(topic_partition)
@@ -241,6 +246,7 @@ class LogManager:
         self._upkeep.stop()
         self.cleaner.stop()
         self._removal.cancel()
+        self._strays.stop()
         self._epoch_files.stop()
         self._topic_id_files.stop()
         online = [
@@ -337,9 +343,12 @@ class LogManager:
             self._removal.add([log.directory], log.config.file_delete_delay_ms)
 
     def set_aside(self, topic_partition: TopicPartition) -> str | None:
-        """Rename the log's directory, and touch it no more: where it is then. Raises StorageFault."""
+        """Rename the log's directory, and remove it in a day: where it is then. Raises StorageFault."""
         log = self._rename_away(topic_partition, STRAY_DIR_SUFFIX)
-        return None if log is None else log.directory
+        if log is None:
+            return None
+        self._strays.add(log.directory)
+        return log.directory
 
     def _rename_away(self, topic_partition: TopicPartition, suffix: str) -> Log | None:
         try:

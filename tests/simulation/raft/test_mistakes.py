@@ -23,7 +23,7 @@ FOUND = [
     (mistakes.snapshot_with_missing_tail, 0, Plan.of),
     (mistakes.snapshot_taken_for_whole_too_early, 0, Plan.of),
     (mistakes.two_votes_in_one_epoch, 9, Plan.of),
-    (mistakes.directory_ids_ignored, 50, Plan.of),
+    (mistakes.directory_ids_ignored, 553, Plan.of),
     (mistakes.follower_acknowledges_before_its_flush, 11, Plan.of),
     (mistakes.votes_without_comparing_logs, 0, Plan.of),
     (mistakes.half_is_taken_for_a_majority, 0, Plan.of),

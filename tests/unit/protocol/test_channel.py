@@ -251,6 +251,59 @@ def test_a_peer_that_never_tells_its_versions_is_given_up(world: World, connecte
     assert world.peer.is_closed
 
 
+def test_a_dial_that_does_not_connect_is_begun_anew_and_its_time_does_not_grow(world: World) -> None:
+    """The system's own attempts come ever more rarely: 1, 2, 4 ... s."""
+    world.channel = Channel(world, ReceiveArea(), ("peer", 9093), "node 7", ChannelTimes(backoff_ms_max=200))
+    for _ in range(12):
+        before = len(world.dials)
+        world.ask(heartbeat())
+        world.time.run_for(2_000 + 240 + 1)
+        assert len(world.dials) >= before + 1
+    assert len(world.dials) >= 12
+
+
+def test_a_peer_that_connects_and_does_not_answer_gets_twice_the_time(world: World) -> None:
+    """It is paused, or busy: another connection is as slow."""
+    world.channel = Channel(world, ReceiveArea(), ("peer", 9093), "node 7", ChannelTimes())
+    for time_ms in (2_000, 4_000, 8_000, 10_000, 10_000):
+        world.ask(heartbeat())
+        while not world.dials or world.peer.is_closed:
+            world.time.run_for(10)
+        world.peer.end.connected()
+        world.time.run_for(time_ms - 1)
+        assert not world.peer.is_closed
+        world.time.run_for(1)
+        assert world.peer.is_closed
+    world.ask(heartbeat())
+    world.time.run_for(1_200)
+    world.connected()
+    world.peer.end.closed(None)
+    world.ask(heartbeat())
+    world.time.run_for(1_200)
+    world.peer.end.connected()
+    world.time.run_for(2_000)
+    assert world.peer.is_closed, "one that has answered begins anew"
+
+
+def test_a_large_answer_may_take_its_time_as_long_as_it_comes(world: World) -> None:
+    world.channel.send(heartbeat(), world.answers.append, timeout_ms=1_000, is_patient=True)
+    peer = world.connected()
+    ((_, version, correlation_id, _),) = peer.requests()
+    frame = frame_of(correlation_id, BrokerHeartbeatResponse(is_caught_up=True), version)
+    for place in range(len(frame) - 1):
+        world.time.run_for(900)
+        peer.give(frame[place : place + 1])
+    assert world.answers == []
+    peer.give(frame[-1:])
+    assert world.answers == [BrokerHeartbeatResponse(is_caught_up=True)]
+    world.channel.send(heartbeat(), world.answers.append, timeout_ms=1_000, is_patient=True)
+    world.time.run_for(999)
+    assert not peer.is_closed
+    world.time.run_for(1)
+    assert world.answers[1:] == [None]
+    assert peer.is_closed
+
+
 def test_a_request_may_have_less_time_than_others(world: World) -> None:
     world.ask(heartbeat())
     world.channel.send(heartbeat(), lambda _: world.answers.append(BrokerHeartbeatResponse()), timeout_ms=100)

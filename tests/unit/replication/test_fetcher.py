@@ -80,6 +80,30 @@ def test_a_lost_link_begins_a_new_session() -> None:
     assert world.asked() == {0: (5, 3, 5)}
 
 
+def test_an_overdue_answer_ends_the_link_soon_and_a_slow_leader_gets_more_time_each_time() -> None:
+    """After a cut the old connection may stay silent as long again; the link is made anew after the wait and 2 s."""
+    world = FollowerWorld()
+    world.follower(0)
+    times = []
+    for _ in range(6):
+        world.request()
+        times.append(world.channel.timeout_ms)
+        world.channel.last_error = TimeoutError("no answer in time")
+        world.reply(None)
+    assert times == [2_500, 4_500, 8_500, 16_500, 30_000, 30_000]
+    world.answer(row(0, records=batch(0, 3)))
+    world.request()
+    assert world.channel.timeout_ms == 2_500
+    world.channel.last_error = ConnectionResetError()
+    world.channel.is_ready = False
+    world.reply(None)
+    for _ in range(3):
+        world.request()
+        assert world.channel.timeout_ms == 2_500, "nobody was reached: it is no slow leader"
+        world.channel.last_error = TimeoutError("no answer in time")
+        world.reply(None)
+
+
 def test_a_leader_without_room_for_a_session_is_followed_all_the_same() -> None:
     world = FollowerWorld()
     partition = world.follower(0)

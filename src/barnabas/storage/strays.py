@@ -1,0 +1,80 @@
+"""Directories that a start set aside as `-stray`: kept for a day, then removed.
+
+The day begins when this broker first sees the directory under that name; `stray-since` in it says when that was, so
+that restarts do not begin it anew. Looked at beside the loop, once an hour, and only where there is such a directory.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from barnabas.common.host import Disk, Host, Timer
+from barnabas.storage.checkpoints import write_atomically
+from barnabas.storage.removal import DelayedRemoval
+
+KEPT_MS: Final = 24 * 3_600_000
+SINCE_FILE: Final = "stray-since"
+_FIRST_LOOK_MS: Final = 1_000
+_LOOK_MS: Final = 3_600_000
+
+
+class StrayRemoval:
+    """Removes what was set aside long enough ago."""
+
+    def __init__(self, host: Host, removal: DelayedRemoval) -> None:
+        self._host = host
+        self._removal = removal
+        self._paths: dict[str, None] = {}
+        self._timer: Timer | None = None
+
+    def add(self, path: str) -> None:
+        """A directory that is aside, since now or from an earlier start."""
+        self._paths[path] = None
+        if self._timer is None:
+            self._timer = self._host.timers.call_later(_FIRST_LOOK_MS, self._look)
+
+    def stop(self) -> None:
+        """The next start finds them by their names."""
+        self._paths.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        disk, paths, now_ms = self._host.disk, list(self._paths), self._host.clock.wall_ms()
+        self._timer = self._host.timers.call_later(_LOOK_MS, self._look)
+        self._host.blocking.run(lambda: [path for path in paths if _is_due(disk, path, now_ms)], self._looked)
+
+    def _looked(self, due: list[str], error: BaseException | None) -> None:
+        if error is not None:
+            self._host.faults.report("directories that were set aside cannot be looked at", error)
+            return
+        due = [path for path in due if path in self._paths]
+        for path in due:
+            del self._paths[path]
+        if due:
+            named = ", ".join(due[:3]) + (f" and {len(due) - 3} more" if len(due) > 3 else "")
+            self._host.faults.inform(f"removing what was set aside a day ago: {named}")
+            self._removal.add(due, 0)
+        if not self._paths and self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _is_due(disk: Disk, path: str, now_ms: int) -> bool:
+    """Whether its day is over; it begins now where that is not written yet, or the clock was set back."""
+    file = f"{path}/{SINCE_FILE}"
+    try:
+        since_ms = int(disk.read(file)) if disk.exists(file) else None
+    except ValueError:
+        since_ms = None
+    except OSError:
+        return False
+    if since_ms is not None and since_ms <= now_ms:
+        return now_ms - since_ms >= KEPT_MS
+    try:
+        write_atomically(disk, file, str(now_ms).encode())
+    except OSError:
+        # No room, or the directory is gone: it is looked at again later.
+        return False
+    return False

@@ -1,0 +1,57 @@
+"""A bound for each kind of fault on the time without an acknowledgement while a majority is connected, and on the time
+after it until every replica is in its ISR again. docs/replication.md has the table."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.stalls import StallWorld
+
+#: Kind -> the longest time without an acknowledgement, in ms. Kafka's defaults: sessions of 9 s, a fetch timeout of the
+#: voters of 2 s, `replica.lag.time.max.ms` of 30 s that is looked at every 15 s.
+SESSION, ELECTION, LAG = 9_000, 3_500, 45_000
+BOUNDS = {
+    "kill": 600,
+    "split": SESSION + ELECTION,
+    "island": SESSION + ELECTION,
+    "mute": SESSION + ELECTION,
+    "deaf": SESSION + ELECTION,
+    "pause": SESSION + ELECTION,
+    "flap": 4_000,
+    # One link of a leader: nobody but `replica.lag.time.max.ms` tells.
+    "bridge": LAG + 1_000,
+    "one-way": LAG + 1_000,
+    "one-way back": LAG + 1_000,
+}
+WHOLE_MS = 3_000
+
+
+def check(kind: str, seed: int, duration_ms: int, *, controller: bool) -> None:
+    world = StallWorld(seed)
+    active = world.active
+    world.strike(kind, active if controller else active % 3 + 1, duration_ms)
+    assert max(world.stalls_ms()) <= BOUNDS[kind], world.stalls_ms()
+    assert world.whole_after_ms <= WHOLE_MS
+
+
+@pytest.mark.parametrize(
+    ("kind", "controller"),
+    [(kind, controller) for kind, bound in BOUNDS.items() for controller in (True, False) if bound < LAG]
+    + [(kind, False) for kind, bound in BOUNDS.items() if bound > LAG],
+)
+def test_a_fault_stalls_no_partition_for_longer_than_its_bound(kind: str, controller: bool) -> None:
+    check(kind, 1, 60_000 if BOUNDS[kind] > LAG else 20_000, controller=controller)
+
+
+@pytest.mark.parametrize("duration_ms", [8_000, 20_000, 60_000])
+def test_after_a_silent_cut_all_are_in_sync_soon_whatever_its_length(duration_ms: int) -> None:
+    """Nobody waits for connections from before it: the system would send again on them after as long a time."""
+    check("island", 2, duration_ms, controller=False)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("kind", BOUNDS)
+def test_more_of_them(kind: str, seed: int) -> None:
+    for duration_ms in (8_000, 20_000, 60_000):
+        for controller in (True, False):
+            check(kind, seed, duration_ms, controller=controller)

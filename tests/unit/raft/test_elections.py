@@ -1,0 +1,141 @@
+"""Elections of a calm quorum: votes, epochs that begin and end, and leaders whose process dies."""
+
+from __future__ import annotations
+
+import pytest
+from tests.simulation.raft.world import CLUSTER_ID, Place
+from tests.support.calm_quorum import STRANGER, Calm, partition_of
+
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.vote import VoteRequest
+from barnabas.raft.elections import Elections
+from barnabas.raft.messages import begin_request, end_request, vote_request
+
+
+@pytest.fixture
+def calm() -> Calm:
+    return Calm()
+
+
+def vote(
+    calm: Calm, voter: Place, *, epoch: int, pre_vote: bool = False, last: tuple[int, int] = (0, 0)
+) -> VoteRequest:
+    return vote_request(CLUSTER_ID, STRANGER, voter.key, epoch=epoch, last=last, pre_vote=pre_vote)
+
+
+def test_votes_that_are_refused(calm: Calm) -> None:
+    voter = calm.followers()[0]
+    old = partition_of(calm.asked(voter, vote(calm, voter, epoch=0, pre_vote=True)))
+    assert (old.error_code, old.leader_id, old.leader_epoch) == (74, calm.leader.node_id, calm.epoch)
+    assert partition_of(calm.asked(voter, vote(calm, voter, epoch=5, last=(5, 1)))).error_code == 42
+    assert partition_of(calm.asked(voter, vote(calm, voter, epoch=5, last=(0, -1)))).error_code == 42
+    other = vote(calm, voter, epoch=1)
+    other.cluster_id = "another"
+    assert calm.asked(voter, other).error_code == ErrorCode.INCONSISTENT_CLUSTER_ID
+    wrong_topic = vote(calm, voter, epoch=1)
+    wrong_topic.topics[0].topic_name = "orders"
+    assert calm.asked(voter, wrong_topic).error_code == ErrorCode.INVALID_REQUEST
+    not_meant = vote(calm, calm.leader, epoch=calm.epoch + 1)
+    answer = partition_of(calm.asked(voter, not_meant))
+    assert (answer.error_code, answer.vote_granted) == (ErrorCode.INVALID_VOTER_KEY, False)
+
+
+def test_a_pre_vote_does_not_disturb_a_quorum_that_works(calm: Calm) -> None:
+    """Guard G19."""
+    epoch = calm.epoch
+    for place in calm.world._up():
+        answer = partition_of(calm.asked(place, vote(calm, place, epoch=epoch, pre_vote=True, last=(epoch, 1 << 40))))
+        assert (answer.error_code, answer.vote_granted, answer.leader_id) == (0, False, calm.leader.node_id)
+    calm.pass_time(1000)
+    assert calm.epoch == epoch
+
+
+def test_a_vote_for_a_short_log_is_refused_but_its_epoch_counts(calm: Calm) -> None:
+    voter = calm.followers()[0]
+    epoch = calm.epoch
+    answer = partition_of(calm.asked(voter, vote(calm, voter, epoch=epoch + 1)))
+    assert (answer.error_code, answer.vote_granted, answer.leader_epoch, answer.leader_id) == (0, False, epoch + 1, -1)
+    calm.pass_time(2000)
+    assert len(calm.world._leaders()) == 1
+
+
+def test_begin_and_end_of_an_epoch(calm: Calm) -> None:
+    follower, other = calm.followers()
+    assert follower.node is not None
+    answer = calm.asked(follower, begin_request(CLUSTER_ID, 9, calm.epoch - 1, follower.key, ()))
+    assert partition_of(answer).error_code == ErrorCode.FENCED_LEADER_EPOCH
+    (endpoint,) = answer.node_endpoints
+    assert (endpoint.node_id, endpoint.host, endpoint.port) == (calm.leader.node_id, *calm.leader.address)
+    answer = calm.asked(follower, begin_request(CLUSTER_ID, calm.leader.node_id, calm.epoch, other.key, ()))
+    assert partition_of(answer).error_code == ErrorCode.INVALID_VOTER_KEY
+    epoch, leader_id = calm.epoch, calm.leader.node_id
+    answer = calm.asked(follower, end_request(CLUSTER_ID, leader_id, epoch, [other.key, follower.key], ()))
+    assert (partition_of(answer).error_code, partition_of(answer).leader_id) == (0, leader_id)
+    calm.asked(other, end_request(CLUSTER_ID, leader_id, epoch, [other.key, follower.key], ()))
+    calm.pass_time(60)
+    assert other.node is not None
+    assert other.node.is_leader, "the first successor stands at once"
+
+
+def test_a_leader_that_stops_hands_over(calm: Calm) -> None:
+    assert calm.leader.node is not None
+    epoch = calm.epoch
+    calm.leader.node.stop()
+    calm.leader.host.is_over = True  # type: ignore[union-attr]
+    calm.leader.node = None
+    calm.pass_time(150)
+    (leader,) = calm.world._leaders()
+    assert leader.node is not None
+    assert leader.node.epoch == epoch + 1
+
+
+def kill_leader(calm: Calm) -> list[Elections]:
+    """Its process dies. The elections of the others, which nobody has told of that yet."""
+    host = calm.leader.host
+    assert host is not None
+    host.is_over, calm.leader.node = True, None
+    nodes = []
+    for place in calm.followers():
+        calm.world.network.refused.add((place.node_id, calm.leader.address))
+        assert place.node is not None
+        nodes.append(place.node)
+    return [node._elections for node in nodes]
+
+
+@pytest.mark.parametrize("voters", [3, 5])
+def test_a_leader_whose_process_dies_is_replaced_long_before_the_fetch_timeout(voters: int) -> None:
+    """What the links of its followers tell them: nobody listens there. They do not all stand at once."""
+    for seed in range(30):
+        calm = Calm(seed=seed, voters=voters)
+        for elections in kill_leader(calm):
+            elections.leader_is_gone()
+        calm.pass_time(100)
+        assert len(calm.world._leaders()) == 1, f"seed {seed}"
+
+
+def test_a_voter_that_notices_later_than_the_one_that_stands_is_asked_again() -> None:
+    for seed in range(10):
+        calm = Calm(seed=seed)
+        first, second = kill_leader(calm)
+        first.leader_is_gone()
+        calm.pass_time(60)
+        assert not calm.world._leaders(), "the other one still follows the leader, as far as it knows"
+        second.leader_is_gone()
+        calm.pass_time(140)
+        assert len(calm.world._leaders()) == 1, f"seed {seed}"
+
+
+def test_an_election_that_cannot_be_won_does_not_wait_for_its_time_to_be_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three voters one is dead and two stand at the same moment: each votes for itself."""
+    monkeypatch.setattr(Elections, "_turn_ms", lambda self, gone_id: 0)
+    split = 0
+    for seed in range(30):
+        calm = Calm(seed=seed)
+        before = calm.epoch
+        for elections in kill_leader(calm):
+            elections.leader_is_gone()
+        calm.pass_time(300)
+        (leader,) = calm.world._leaders()
+        assert leader.node is not None
+        split += leader.node.epoch > before + 1
+    assert split, "some were split"
