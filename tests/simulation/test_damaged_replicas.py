@@ -3,15 +3,20 @@ complete, gets a whole copy from the leader, and nothing acknowledged is lost.""
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from tests.support.replicated import Replicated
-from tests.support.rot import WAYS, rot, segments_of
+from tests.support.rot import WAYS, rot, rot_somewhere, segments_of
+
+from barnabas.common.errors import ErrorCode
+from barnabas.storage.damaged_logs import DamagedLogs
 
 
-def cluster() -> tuple[Replicated, list[bytes]]:
+def cluster(seed: int = 3, min_isr: int = 1) -> tuple[Replicated, list[bytes]]:
     """Forty records in four segments."""
-    rig = Replicated(3, log_index_interval_bytes="100")
-    rig.create_topic("orders", [[1, 2, 3]], min_insync_replicas="1")
+    rig = Replicated(seed, log_index_interval_bytes="100")
+    rig.create_topic("orders", [[1, 2, 3]], min_insync_replicas=str(min_isr))
     values = [b"order %d" % number for number in range(40)]
     for number, value in enumerate(values):
         if number % 10 == 0:
@@ -79,21 +84,27 @@ def test_the_last_leader_whose_log_is_damaged_does_not_lead_again_at_once(place:
     came_back(rig, 1, [*values, b"more"])
 
 
+def sync(rig: Replicated, number: int) -> None:
+    """What its log has is below the recovery point, as after a minute."""
+    rig.partition(number).log.flush()
+    rig.broker(number).logs._upkeep.write_checkpoints()
+
+
 def test_damaged_after_a_kill() -> None:
     rig, values = cluster()
-    rig.partition(3).log.flush()
-    rig.broker(3).logs._upkeep.write_checkpoints()
+    sync(rig, 3)
     end(rig, 3, clean=False)
     damage(rig, 3, "missing", 1)
     came_back(rig, 3, values)
 
 
 def test_a_damaged_member_of_the_elr_is_not_elected() -> None:
-    """The two others were gone first: it was in the ELR by its clean stop, and lost records since."""
-    rig, values = cluster()
+    """It was in the ELR by its clean stop, lost records since, and is the first to come back."""
+    rig, values = cluster(min_isr=2)
+    end(rig, 2, clean=True)
     end(rig, 3, clean=True)
     damage(rig, 3, "cut inside a batch", 1)
-    end(rig, 2, clean=True)
+    assert 3 in rig.image().elr
     end(rig, 1, clean=True)
     start(rig, 3)
     rig.run_for(5_000)
@@ -104,6 +115,56 @@ def test_a_damaged_member_of_the_elr_is_not_elected() -> None:
     rig.await_isr([1, 2, 3])
     rig.await_equal()
     assert rig.values(3) == rig.values(1) == values
+
+
+def test_a_damaged_replica_that_is_taken_for_complete_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted mistake: the broker registers as if nothing was wrong, and is elected from the ELR."""
+    monkeypatch.setattr(DamagedLogs, "is_any", property(lambda self: False))
+    with pytest.raises(AssertionError):
+        test_a_damaged_member_of_the_elr_is_not_elected()
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_rot_between_stops(seed: int) -> None:
+    rot_between_stops(seed, rounds=4)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("block", range(10))
+def test_rot_between_many_stops(block: int) -> None:
+    for seed in range(100 + block * 10, 110 + block * 10):
+        rot_between_stops(seed, rounds=8)
+
+
+def rot_between_stops(seed: int, rounds: int) -> None:
+    """One broker after the other stops or is killed, loses something, and comes back, while the others take writes."""
+    random = Random(seed)
+    rig, values = cluster(seed, min_isr=2)
+    for _ in range(rounds):
+        number = random.choice((1, 2, 3))
+        sync(rig, number)
+        end(rig, number, clean=random.random() < 0.6)
+        rig.await_isr([other for other in (1, 2, 3) if other != number])
+        values += produced(rig, random.randint(0, 4), len(values))
+        what = rot_somewhere(rig, number, random)
+        came_back(rig, number, values)
+        values += produced(rig, random.randint(1, 4), len(values))
+        rig.await_equal()
+        if random.random() < 0.5:
+            roll(rig)
+        assert all(rig.values(other) == values for other in (1, 2, 3)), what
+
+
+def produced(rig: Replicated, count: int, first: int) -> list[bytes]:
+    made = [b"order %d" % number for number in range(first, first + count)]
+    for value in made:
+        code, _ = rig.produce(value)
+        while code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+            rig.run_for(100)
+            code, _ = rig.produce(value)
+        assert code == ErrorCode.NONE
+    return made
 
 
 def test_nobody_else_is_in_sync() -> None:

@@ -61,5 +61,11 @@ def rot_somewhere(rig: Replicated, number: int, random: Random, topic: str = "or
     if not paths:
         return None
     path, way = random.choice(paths), random.choice(WAYS)
+    if way == "the last length":
+        # In the middle of a log only whoever reads it finds a wrong bit.
+        path = paths[-1]
+    if path == paths[0] and way == "missing with its indexes":
+        # After a kill this is what retention leaves.
+        way = "missing"
     rot(disk, path, way)
     return f"{path}: {way}"

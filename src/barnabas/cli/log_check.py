@@ -37,7 +37,12 @@ Directories = Annotated[
     typer.Argument(metavar="DIR...", help="Data directories (log.dirs), or directories of single partitions."),
 ]
 Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default: one per processor.")]
-Shallow = Annotated[bool, typer.Option("--shallow", help="Checksums and headers only; do not open the batches.")]
+Shallow = Annotated[
+    bool,
+    typer.Option(
+        "--shallow/--records", help="Checksums and headers only; or open the batches, too, which is the default."
+    ),
+]
 
 
 @dataclass(slots=True)

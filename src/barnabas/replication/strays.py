@@ -15,6 +15,7 @@ from barnabas.common.errors import StorageFault
 from barnabas.common.host import Host
 from barnabas.common.types import ZERO_UUID
 from barnabas.metadata.image import MetadataImage
+from barnabas.storage.identity import is_misread
 from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
 
@@ -26,8 +27,9 @@ def is_stray(image: MetadataImage, node_id: int, log: Log) -> bool:
     """Whether this broker is no replica of what the log is of. One without a topic id may be any topic's of its name:
     it has no records (`storage.identity`)."""
     name, index = log.topic_partition
-    if log.topic_id == ZERO_UUID:
-        topic = image.topics_by_name.get(name)
+    named = image.topics_by_name.get(name)
+    if log.topic_id == ZERO_UUID or (named is not None and is_misread(log.topic_id, named.topic_id)):
+        topic = named
     else:
         topic = image.topics_by_id.get(log.topic_id)
     return topic is None or index >= len(topic.partitions) or node_id not in topic.partitions[index].replicas

@@ -9,7 +9,8 @@ Invariants
   the log is gone, the pass ends and its `.cleaned` files are removed.
 - What is compacted was synced before: no record gives way to a newer one that may yet be lost.
 - `cleaner-offset-checkpoint` says that a log is clean up to an offset only after all swaps below it are on disk.
-- A log that cannot be read as records is left alone from then on, and reported; the others are cleaned.
+- A batch that cannot be read stays as it is, and is reported once; a log in which no batch can be where one must be is
+  left alone from then on, and reported. The others are cleaned.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import RecordsRejected, StorageFault, is_exhausted
-from barnabas.common.host import Disk, Host, Timer
+from barnabas.common.host import Disk, FaultHandler, Host, Timer
 from barnabas.common.types import TopicPartition
 from barnabas.storage.checkpoints import (
     CLEANER_CHECKPOINT,
@@ -29,7 +30,16 @@ from barnabas.storage.checkpoints import (
     write_atomically,
 )
 from barnabas.storage.cleanable import Cleanable, cleanable, group_segments
-from barnabas.storage.compaction import Copy, CopyRules, LastRecord, Source, Steps, cleaned_files, index_keys
+from barnabas.storage.compaction import (
+    Copy,
+    CopyRules,
+    LastRecord,
+    Source,
+    Steps,
+    Unreadable,
+    cleaned_files,
+    index_keys,
+)
 from barnabas.storage.compaction_map import CleanedTransactions, OffsetMap
 from barnabas.storage.compaction_swap import swap_in
 from barnabas.storage.log import Log
@@ -156,6 +166,26 @@ class PassGivenUp(Exception):
     """The log is not any more what the pass began with."""
 
 
+class UnreadableBatches:
+    """How many the last pass over each log met; told once for each log, for every pass meets the same ones."""
+
+    def __init__(self, faults: FaultHandler) -> None:
+        self._faults = faults
+        self.counts: dict[TopicPartition, int] = {}
+
+    def note(self, topic_partition: TopicPartition, unreadable: Unreadable) -> None:
+        if not unreadable.count:
+            self.counts.pop(topic_partition, None)
+            return
+        if topic_partition not in self.counts:
+            self._faults.report(
+                f"{topic_partition}: batches that cannot be read stay as they are in compaction, {unreadable.count} of "
+                f"them; the first is at {unreadable.first}. `barnabas log verify` names them, `barnabas log repair` "
+                "takes them out"
+            )
+        self.counts[topic_partition] = unreadable.count
+
+
 class LogCleaner:
     """`logs` and `offline` are looked at whenever something is decided; `failed` is told of a directory's faults."""
 
@@ -182,6 +212,7 @@ class LogCleaner:
         self.state = CleanerState(host)
         #: Logs that could not be cleaned; they are not tried again before the next start.
         self.uncleanable: set[TopicPartition] = set()
+        self.unreadable = UnreadableBatches(host.faults)
         #: For whoever watches: passes that came to their end, and bytes read and written by all.
         self.passes = 0
         self.io_bytes = 0
@@ -234,6 +265,7 @@ class LogCleaner:
         self.abort(log)
         self._paused.discard(log.topic_partition)
         self.uncleanable.discard(log.topic_partition)
+        self.unreadable.counts.pop(log.topic_partition, None)
         self.state.remove(log.directory.rpartition("/")[0], log.topic_partition)
 
     # -- choosing
@@ -314,6 +346,7 @@ class LogCleaner:
             self._legacy_horizon_ms(log, plan.first_dirty),
             plan.first_uncleanable,
             self._buffer_bytes(),
+            Unreadable(),
         )
         transactions = CleanedTransactions(_aborted_transactions(log, 0, plan.first_uncleanable))
         victims = [segment for segment in log.segments if segment.base_offset < end_offset]
@@ -330,6 +363,7 @@ class LogCleaner:
         yield _finish(disk, job.directory, offsets)
         self._check(job, ())
         self.state.put(job.root, log.topic_partition, end_offset)
+        self.unreadable.note(log.topic_partition, rules.unreadable)
 
     def _index(self, job: Pass, offsets: OffsetMap) -> Steps:
         """Of the keys between the first dirty and the first uncleanable offset."""

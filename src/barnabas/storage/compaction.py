@@ -7,19 +7,21 @@ Both are generators that give up control every few hundred records, so that the 
 loop; between two slices nothing is assumed about the log. They have descriptors of their own and touch neither the log
 object nor any file of the log but to read it; a pass that is given up leaves nothing but `.cleaned` files.
 
-What is read is checked: a batch with a wrong checksum or size ends the pass with RecordsRejected.
+What is read is checked: where no batch can be, the pass ends with RecordsRejected. A batch with a wrong checksum, or
+whose records cannot be read, stays as it is (`Unreadable`): its keys are not known, and its neighbours are compacted.
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Buffer, Disk
 from barnabas.records.batch import BatchHeader, control_type, decode_batch, has_valid_crc, read_header
-from barnabas.records.header import LEGACY_MIN_BYTES, LOG_OVERHEAD, corrupt
+from barnabas.records.header import LEGACY_MIN_BYTES, LOG_OVERHEAD, NO_TIMESTAMP, corrupt
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import CLEANED_SUFFIX, LOG_SUFFIX
 from barnabas.storage.compaction_filter import Kept, Retention, Verdict, filter_batch, keys_of
@@ -29,6 +31,7 @@ from barnabas.storage.segment import RollLimits, Segment
 #: A slice of work ends after about so much; a record counts for as much as so many bytes.
 _SLICE_COST = 256 * 1024
 _RECORD_COST = 1024
+_RELATIVE_MAX = 0x7FFFFFFF
 
 #: Bytes read and written since the last one.
 Steps = Generator[int, None, None]
@@ -50,6 +53,20 @@ class LastRecord(NamedTuple):
     epoch: int
 
 
+class Unreadable:
+    """Batches that a pass could not read: how many, and the first of them."""
+
+    __slots__ = ("count", "first")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.first = ""
+
+    def add(self, source: Source, header: BatchHeader, why: str) -> None:
+        self.count += 1
+        self.first = self.first or f"offset {header.base_offset} in {source.path}: {why}"
+
+
 @dataclass(frozen=True, slots=True)
 class CopyRules:
     """What is the same for all groups of a pass."""
@@ -62,6 +79,7 @@ class CopyRules:
     #: Where the pass ends: the batch before it stays, if only as a header, so that the offset is not lost.
     end_offset: int
     buffer_bytes: int
+    unreadable: Unreadable
 
 
 class CleanedSegment(Segment):
@@ -77,8 +95,8 @@ class CleanedSegment(Segment):
         return super().path(suffix) + CLEANED_SUFFIX
 
 
-def read_batches(disk: Disk, source: Source, buffer_bytes: int) -> Iterator[tuple[bytes, int, BatchHeader]]:
-    """(buffer, place in it, header) of each batch, each whole and intact."""
+def read_batches(disk: Disk, source: Source, buffer_bytes: int) -> Iterator[tuple[bytes, int, BatchHeader, bool]]:
+    """(buffer, place in it, header, whether its checksum is right) of each batch, each whole."""
     file = disk.open(source.path, read_only=True)
     try:
         position, buffer, start = source.position, b"", source.position
@@ -101,9 +119,7 @@ def read_batches(disk: Disk, source: Source, buffer_bytes: int) -> Iterator[tupl
                 intact = has_valid_crc(buffer, inside, header)
             except RecordsRejected as error:
                 raise corrupt(f"byte {position} of {source.path}: {error}") from None
-            if not intact:
-                raise corrupt(f"the batch at byte {position} of {source.path} has a wrong checksum")
-            yield buffer, inside, header
+            yield buffer, inside, header, intact
             position += size
     finally:
         file.close()
@@ -123,16 +139,15 @@ def index_keys(
     """
     cost = done = 0
     for source, end_offset in sources:
-        for buffer, place, header in read_batches(disk, source, buffer_bytes):
+        for buffer, place, header, is_intact in read_batches(disk, source, buffer_bytes):
             if offsets.is_full and offsets.latest_offset >= first_dirty:
                 yield done
                 return
-            if header.is_control:
-                transactions.on_marker(header, _marker_kind(buffer, place, header))
-            elif not transactions.on_data(header) and header.last_offset >= first_dirty:
-                offsets.add(*keys_of(buffer, place, header, first_dirty))
-            if header.last_offset >= first_dirty:
-                offsets.reach(header.last_offset)
+            if is_intact:
+                with suppress(RecordsRejected):  # told by the copy, which keeps it
+                    _index(buffer, place, header, first_dirty, transactions, offsets)
+                if header.last_offset >= first_dirty:
+                    offsets.reach(header.last_offset)
             done += header.size_bytes
             cost += header.size_bytes + header.record_count * _RECORD_COST
             if cost >= _SLICE_COST:
@@ -140,6 +155,20 @@ def index_keys(
                 cost = done = 0
         offsets.reach(end_offset - 1)
     yield done
+
+
+def _index(
+    buffer: bytes,
+    place: int,
+    header: BatchHeader,
+    first_dirty: int,
+    transactions: CleanedTransactions,
+    offsets: OffsetMap,
+) -> None:
+    if header.is_control:
+        transactions.on_marker(header, _marker_kind(buffer, place, header))
+    elif not transactions.on_data(header) and header.last_offset >= first_dirty:
+        offsets.add(*keys_of(buffer, place, header, first_dirty))
 
 
 def _marker_kind(buffer: bytes, place: int, header: BatchHeader) -> int | None:
@@ -192,9 +221,8 @@ class Copy:
                     rules.delete_retention_ms,
                     disk.modified_ms(source.path) > rules.legacy_horizon_ms,
                 )
-                for buffer, place, header in read_batches(disk, source, rules.buffer_bytes):
-                    verdict = self._judge(header, buffer, place)
-                    kept = filter_batch(buffer, place, header, retention, verdict)
+                for buffer, place, header, is_intact in read_batches(disk, source, rules.buffer_bytes):
+                    kept = self._keep(source, retention, header, buffer, place, is_intact=is_intact)
                     done += header.size_bytes
                     cost += header.size_bytes + header.record_count * _RECORD_COST
                     if kept is not None:
@@ -213,6 +241,22 @@ class Copy:
         finally:
             cleaned.release()
         yield 0
+
+    def _keep(
+        self, source: Source, retention: Retention, header: BatchHeader, buffer: bytes, place: int, *, is_intact: bool
+    ) -> Kept | None:
+        """What stays of a batch; all of one that cannot be read."""
+        data = memoryview(buffer)[place : place + header.size_bytes]
+        if not is_intact:
+            self._rules.unreadable.add(source, header, "its checksum is wrong")
+            # Its header may be as wrong as the rest.
+            is_near = self.end_offset <= header.base_offset <= self.base_offset + _RELATIVE_MAX
+            return Kept(data, header.base_offset if is_near else self.end_offset, NO_TIMESTAMP)
+        try:
+            return filter_batch(buffer, place, header, retention, self._judge(header, buffer, place))
+        except RecordsRejected as rejected:
+            self._rules.unreadable.add(source, header, rejected.message)
+            return Kept(data, header.last_offset, header.max_timestamp)
 
     def _judge(self, header: BatchHeader, buffer: bytes, place: int) -> Verdict:
         rules = self._rules

@@ -11,6 +11,14 @@ from __future__ import annotations
 from barnabas.common.host import Disk
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata, remove_quietly, write_atomically
 
+#: Two ids that were drawn differ in about sixty bits; a wrong byte in the file changes no more than these.
+_MISREAD_BITS_MAX = 8
+
+
+def is_misread(told: bytes, right: bytes) -> bool:
+    """Whether the file tells almost the id that the metadata have: it is damaged, and no other topic's."""
+    return 0 < (int.from_bytes(told, "big") ^ int.from_bytes(right, "big")).bit_count() <= _MISREAD_BITS_MAX
+
 
 class TopicIdFile:
     """Of one log; `beside.BesideFile`. `directory` is changed when the log's directory is renamed."""

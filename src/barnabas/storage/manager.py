@@ -43,6 +43,7 @@ from barnabas.storage.closing import Shape, close_all, shape_of, sizes_in
 from barnabas.storage.damaged_logs import DamagedLogs
 from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDirectory, Offsets, root_of
 from barnabas.storage.futures import FutureLogs
+from barnabas.storage.identity import is_misread as is_misread_id
 from barnabas.storage.log import Log
 from barnabas.storage.log_reads import fault as storage_fault
 from barnabas.storage.progress import Progress
@@ -283,12 +284,13 @@ class LogManager:
     ) -> Log:
         """The partition's log; a log of an earlier topic of that name is moved away (G14). Raises StorageFault."""
         log = self._logs.get(topic_partition)
-        if log is not None and log.topic_id not in (topic_id, ZERO_UUID):
+        is_misread = log is not None and is_misread_id(log.topic_id, topic_id)
+        if log is not None and log.topic_id not in (topic_id, ZERO_UUID) and not is_misread:
             self.delete(topic_partition)
             log = None
         if log is not None:
             log.config = config
-            if log.topic_id == ZERO_UUID:
+            if log.topic_id != topic_id:
                 self._identify(log, topic_id)
             return log
         if self._directories.mention(topic_partition):
@@ -321,7 +323,12 @@ class LogManager:
             raise kind(root, f"cannot open {topic_partition}: {error}") from error
 
     def _identify(self, log: Log, topic_id: bytes) -> None:
-        """It was made just before the power failed, or by a broker that knew no topic ids. Raises StorageFault."""
+        """It was made just before the power failed, or by a broker that knew no topic ids, or the file is damaged.
+        Raises StorageFault."""
+        if log.topic_id != ZERO_UUID:
+            self._host.faults.inform(
+                f"{log.topic_partition}: partition.metadata tells almost its topic id, and is mended"
+            )
         try:
             file = log.identify(topic_id)
         except OSError as error:

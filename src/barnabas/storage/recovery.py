@@ -360,7 +360,7 @@ class _Recovery:
         known, bases = evidence.known, self.segments.bases
         there = bases if self.segments.active.is_made else []
         sure_before = _NO_END if opening.clean else opening.recovery_point
-        missing = missing_segments(evidence, found, there, sure_before, clean=opening.clean)
+        missing = missing_segments(evidence, found, there, sure_before)
         snapshots = [offset for name in found if name.endswith(SNAPSHOT_SUFFIX) and (offset := offset_of(name))]
         is_whole = evidence.inventory is not None and not self._ends and self.segments.active.is_made
         expected_end = max(log_end_offset, *(hole.end for hole in (*known.found, *known.accepted)), 0)

@@ -5,12 +5,15 @@ it, broken indexes and whatever else is replaced goes into `repair-<time>/` insi
 neither Barnabas nor Apache Kafka looks; its names say where it was:
 
     00000000000000000042.log.from-1170     the end of that file, from byte 1170 on
-    00000000000000000042.log.at-585        a batch as it was before its leader epoch was put right
+    00000000000000000042.log.at-585        a batch as it was before its leader epoch was put right, or before a batch
+                                           without records took its place
     anything else                          the whole file
 
 Indexes are then made anew from the log; of producer snapshots there are others, or a broker follows the log again. The
 leader epochs in batches and in
 `leader-epoch-checkpoint` are both without a checksum: one batch that differs is put right, else the checkpoint is.
+A batch with a right checksum whose records cannot be read gives way to one without records, as compaction leaves them:
+all other records keep their offsets, and readers go on behind it. Never in the metadata log, where each record counts.
 A `Repair` first only tells what it would do (`steps`); `apply` does it, and keeps aside before it changes.
 """
 
@@ -22,10 +25,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from barnabas.common.host import Disk
+from barnabas.common.host import Disk, File
 from barnabas.common.log_config import LogConfig
-from barnabas.common.types import TopicPartition
-from barnabas.records.header import LEADER_EPOCH_OFFSET
+from barnabas.common.types import METADATA_TOPIC, TopicPartition
+from barnabas.records.batch import read_header
+from barnabas.records.header import HEADER_BYTES, LEADER_EPOCH_OFFSET
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
@@ -42,6 +46,7 @@ from barnabas.storage.checkpoints import (
     encode_offsets,
     write_atomically,
 )
+from barnabas.storage.compaction_filter import empty_batch
 from barnabas.storage.faults import Fault, FaultKind
 from barnabas.storage.scan import SegmentScan
 from barnabas.storage.segment import RollLimits
@@ -52,6 +57,7 @@ from barnabas.storage.verify_indexes import encode_aborted
 REPAIR_DIR_PREFIX = "repair-"
 _SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 _CUT_BYTES = 1024 * 1024
+_MENDED_SUFFIX = ".mended"
 _EPOCH = struct.Struct(">i")
 #: These a repair puts right; the others need somebody who knows better.
 _INDEX_FAULTS = frozenset({FaultKind.INDEX, FaultKind.TIME_INDEX, FaultKind.MISSING})
@@ -71,17 +77,26 @@ class _Plan:
     #: (segment, position, size, epoch to be set)
     stamps: list[tuple[SegmentScan, int, int, int]] = field(default_factory=list)
     epochs: list[EpochEntry] | None = None
+    #: Segment -> places of batches, in the lists of its scan, whose records cannot be read.
+    emptied: dict[int, list[int]] = field(default_factory=dict)
 
 
 def is_repairable(fault: Fault) -> bool:
-    """Whether a repair takes it away. Identities, metadata snapshots and records that their producer made wrong need
-    somebody who knows what was meant."""
+    """Whether a repair takes it away. Identities, metadata snapshots and the metadata log's records need somebody who
+    knows what was meant."""
     name = fault.path.rpartition("/")[2]
     if name in OFFSET_CHECKPOINTS:
         return True
-    if fault.kind in (FaultKind.CHECKPOINT, FaultKind.UNREADABLE, FaultKind.RECORDS):
+    if fault.kind is FaultKind.RECORDS:
+        return name.endswith(LOG_SUFFIX) and not is_of_metadata(fault.path.rpartition("/")[0])
+    if fault.kind in (FaultKind.CHECKPOINT, FaultKind.UNREADABLE):
         return False
     return name.endswith((*_SEGMENT_SUFFIXES, SNAPSHOT_SUFFIX, LEADER_EPOCH_CHECKPOINT))
+
+
+def is_of_metadata(directory: str) -> bool:
+    """Whether this is the metadata log's."""
+    return directory.rpartition("/")[2].rpartition("-")[0] == METADATA_TOPIC
 
 
 class Repair:
@@ -111,12 +126,27 @@ class Repair:
             plan.dropped = [base for base in bases if base > cut.base_offset]
         kept = [base for base in bases if base not in plan.dropped]
         broken = {fault.path.rpartition("/")[2].partition(".")[0] for fault in faults if fault.kind in _INDEX_FAULTS}
-        plan.reindexed = [base for base in kept if f"{base:020d}" in broken or (cut and base == cut.base_offset)]
+        plan.emptied = {} if is_of_metadata(self.directory) else self._unreadable(kept)
+        plan.reindexed = [
+            base
+            for base in kept
+            if f"{base:020d}" in broken or (cut and base == cut.base_offset) or base in plan.emptied
+        ]
         plan.transactions = [base for base in kept if self._needs_transactions(base)]
         lost = {fault.offset for fault in faults if fault.kind is FaultKind.PRODUCERS}
         plan.snapshots = [
             offset for offset in verification.snapshots() if offset in lost or offset > self.log_end_offset
         ]
+
+    def _unreadable(self, kept: list[int]) -> dict[int, list[int]]:
+        faults = self._verification.report.faults
+        found: dict[int, list[int]] = {}
+        for scan in self._verification.scans:
+            bad = {fault.position for fault in faults if fault.kind is FaultKind.RECORDS and fault.path == scan.path}
+            places = [place for place, position in enumerate(scan.positions) if position in bad]
+            if places and scan.base_offset in kept:
+                found[scan.base_offset] = places
+        return found
 
     def _needs_transactions(self, base: int) -> bool:
         if base not in self._verification.aborted:
@@ -169,6 +199,12 @@ class Repair:
                 f"{cut.path}: cut at byte {cut.valid_bytes}, offset {cut.next_offset}; "
                 f"{cut.size_bytes - cut.valid_bytes} bytes kept aside"
             )
+        for scan in self._verification.scans:
+            for place in plan.emptied.get(scan.base_offset, ()):
+                yield (
+                    f"{scan.path}: the batch at byte {scan.positions[place]}, offsets {scan.first_offsets[place]} to "
+                    f"{scan.last_offsets[place]}, gives way to one without records, and is kept aside"
+                )
         for base in plan.dropped:
             yield f"{path(base, LOG_SUFFIX)}: kept aside with its indexes, it stands behind the cut"
         for base in plan.reindexed:
@@ -194,6 +230,9 @@ class Repair:
             self._set_epoch(kept, scan, position, size, epoch)
         if plan.cut is not None:
             self._cut(kept, plan.cut)
+        for scan in self._verification.scans:
+            if scan.base_offset in plan.emptied:
+                self._empty(kept, scan, plan.emptied[scan.base_offset])
         for base in plan.dropped:
             kept.move(*(self._verification.path(base, suffix) for suffix in _SEGMENT_SUFFIXES))
         kept.move(*(self._verification.path(offset, SNAPSHOT_SUFFIX) for offset in plan.snapshots))
@@ -217,13 +256,36 @@ class Repair:
     def _cut(self, kept: KeptAside, cut: SegmentScan) -> None:
         file = self._disk.open(cut.path)
         try:
-            places = range(cut.valid_bytes, cut.size_bytes, _CUT_BYTES)
-            tail = (file.read_at(place, min(_CUT_BYTES, cut.size_bytes - place)) for place in places)
+            tail = _parts(file, cut.valid_bytes, cut.size_bytes)
             kept.write(f"{cut.path.rpartition('/')[2]}.from-{cut.valid_bytes}", tail)
             file.truncate(cut.valid_bytes)
             file.sync()
         finally:
             file.close()
+
+    def _empty(self, kept: KeptAside, scan: SegmentScan, places: list[int]) -> None:
+        """Write the segment anew, with batches without records in these places."""
+        name = scan.path.rpartition("/")[2]
+        file = self._disk.open(scan.path, read_only=True)
+        made = self._disk.open(scan.path + _MENDED_SUFFIX, create=True)
+        try:
+            made.truncate(0)
+            copied = 0
+            for place in places:
+                position, size = scan.positions[place], scan.sizes[place]
+                for part in _parts(file, copied, position):
+                    made.append(part)
+                batch = file.read_at(position, size)
+                kept.write(f"{name}.at-{position}", [batch])
+                made.append(empty_batch(read_header(batch)).data)
+                copied, scan.sizes[place] = position + size, HEADER_BYTES
+            for part in _parts(file, copied, file.size()):
+                made.append(part)
+            made.sync()
+        finally:
+            made.close()
+            file.close()
+        self._disk.rename(scan.path + _MENDED_SUFFIX, scan.path)
 
     def _rebuild(self, kept: KeptAside) -> None:
         """Indexes from the log, which is intact now."""
@@ -249,6 +311,11 @@ class Repair:
             segment.end_rebuild()
             segment.flush(with_indexes=True)
         segments.release()
+
+
+def _parts(file: File, start: int, end: int) -> Iterable[bytes]:
+    """Its bytes between these positions."""
+    return (file.read_at(place, min(_CUT_BYTES, end - place)) for place in range(start, end, _CUT_BYTES))
 
 
 def _rise(entries: list[EpochEntry]) -> bool:

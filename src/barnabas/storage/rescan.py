@@ -22,7 +22,7 @@ from crc32c import crc32c
 from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Disk, File
 from barnabas.records.batch import BatchHeader, has_valid_crc, read_header
-from barnabas.records.header import ATTRIBUTES_OFFSET, LOG_OVERHEAD, MAGIC_V2
+from barnabas.records.header import ATTRIBUTES_OFFSET, HEADER_BYTES, LEGACY_MIN_BYTES, LOG_OVERHEAD, MAGIC_V2
 from barnabas.storage.index_check import do_last_entries_fit
 from barnabas.storage.segment import RollLimits, Segment
 
@@ -107,13 +107,22 @@ def scan(
 
 
 def end_of_batches(disk: Disk, path: str, base_offset: int) -> int:
-    """The offset behind the last intact batch of this file."""
+    """The offset behind the last whole batch of this file, which was synced: a wrong checksum says nothing of that."""
     file = disk.open(path, read_only=True)
     try:
-        end = base_offset
-        for header, _ in _intact_batches(file, Place(0, base_offset)):
-            end = header.next_offset
-        return end
+        position, end_offset, size = 0, base_offset, file.size()
+        while size - position >= LOG_OVERHEAD:
+            whole = LOG_OVERHEAD + int.from_bytes(file.read_at(position, LOG_OVERHEAD)[8:], "big", signed=True)
+            if not LEGACY_MIN_BYTES <= whole <= size - position:
+                break
+            header = read_header(file.read_at(position, whole if whole < HEADER_BYTES else HEADER_BYTES))
+            if header.base_offset < end_offset or header.last_offset_delta < 0:
+                break
+            end_offset = header.next_offset
+            position += whole
+        return end_offset
+    except RecordsRejected:
+        return end_offset
     finally:
         file.close()
 

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from barnabas.common.errors import RecordsRejected
 from barnabas.records.batch import BatchHeader
 from barnabas.storage.checkpoints import (
+    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LOG_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -132,8 +133,10 @@ def _headers_before(segment: Segment, until_offset: int) -> tuple[list[BatchHead
 
 
 def orphans(names: Collection[str]) -> list[int]:
-    """Base offsets of index files whose `.log` is not there."""
-    logs = {name for name in names if name.endswith(LOG_SUFFIX)}
+    """Base offsets of index files whose `.log` is not there, and is not on its way out either."""
+    logs = {
+        name.removesuffix(DELETED_SUFFIX) for name in names if name.removesuffix(DELETED_SUFFIX).endswith(LOG_SUFFIX)
+    }
     found = {
         offset
         for name in names
@@ -181,14 +184,12 @@ def find_holes(
     return Findings(holes, suspected, tuple(causes) if holes else ())
 
 
-def missing_segments(
-    evidence: Evidence, names: Collection[str], bases: Sequence[int], sure_before: int, *, clean: bool
-) -> list[int]:
+def missing_segments(evidence: Evidence, names: Collection[str], bases: Sequence[int], sure_before: int) -> list[int]:
     """Base offsets of those that were there and are not. `names` are the files as the last run left them; what comes
     from `sure_before` on was not synced."""
     if evidence.inventory is not None:
         return [base for base in evidence.inventory if base not in bases]
-    found = set(orphans(names)) if clean else set()
+    found = set(orphans(names))
     if not evidence.compacted:
         # A snapshot of the producers is taken where a segment begins.
         snapshots = {offset_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)}

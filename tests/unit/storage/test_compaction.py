@@ -6,20 +6,35 @@ import errno
 from dataclasses import replace
 
 import pytest
+from crc32c import crc32c
 from tests.support import golden
 from tests.support.clean_world import BACKOFF_MS, EAGER, CleanWorld, leftovers
-from tests.support.log_world import PARTITION, snapshot_of
+from tests.support.log_world import PARTITION
 
-from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Buffer
 from barnabas.common.types import TopicPartition
 from barnabas.records.batch import Record, decode_batch, encode_batch, read_header
 from barnabas.records.compression import Codec
+from barnabas.records.header import ATTRIBUTES_OFFSET, CRC_OFFSET, HEADER
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.storage.checkpoints import read_offsets
 from barnabas.storage.compaction_map import OffsetMap, map_key
 
 MINUTE_MS = 60_000
+
+
+def lying_batch(offset: int) -> bytes:
+    """A batch with a right checksum that announces five records and has one."""
+    batch = encode_batch([Record(0, 0, b"key-1", b"v", [])])
+    HEADER.pack_into(
+        batch,
+        0,
+        *read_header(batch)._replace(
+            base_offset=offset, partition_leader_epoch=0, last_offset_delta=4, record_count=5, crc=0
+        ),
+    )
+    batch[CRC_OFFSET : CRC_OFFSET + 4] = crc32c(memoryview(batch)[ATTRIBUTES_OFFSET:]).to_bytes(4, "big")
+    return bytes(batch)
 
 
 def headers(world: CleanWorld) -> list[tuple[int, int, int]]:
@@ -446,23 +461,39 @@ class FailingDisk(MemoryDisk):
 
 
 class TestFaults:
-    def test_a_damaged_log_is_left_alone_and_named(self) -> None:
+    def test_a_batch_with_a_wrong_checksum_stays_and_its_neighbours_are_compacted(self) -> None:
         world = CleanWorld()
         world.put_each((b"key-%d" % (i % 4), b"some value") for i in range(20))
         world.roll()
-        file = world.disk.open(world.path("00000000000000000000.log"))
-        file.write_at(100, b"\xff")
-        world.log.epochs.persist()
-        before = snapshot_of(world.disk, world.directory)
-        assert world.clean() == 0
-        assert world.cleaner.uncleanable == {PARTITION}
-        ((text, error),) = world.host.faults.reported
-        assert str(PARTITION) in text
-        assert isinstance(error, RecordsRejected)
-        assert "00000000000000000000.log" in str(error)
-        assert snapshot_of(world.disk, world.directory) == before
-        world.clean()
-        assert len(world.host.faults.reported) == 1
+        path = world.path("00000000000000000000.log")
+        rotten = bytearray(world.disk.read(path)[83:166])
+        rotten[17] = 0xFF
+        world.disk.open(path).write_at(100, b"\xff")
+        assert world.clean() == 1
+        assert world.cleaner.uncleanable == set()
+        assert world.cleaner.unreadable.counts == {PARTITION: 1}
+        ((text, _),) = world.host.faults.reported
+        assert "offset 1 in" in text
+        assert [first for first, _, _ in headers(world)] == [1, 16, 17, 18, 19]
+        assert world.disk.read(path) == rotten
+        world.put((b"key-0", b"newer"))
+        world.roll()
+        assert world.clean() == 1
+        assert len(world.host.faults.reported) == 1, "it is told once"
+
+    def test_a_batch_with_lying_insides_stays_as_it_is(self) -> None:
+        """Finding 8: taken before it was refused at produce, or by Apache Kafka."""
+        world = CleanWorld()
+        world.put_each((b"key-%d" % (i % 4), b"some value") for i in range(8))
+        lying = lying_batch(world.log.log_end_offset)
+        world.log.append_as_follower(lying)
+        world.put_each((b"key-%d" % (i % 4), b"later") for i in range(8))
+        world.roll()
+        assert world.clean() == 1
+        assert world.cleaner.uncleanable == set()
+        assert [text for text, _ in world.host.faults.reported if "offset 8 in" in text]
+        assert [(first, last) for first, last, _ in headers(world)] == [(8, 12), *((at, at) for at in range(17, 21))]
+        assert bytes(next(data for header, data in world.log.batches(0, 5000) if header.base_offset == 8)) == lying
 
     def test_a_size_that_leads_nowhere(self) -> None:
         world = CleanWorld()

@@ -1,0 +1,44 @@
+"""Finding 8: a batch with a right checksum whose records cannot be read is found by `log verify` and taken out by
+`log repair`; all other records keep their offsets, and the batch is kept aside."""
+
+from __future__ import annotations
+
+from tests.support.damage import DIRECTORY, KEPT, batches, disk_of, files_in, records, repaired, verified
+from tests.support.log_world import NOW_MS, LogWorld
+from tests.unit.storage.test_compaction import lying_batch
+
+from barnabas.storage.faults import FaultKind
+
+
+def poisoned() -> LogWorld:
+    world = LogWorld()
+    world.append(NOW_MS, NOW_MS + 1)
+    world.log.append_as_follower(lying_batch(2))
+    world.append(NOW_MS + 2, NOW_MS + 3, NOW_MS + 4)
+    world.log.close(clean=True)
+    return world
+
+
+def test_it_is_named_and_taken_out() -> None:
+    world = poisoned()
+    disk = disk_of(files_in(world.disk, world.root))
+    _, faults = verified(disk)
+    (fault,) = [fault for fault in faults if fault.kind is FaultKind.RECORDS]
+    assert (fault.offset, fault.path.rpartition("/")[2]) == (2, f"{0:020d}.log")
+    steps = repaired(disk)
+    assert any("offsets 2 to 6, gives way to one without records" in step for step in steps)
+    after = files_in(disk, world.root)
+    assert [record.offset for record in records(batches(after))] == [0, 1, 7, 8, 9]
+    assert verified(disk)[1] == []
+    (kept,) = [data for path, data in after.items() if f"/{KEPT}/" in path and ".log.at-" in path]
+    assert kept == lying_batch(2)
+    again = LogWorld(disk=disk, clean=False)
+    assert again.offsets() == [0, 1, 7, 8, 9]
+    assert again.log.log_end_offset == 10
+    assert again.directory == DIRECTORY
+
+
+def test_a_second_repair_has_nothing_to_do() -> None:
+    disk = disk_of(files_in(poisoned().disk, "/logs"))
+    repaired(disk)
+    assert repaired(disk) == []
