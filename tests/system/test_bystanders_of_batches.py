@@ -1,0 +1,91 @@
+"""Batches that are work to open, at full speed, beside a producer that has nothing to do with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from tests.support.bystander import Bystander, HostileRequest, repeated
+from tests.support.poisoned import batch, record
+
+from barnabas.records import walk
+from barnabas.records.compression import Codec
+from clients import wire
+from clients.servers import Server, new_server, target
+
+#: With the machine to itself a bystander waits some milliseconds; other tests run beside this one.
+WAIT_MS_MAX = 500
+TOPICS = {
+    "quiet": {},
+    "plain": {},
+    "compact": {"cleanup.policy": "compact"},
+    "gzip": {"compression.type": "gzip"},
+    "before": {"message.timestamp.before.max.ms": "3600000"},
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One whose operator has raised the limits: what they refuse is no work."""
+    if target() == "kafka":
+        pytest.skip("Apache Kafka serves each connection in a thread of its own")
+    path: Path = tmp_path_factory.mktemp("bystanders")
+    limits = {"barnabas.max.batch.records": "20000000", "barnabas.max.decompressed.batch.bytes": "300000000"}
+    made = new_server(path, limits)
+    made.start()
+    admin = AdminClient({"bootstrap.servers": made.bootstrap})
+    for future in admin.create_topics(
+        [NewTopic(name, 1, 1, config=config) for name, config in TOPICS.items()]
+    ).values():
+        future.result(120)
+    for name in TOPICS:
+        wire.wait_until_led(made.port, name)
+    yield made
+    made.stop()
+
+
+def many(count: int, codec: Codec, *, numbered: bool = True) -> bytes:
+    """A batch of so many records of a few bytes."""
+    one = record(key=b"k", value=None)
+    body = bytes(walk.renumbered(one * count, 0, count)) if numbered else one * count
+    return batch(body, count, codec=codec)
+
+
+def bomb(codec: Codec, size: int) -> bytes:
+    return batch(record(value=bytes(size)), 1, codec=codec)
+
+
+ATTACKS = {
+    "10^5 records to a compacted topic": lambda: ("compact", many(100_000, Codec.GZIP)),
+    "10^6 records to a topic with a lower bound": lambda: ("before", many(1_000_000, Codec.ZSTD, numbered=False)),
+    "8 kB of zstd that are 250 MB, packed anew": lambda: ("gzip", bomb(Codec.ZSTD, 250_000_000)),
+    "110,000 records that are not packed": lambda: ("plain", many(110_000, Codec.NONE)),
+}
+FULL = {
+    "10^4 records to a compacted topic": lambda: ("compact", many(10_000, Codec.GZIP)),
+    "10^6 records to a compacted topic": lambda: ("compact", many(1_000_000, Codec.GZIP, numbered=False)),
+    "250 kB of gzip that are 250 MB": lambda: ("plain", bomb(Codec.GZIP, 250_000_000)),
+    "1 MB of lz4 that are 200 MB": lambda: ("plain", bomb(Codec.LZ4, 200_000_000)),
+    "10^7 records to a compacted topic": lambda: ("compact", many(10_000_000, Codec.GZIP, numbered=False)),
+}
+
+
+def beside(server: Server, topic: str, data: bytes, answers: int) -> None:
+    request = HostileRequest(wire.PRODUCE, 7, wire.produce_body(topic, 0, data))
+    with Bystander(server.port, "quiet") as bystander, repeated(server.port, [request]) as hostile:
+        bystander.serves(answers=answers)
+    assert hostile.count + hostile.ended > 0
+    assert bystander.percentile_ms(0.99) < WAIT_MS_MAX, sorted(bystander.waits_ms)[-10:]
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_bystander_is_served(server: Server, name: str) -> None:
+    beside(server, *ATTACKS[name](), answers=50)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", ATTACKS | FULL)
+def test_a_bystander_is_served_for_long(server: Server, name: str) -> None:
+    beside(server, *(ATTACKS | FULL)[name](), answers=1_000)
