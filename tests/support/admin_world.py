@@ -163,7 +163,7 @@ class AdminWorld:
         self.asked.append(asked)
 
         def dial() -> None:
-            times = ChannelTimes(_NEVER_MS, _NEVER_MS)
+            times = ChannelTimes(_NEVER_MS, _NEVER_MS, connect_timeout_ms=_NEVER_MS)
             channel = Channel(self._host, self._area, (node, port), "client", times)
             channel.send(request, lambda answer: over(answer, channel))
 

@@ -13,8 +13,9 @@ from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 
 Address = tuple[str, int]
 
-#: A quorum that lost its leader cannot wait long for a peer that comes back.
-_TIMES: Final = ChannelTimes(setup_timeout_ms=2_000, backoff_ms=20, backoff_ms_max=200)
+#: A quorum that lost its leader cannot wait long for a peer that comes back. One that is paused is not dialled over and
+#: over: its system takes these connections until there is no room, and then no client reaches it when it wakes.
+_TIMES: Final = ChannelTimes(backoff_ms=20, backoff_ms_max=200)
 
 
 class QuorumPeers:

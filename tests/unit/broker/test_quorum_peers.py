@@ -1,0 +1,68 @@
+"""Channels to the other voters: what the last attempt told, and how often a paused peer is dialled."""
+
+from __future__ import annotations
+
+from barnabas.broker.quorum_peers import QuorumPeers
+from barnabas.common.host import Link, LinkEnd
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.vote import VoteRequest
+from barnabas.simulation.host import MemoryHost, MemoryLink
+
+ADDRESS = ("peer", 9093)
+
+
+class Dials:
+    """The links that were dialled, and their ends."""
+
+    def __init__(self, *, connects: bool) -> None:
+        self.ends: list[LinkEnd] = []
+        self._connects = connects
+        self.host = MemoryHost()
+        self.host.links = self  # type: ignore[assignment]
+        self.peers = QuorumPeers(self.host, ReceiveArea(), "raft-client-1")
+        self.answers: list[Message | None] = []
+
+    def dial(self, host: str, port: int, end: LinkEnd) -> Link:
+        self.ends.append(end)
+        if self._connects:
+            self.host.timers.call_soon(end.connected)
+        return MemoryLink()
+
+    def ask(self, request: Message) -> None:
+        self.peers.send(ADDRESS, request, self.answers.append, timeout_ms=2_000)
+
+
+def test_a_paused_peer_is_dialled_less_and_less_often() -> None:
+    """Its system takes the connections, 50 of them, and it answers nothing. With a dial every 2 s by two channels of
+    two voters there was no room left after half a minute; whoever dialled then and waited was served half a minute
+    after it woke, for its system takes up such a connection with one of the next retransmissions."""
+    dials = Dials(connects=True)
+    for _ in range(60):
+        dials.ask(VoteRequest())
+        dials.ask(FetchRequest())
+        dials.host.time.run_for(500)
+    assert len(dials.ends) <= 2 * 5
+    assert dials.answers
+    assert not any(dials.answers)
+
+
+def test_a_peer_that_cannot_be_reached_is_dialled_every_two_seconds() -> None:
+    dials = Dials(connects=False)
+    for _ in range(60):
+        dials.ask(VoteRequest())
+        dials.host.time.run_for(500)
+    assert len(dials.ends) >= 12
+
+
+def test_the_last_attempt_on_either_channel_tells_whether_somebody_listens() -> None:
+    """A refusal from before it started again says nothing of a leader that does not answer now."""
+    dials = Dials(connects=False)
+    dials.ask(VoteRequest())
+    dials.ends[-1].closed(ConnectionRefusedError())
+    assert dials.peers.is_refused(ADDRESS)
+    dials.ask(FetchRequest())
+    dials.host.time.run_for(3_000)
+    assert dials.answers == [None, None]
+    assert not dials.peers.is_refused(ADDRESS)
