@@ -38,7 +38,7 @@ class QuietSurroundings:
     def now_ms(self) -> int:
         return self._host.clock.now_ms()
 
-    def may_join(self, broker_id: int, broker_epoch: int) -> bool:
+    def may_join(self, broker_id: int, broker_epoch: int, directory: bytes) -> bool:
         return broker_id not in self.dead
 
     def is_alive(self, broker_id: int) -> bool:

@@ -17,7 +17,7 @@ from barnabas.controller.kraft.view import ControllerView
 from barnabas.controller.partition_change import PartitionChange
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 from barnabas.replication import fetcher
-from barnabas.replication.leadership import Leadership
+from barnabas.replication.leadership import Leadership, MayJoin
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Partition
 from barnabas.replication.surroundings import ReplicaSurroundings
@@ -115,9 +115,7 @@ def hw_of_the_leader_alone(patch: pytest.MonkeyPatch) -> None:
 def joiners_are_not_waited_for(patch: pytest.MonkeyPatch) -> None:
     """The HW is the least LEO of the decided ISR: not of who is proposed, nor of who is about to be (KIP-497, G8)."""
 
-    def high_watermark(
-        self: Leadership, leo: int, now_ms: int, lag_ms: int, may_join: Callable[[int, int], bool]
-    ) -> int:
+    def high_watermark(self: Leadership, leo: int, now_ms: int, lag_ms: int, may_join: MayJoin) -> int:
         return min([leo, *(follower.leo for replica, follower in self.followers.items() if replica in self.isr)])
 
     patch.setattr(Leadership, "high_watermark", high_watermark)
@@ -248,14 +246,14 @@ def the_elr_forgets_who_crashed(patch: pytest.MonkeyPatch) -> None:
 
 def fenced_brokers_may_join(patch: pytest.MonkeyPatch) -> None:
     """Before KIP-841 (G9): the leader proposes them, the controller takes them."""
-    patch.setattr(ReplicaSurroundings, "may_join", lambda self, broker_id, broker_epoch: True)
+    patch.setattr(ReplicaSurroundings, "may_join", lambda self, *replica: True)
     patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: True)
 
 
 def broker_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     """Before KIP-903 (G9): a wish for a broker counts for whichever life of it is there when the wish arrives."""
     joins, is_eligible = ReplicaSurroundings.may_join, partitions._is_eligible
-    patch.setattr(ReplicaSurroundings, "may_join", lambda self, broker_id, broker_epoch: joins(self, broker_id, -1))
+    patch.setattr(ReplicaSurroundings, "may_join", lambda self, broker_id, _, at: joins(self, broker_id, -1, at))
     patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: is_eligible(view, broker_id, -1))
 
 

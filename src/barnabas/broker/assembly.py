@@ -40,6 +40,7 @@ from barnabas.raft.formatting import ensure_formatted
 from barnabas.raft.node import RaftNode
 from barnabas.replication.internal import InternalPartitions
 from barnabas.replication.manager import ReplicaManager
+from barnabas.storage.health import WriteHealth
 from barnabas.storage.manager import LogManager
 
 #: For a request to the controller that says nothing else.
@@ -70,9 +71,10 @@ class Broker:
         self.formatted = ensure_formatted(host, config, cluster_id=cluster_id)
         cluster_id = self.formatted.cluster_id
         self.metadata = MetadataStore()
-        self.logs = LogManager(host, config)
+        self.health = WriteHealth(host, (*config.log_dirs, config.metadata_log_dir))
+        self.logs = LogManager(host, config, self.health)
         self._quorum_peers = QuorumPeers(host, self._area, f"raft-client-{config.node_id}")
-        self.raft = RaftNode(host, config, self.metadata, self.formatted, self._quorum_peers)
+        self.raft = RaftNode(host, config, self.metadata, self.formatted, self._quorum_peers, self.health)
         self._watch = QuorumWatch(host, config, self.raft)
         self.controller = Controller(host, config, self.raft, self.metadata, cluster_id)
         self.replicas = ReplicaManager(host, config, config.node_id, self.logs)
@@ -147,6 +149,8 @@ class Broker:
             cause = self.logs.roots.cause_of(metadata_dir)
             raise ConfigError(f"{metadata_dir} holds the metadata log and cannot be used: {cause}")
         self.logs.on_directory_failed.append(self._on_directory_failed)
+        self.lifecycle.refusing = self.logs.roots.refusing
+        self.health.on_change.append(self.lifecycle.refusing_changed)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
         self.coordinators.listen(self.memory)
         self.metadata.subscribe(self._own_registration.on_image)
@@ -209,6 +213,7 @@ class Broker:
             self.access.close()
             self.raft.stop()
             self._quorum_peers.close()
+            self.health.close()
             done()
 
         self.lifecycle.stop(lambda: self._linger(close))

@@ -6,8 +6,10 @@ A code is a word for machines and stays as it is from release to release; a sent
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from barnabas.common.types import uuid_to_text
 from barnabas.controller.kraft.result import Cause
 from barnabas.metadata.image import MetadataDelta
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
@@ -34,6 +36,12 @@ TOLD: Final = {
     "controlled shutdown": ("controlled-shutdown", "{actor} shuts down in order"),
     "unfenced": ("broker-back", "{actor} is there and has followed the metadata: it was unfenced"),
     "BrokerHeartbeat": ("directory-lost", "{actor} reported a failed log directory"),
+    "takes no writes": (
+        "broker-full",
+        "{actor} cannot write to {detail}, which has no room, is slow or hangs: its replicas there leave the ISR and "
+        "the leadership to replicas that can write",
+    ),
+    "takes writes again": ("broker-writable", "{actor} can write to all its log directories again"),
     "AlterPartition": ("isr-asked", "{actor} asked for this ISR as leader"),
     "ElectLeaders": ("election-asked", "{actor} asked for a {detail} election"),
     "leaders rebalanced": ("rebalance", "leaders go back to the replicas that are preferred"),
@@ -83,9 +91,16 @@ def _inferred(delta: MetadataDelta) -> Why:
         if after.fenced and not before.fenced:
             text = f"{who} was fenced; why, went with the controller that decided it"
             return Why("broker-fenced", text, who, True)
+        if before.refusing != after.refusing:
+            told = TOLD["takes no writes" if after.refusing else "takes writes again"]
+            return Why(told[0], told[1].format(actor=who, detail=shown_directories(after.refusing)), who, True)
         if set(before.directories) - set(after.directories):
             return Why("directory-lost", f"{who} reported a failed log directory", who, True)
     return Why(UNKNOWN, "the cause went with the controller that decided it", "", True)
+
+
+def shown_directories(directories: Iterable[bytes]) -> str:
+    return "log directory " + ", ".join(uuid_to_text(directory) for directory in directories)
 
 
 def why_of_partition(

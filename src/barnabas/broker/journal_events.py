@@ -271,6 +271,8 @@ def _broker_kind(before: BrokerImage | None, after: BrokerImage | None) -> str:
         return "broker-fenced" if after.fenced else "broker-unfenced"
     if after.in_controlled_shutdown and not before.in_controlled_shutdown:
         return "controlled-shutdown"
+    if before.refusing != after.refusing:
+        return "broker-full" if after.refusing else "broker-writable"
     return "directory-lost" if set(before.directories) - set(after.directories) else "broker-changed"
 
 

@@ -21,6 +21,7 @@ from barnabas.common.reports import LimitedReports
 from barnabas.metadata.cluster import Endpoint
 from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.image import MetadataDelta, MetadataImage
+from barnabas.metadata.refusing import read_refusing, refusing_tags
 from barnabas.metadata.store import MetadataStore
 from barnabas.metadata.versions import V_3_7_IV2
 from barnabas.protocol.message import Message
@@ -31,6 +32,8 @@ from barnabas.protocol.messages.broker_registration import BrokerRegistrationReq
 _EAGER_MS: Final = 10
 #: Between heartbeats while nobody answers: whatever parted them may be over at any moment.
 _UNANSWERED_MS: Final = 200
+#: Between heartbeats that fail while there is a directory without room to be told of.
+_TELL_AGAIN_MS: Final = 100
 #: Between attempts to register.
 _REGISTRATION_PAUSE_MS: Final = 50
 _REGISTRATION_PAUSE_MS_MAX: Final = 1_000
@@ -84,6 +87,11 @@ class BrokerLifecycle:
         #: Ids of directories that failed (KIP-858); every heartbeat names them.
         self._lost_directories: list[bytes] = []
         self._untold: Timer | None = None
+        #: Ids of directories that take no writes for now, as they are and as the controller was last told.
+        self.refusing: Callable[[], Sequence[bytes]] = tuple
+        self._told_refusing: Sequence[bytes] = ()
+        #: Whether the controller that was told of them has ignored it: Apache Kafka's does.
+        self._is_unheard = False
         self._is_amending = False
         self._reports = LimitedReports(host.faults, host.clock)
         #: When the controller last answered a heartbeat.
@@ -149,6 +157,15 @@ class BrokerLifecycle:
         if self._untold is None:
             timeout_ms = self._config.int_of("log.dir.failure.timeout.ms")
             self._untold = self._host.timers.call_later(timeout_ms, self._give_up_telling)
+        self._beat_soon()
+
+    def refusing_changed(self) -> None:
+        """Other directories than before take no writes: tell the controller, now."""
+        if not self._stopping:
+            self._beat_soon()
+
+    def _beat_soon(self) -> None:
+        """Unless an answer is awaited: the next heartbeat follows it at once where there is more to tell."""
         if self._timer is not None and self.epoch >= 0:
             self._cancel_timer()
             # Not from within the request that met the fault.
@@ -265,17 +282,34 @@ class BrokerLifecycle:
     def _beat(self) -> None:
         self._timer = None
         self._asking = True
+        refusing = self._told_refusing = tuple(self.refusing())
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
             current_metadata_offset=self._store.image.offset,
-            want_fence=False,
+            want_fence=bool(refusing) and self._must_be_fenced(),
             want_shut_down=self._stopping,
             offline_log_dirs=list(self._lost_directories),
+            unknown_tags=refusing_tags(refusing) if refusing else (),
         )
         lost = len(self._lost_directories)
         timeout_ms = self._config.int_of("broker.session.timeout.ms") // 2
         self._access.ask(request, lambda response: self._on_heartbeat(response, lost), timeout_ms=timeout_ms)
+
+    def _must_be_fenced(self) -> bool:
+        """Whether a controller that knows nothing of full directories has to be told in the one way that it does know.
+        Apache Kafka's broker ends for want of room; this one asks to be fenced until it has some, where every partition
+        that it leads can be led by another replica in sync and none of its directories can be written."""
+        image, own_id = self._store.image, self._config.node_id
+        own = image.brokers.get(own_id)
+        if not self._is_unheard or own is None or not set(own.directories) <= set(self._told_refusing):
+            return False
+        active = {broker_id for broker_id, broker in image.brokers.items() if broker.is_active and broker_id != own_id}
+        return all(
+            partition.leader != own_id or not active.isdisjoint(partition.isr)
+            for topic in image.topics_by_name.values()
+            for partition in topic.partitions
+        )
 
     def _on_heartbeat(self, response: Message | None, lost: int) -> None:
         self._asking = False
@@ -292,6 +326,9 @@ class BrokerLifecycle:
             self._reports.report(code, f"the controller answered a heartbeat with {code.name}")
         elif answer is not None and lost == len(self._lost_directories):
             self._told()
+        was_unheard = self._is_unheard
+        if answer is not None and code is ErrorCode.NONE:
+            self._is_unheard = bool(self._told_refusing) and read_refusing(answer.unknown_tags) is None
         if self._stopping and (answer is None or answer.should_shut_down or code is not ErrorCode.NONE):
             done, self._on_stopped = self._on_stopped, None
             if done is not None:
@@ -305,11 +342,15 @@ class BrokerLifecycle:
             on_ready, self._on_ready = self._on_ready, None
             on_ready()
         is_settled = (is_usable or code is not ErrorCode.NONE) and not self._stopping
-        if lost < len(self._lost_directories):
+        if self._told_refusing and was_unheard and self._is_unheard:
+            is_settled = True  # fenced at its own wish
+        elif lost < len(self._lost_directories) or self._is_unheard or tuple(self.refusing()) != self._told_refusing:
             is_settled = False
         interval_ms = self._config.int_of("broker.heartbeat.interval.ms") if is_settled else _EAGER_MS
         if answer is None and is_settled:
             interval_ms = min(interval_ms, _UNANSWERED_MS)
+        if self._told_refusing and code is not ErrorCode.NONE:
+            interval_ms = min(interval_ms, _TELL_AGAIN_MS)
         self._timer = self._host.timers.call_later(interval_ms, self._beat)
 
     def _tell_silence(self) -> None:

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from immutables import Map
 
 from barnabas.common.endpoints import SECURITY_PROTOCOLS, Listener
+from barnabas.metadata.refusing import read_refusing, refusing_tags
 from barnabas.protocol.messages.records_metadata import (
     BrokerRegistrationChangeRecord,
     FenceBrokerRecord,
@@ -63,6 +64,8 @@ class BrokerImage:
     in_controlled_shutdown: bool = False
     is_migrating_zk_broker: bool = False
     directories: tuple[bytes, ...] = ()
+    #: Those of them that take no writes for now (decision 0012).
+    refusing: tuple[bytes, ...] = ()
 
     @property
     def is_active(self) -> bool:
@@ -81,6 +84,15 @@ class BrokerImage:
         if directory_id == _LOST_DIRECTORY:
             return False
         return directory_id < _FIRST_REAL_DIRECTORY or not self.directories or directory_id in self.directories
+
+    def takes_writes(self, directory_id: bytes) -> bool:
+        """Whether a replica said to be in this directory can be appended to. One whose directory is not known yet can,
+        as long as any directory takes writes."""
+        if not self.refusing:
+            return True
+        if directory_id < _FIRST_REAL_DIRECTORY:
+            return not set(self.directories) <= set(self.refusing)
+        return directory_id not in self.refusing
 
     def to_record(self) -> RegisterBrokerRecord:
         return RegisterBrokerRecord(
@@ -109,6 +121,7 @@ class BrokerImage:
             fenced=self.fenced,
             in_controlled_shutdown=self.in_controlled_shutdown,
             log_dirs=list(self.directories),
+            unknown_tags=refusing_tags(self.refusing) if self.refusing else (),
         )
 
 
@@ -135,6 +148,7 @@ def broker_from_record(record: RegisterBrokerRecord) -> BrokerImage:
         in_controlled_shutdown=record.in_controlled_shutdown,
         is_migrating_zk_broker=record.is_migrating_zk_broker,
         directories=tuple(record.log_dirs),
+        refusing=read_refusing(record.unknown_tags) or (),
     )
 
 
@@ -224,6 +238,7 @@ class ClusterDelta:
         broker = self.broker(record.broker_id, record.broker_epoch)
         assert record.fenced in (-1, 0, 1), record.fenced
         assert record.in_controlled_shutdown in (-1, 0, 1), record.in_controlled_shutdown
+        refusing = read_refusing(record.unknown_tags)
         self.changed_brokers[record.broker_id] = replace(
             broker,
             fenced=record.fenced > 0 if record.fenced else broker.fenced,
@@ -231,6 +246,7 @@ class ClusterDelta:
                 record.in_controlled_shutdown > 0 if record.in_controlled_shutdown else broker.in_controlled_shutdown
             ),
             directories=tuple(record.log_dirs) if record.log_dirs else broker.directories,
+            refusing=broker.refusing if refusing is None else refusing,
         )
 
     def replay_controller(self, record: RegisterControllerRecord) -> None:

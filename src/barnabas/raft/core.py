@@ -14,6 +14,7 @@ from barnabas.raft.messages import endpoints_in
 from barnabas.raft.peers import Address, Peers
 from barnabas.raft.quorum import Endpoints, Leader, QuorumState
 from barnabas.raft.quorum_state import NONE
+from barnabas.raft.room import Room
 from barnabas.raft.snapshots import SnapshotFiles
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterKey, address_on
@@ -57,8 +58,11 @@ class Identity(NamedTuple):
 
 
 class Core:
-    def __init__(self, host: Host, peers: Peers, times: QuorumTimes, identity: Identity, delivery: Delivery) -> None:
+    def __init__(
+        self, host: Host, peers: Peers, times: QuorumTimes, identity: Identity, delivery: Delivery, room: Room
+    ) -> None:
         self.host = host
+        self.room = room
         self.peers = peers
         self.times = times
         self.cluster_id = identity.cluster_id
@@ -251,7 +255,7 @@ class Core:
         """For want of room: not durable, not counted, nothing lost; whoever waits goes on waiting."""
         if not is_exhausted(error):
             self.fail(error)
-        self.host.faults.report(f"the metadata log cannot be flushed yet: {error}", error)
+        self.room.reports.report("flush", f"the metadata log cannot be flushed yet: {error}", error)
         self.host.timers.call_later(_FLUSH_AGAIN_MS, self._flush_again)
 
     def _flush_again(self) -> None:
@@ -273,7 +277,8 @@ class Core:
         except (StorageFault, OSError) as error:
             if not is_exhausted(error):
                 self.fail(error)
-            self.host.faults.report(f"this voter keeps still, for it cannot keep its word: {error}", error)
+            text = f"this voter keeps still, for it has no room to save what it would promise: {error}"
+            self.room.reports.report("no promise", text, error)
             otherwise()
 
     def fail(self, error: BaseException) -> NoReturn:

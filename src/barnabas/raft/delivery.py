@@ -2,12 +2,15 @@
 
 Invariant: what was delivered is never taken back. A truncation below it would be the loss of a committed record, and
 the node stops (Raft's state machine safety).
+
+A follower whose log has no room is told of committed batches all the same (`ahead`): they are safe with a majority, and
+a broker that does not learn who leads would serve what is over. They come again for the log when it has room.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import NamedTuple
 
@@ -32,20 +35,61 @@ class Delivery:
         self.offset = 0
         #: Everything before it is committed, as far as this node knows; -1: it does not know.
         self.high_watermark = -1
+        #: Where the log ended when batches beyond it were delivered, until it has them.
+        self._log_end: int | None = None
         self._delivering = False
 
+    @property
+    def offset_in_log(self) -> int:
+        """Everything before it was delivered, and is in the log."""
+        return self.offset if self._log_end is None else self._log_end
+
     def appended(self, batch: CommittedBatch) -> None:
+        if self._log_end is not None:
+            self._log_end = batch.last_offset + 1
+            if self._log_end >= self.offset:
+                self._log_end = None
+            if batch.last_offset < self.offset:
+                return
         self._appended.append(batch)
 
+    def ahead(self, batches: Iterable[CommittedBatch], log_end: int, high_watermark: int) -> None:
+        """Deliver what is committed of these, which begin where the log ends and are not in it."""
+        self.commit(min(high_watermark, log_end), is_all=False)
+        self.high_watermark = max(self.high_watermark, high_watermark)
+        if self._delivering or self._appended or self.offset < log_end:
+            return
+        self._delivering = True
+        try:
+            for batch in batches:
+                if batch.base_offset < self.offset:
+                    continue
+                if batch.base_offset != self.offset or batch.last_offset >= high_watermark:
+                    break
+                self._log_end = log_end
+                for listener in self.listeners:
+                    listener.on_commit(batch)
+                self.offset = batch.last_offset + 1
+            if self.offset >= high_watermark:
+                for listener in self.listeners:
+                    listener.on_caught_up()
+        finally:
+            self._delivering = False
+
     def truncated(self, end_offset: int) -> None:
-        assert end_offset >= self.offset, f"a leader wants committed records at {end_offset} gone"
+        assert end_offset >= self.offset_in_log, f"a leader wants committed records at {end_offset} gone"
         while self._appended and self._appended[-1].last_offset >= end_offset:
             self._appended.pop()
 
     def reset(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
         """Go on from a snapshot, which holds everything that was delivered and more."""
-        assert snapshot_id.end_offset >= self.offset, "a snapshot older than what was delivered"
         self._appended.clear()
+        if self._log_end is not None:
+            self._log_end = snapshot_id.end_offset
+            if snapshot_id.end_offset < self.offset:
+                return
+            self._log_end = None
+        assert snapshot_id.end_offset >= self.offset, "a snapshot older than what was delivered"
         self.offset = snapshot_id.end_offset
         self.high_watermark = max(self.high_watermark, snapshot_id.end_offset)
         for listener in self.listeners:

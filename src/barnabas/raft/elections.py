@@ -129,6 +129,13 @@ class Elections:
             return
         elif quorum.is_alone:
             quorum.become_candidate()
+        elif not core.room.is_there and not isinstance(role, Prospective):
+            # It could not lead if it won: others are to stand, and may have its vote.
+            core.room.reports.inform(
+                "does not stand",
+                f"node {core.own.node_id} does not stand for election: its metadata log takes no records",
+            )
+            self._alarm.set(core.election_timeout_ms())
         elif isinstance(role, Unattached | Follower):
             quorum.become_prospective()
         elif isinstance(role, Prospective):

@@ -16,6 +16,7 @@ from typing import Any
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer, Timer
 from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID
+from barnabas.metadata.refusing import read_refusing
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
@@ -29,7 +30,7 @@ AnswerReply = Callable[[Message], None]
 
 
 class _Waiting:
-    __slots__ = ("asked", "listener", "max_bytes", "replica", "reply", "timer")
+    __slots__ = ("asked", "is_refusing", "listener", "max_bytes", "replica", "reply", "timer")
 
     def __init__(self, replica: VoterKey, asked: Any, max_bytes: int, listener: str, reply: AnswerReply) -> None:
         self.replica = replica
@@ -38,6 +39,8 @@ class _Waiting:
         self.listener = listener
         self.reply = reply
         self.timer: Timer | None = None
+        #: The replica says that its log takes no records for now.
+        self.is_refusing = False
 
 
 class FetchAnswers:
@@ -65,6 +68,7 @@ class FetchAnswers:
         state = request.replica_state
         replica_id = request.replica_id if state is None else state.replica_id
         waiting = _Waiting(VoterKey(replica_id, asked.replica_directory_id), asked, request.max_bytes, listener, reply)
+        waiting.is_refusing = bool(read_refusing(request.unknown_tags))
         partition = self._complete(waiting)
         if partition is not None:
             reply(self._response(partition, listener))
@@ -107,6 +111,9 @@ class FetchAnswers:
             return other
         if is_news and waiting.replica.node_id >= 0 and waiting.replica.node_id != core.own.node_id:
             moved = leader.progress.on_fetch(waiting.replica, offset, core.log.end_offset, core.now_ms)
+            state = leader.progress.state_of(waiting.replica)
+            if state is not None:
+                state.is_refusing = waiting.is_refusing
             core.warn_of_doubles(leader.progress.doubled())
             self.on_replica(waiting.replica, moved)
             if core.quorum.role is not leader:

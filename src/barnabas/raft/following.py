@@ -16,7 +16,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from barnabas.common.errors import DecodeError, ErrorCode, FatalFault, RecordsRejected, StorageExhausted, StorageFault
+from barnabas.common.errors import (
+    DecodeError,
+    ErrorCode,
+    FatalFault,
+    RecordsRejected,
+    StorageExhausted,
+    StorageFault,
+    is_exhausted,
+)
 from barnabas.common.host import Buffer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchResponse
@@ -34,6 +42,8 @@ from barnabas.records.batch import has_valid_crc, iter_headers
 
 #: A node that looks for the leader asks so often at most.
 _DISCOVERY_MS_MIN = 50
+#: A follower whose log takes no records asks so often for the same ones, and for what was committed after them.
+_WITHOUT_ROOM_MS = 200
 
 
 class _Download:
@@ -117,6 +127,7 @@ class Following:
             offset=offset,
             last_epoch=min(last_epoch, role.epoch),
             high_watermark=core.delivery.high_watermark,
+            is_refusing=not core.room.is_there,
         )
         core.peers.send(
             address,
@@ -230,14 +241,16 @@ class Following:
             self._begin_download(SnapshotId(snapshot_id.end_offset, snapshot_id.epoch))
         else:
             if answer.records is not None and len(answer.records):
-                goes_on = self._append(memoryview(answer.records))
+                goes_on = self._append(memoryview(answer.records), answer.high_watermark)
             self._leader_high_watermark = max(answer.high_watermark, -1)
             if core.log.flushed_offset >= core.log.end_offset:
                 self._commit()
         if goes_on:
             self._next(role)
-        else:
+        elif core.room.is_there:
             self._later(role)
+        else:
+            core.host.timers.call_later(_WITHOUT_ROOM_MS, lambda: self._next(role))
 
     def _commit(self) -> None:
         core = self._core
@@ -252,7 +265,7 @@ class Following:
         core = self._core
         own_epoch, own_end = core.log.end_of_epoch(epoch)
         target = min(own_end, end_offset) if own_epoch == epoch else own_end
-        if target < core.delivery.offset:
+        if target < core.delivery.offset_in_log:
             core.fail(
                 ValueError(
                     f"node {core.quorum.leader_id}, which leads epoch {core.quorum.epoch}, has no record at {target}, "
@@ -265,10 +278,11 @@ class Following:
         core.delivery.truncated(core.log.end_offset)
         core.history.truncate(core.log.end_offset)
 
-    def _append(self, records: memoryview) -> bool:
+    def _append(self, records: memoryview, high_watermark: int) -> bool:
         """As many whole batches as fit to the log's end. False if it should not be tried again at once."""
         core = self._core
         try:
+            core.quorum.save_owed()
             for position, header in iter_headers(records):
                 view = records[position : position + header.size_bytes]
                 if header.base_offset != core.log.end_offset or header.partition_leader_epoch < core.log.latest_epoch:
@@ -284,8 +298,9 @@ class Following:
             core.host.faults.report(f"records from the leader of the metadata quorum cannot be read: {error}")
             return False
         except StorageExhausted as error:
-            # It stays as it is, and asks for the same again.
-            core.host.faults.report(f"the metadata log takes no records: {error}", error)
+            # The log stays as it is, and the same is asked for again.
+            core.room.refused(error)
+            self._follow_in_memory(records, high_watermark)
             return False
         except FatalFault as error:
             core.host.faults.fatal(str(error))
@@ -302,7 +317,30 @@ class Following:
             raise
         except (StorageFault, OSError) as error:
             core.fail(error)
+        core.room.took()
         core.delivery.appended(batch)
+
+    def _follow_in_memory(self, records: memoryview, high_watermark: int) -> None:
+        """What is committed of these records is delivered, although the log has no room for it."""
+        core = self._core
+        end_offset = core.log.end_offset
+        batches = []
+        try:
+            for position, header in iter_headers(records):
+                if header.last_offset >= high_watermark:
+                    break
+                if header.base_offset < max(end_offset, core.delivery.offset):
+                    continue
+                if not has_valid_crc(records, position, header):
+                    raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "a batch does not fit its checksum")
+                view = memoryview(bytes(records[position : position + header.size_bytes]))
+                batches.append(read_batch(header, view, core.history))
+        except (DecodeError, RecordsRejected) as error:
+            core.host.faults.report(f"records from the leader of the metadata quorum cannot be read: {error}")
+        finally:
+            # Voters count from the log on.
+            core.history.truncate(end_offset)
+        core.delivery.ahead(batches, end_offset, high_watermark)
 
     # Snapshots.
 
@@ -311,7 +349,13 @@ class Following:
         if core.files.exists(snapshot_id):
             self._install(snapshot_id, core.files.read(snapshot_id))
             return
-        core.guard(lambda: core.files.begin_part(snapshot_id))
+        try:
+            core.files.begin_part(snapshot_id)
+        except OSError as error:
+            if not is_exhausted(error):
+                core.fail(error)
+            core.room.refused(error)
+            return
         self._download = _Download(snapshot_id)
 
     def _on_piece(self, role: Follower | Unattached, download: _Download, response: Message | None) -> None:
@@ -341,7 +385,14 @@ class Following:
         core = self._core
         if data is None or not len(data) or position != download.position:
             return
-        core.guard(lambda: core.files.append_part(download.snapshot_id, data))
+        try:
+            core.files.append_part(download.snapshot_id, data)
+        except OSError as error:
+            if not is_exhausted(error):
+                core.fail(error)
+            core.room.refused(error)
+            self._download = None  # from the beginning, when it is asked for again
+            return
         download.position += len(data)
         if download.position < size_bytes:
             return

@@ -4,6 +4,7 @@ Invariants
 - What is appended goes out to the others at once, beside its own flush; it counts for this node after that (G16).
 - A leader that a majority has not fetched from for 1.5 fetch timeouts resigns: it cannot know that it still leads.
 - A leader that was removed from the voters resigns when that is committed, and not before (KIP-853).
+- A leader whose log takes no records resigns while another voter takes some, at once if that one has all the records.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from barnabas.raft.voters import Voter, VoterKey, VoterSet
 
 #: The first rounds of BeginQuorumEpoch follow each other quickly, for a voter may just be starting.
 _BEGIN_FIRST_MS = 50
+#: A successor that lacks records gets so long to fetch them from a leader without room.
+_HAND_OVER_MS = 1_000
+_HAND_OVER_LOOK_MS = 100
 
 
 class Leading:
@@ -36,6 +40,8 @@ class Leading:
         self._check = Alarm(core.host.clock, core.host.timers, self._on_no_quorum)
         self._begin = Alarm(core.host.clock, core.host.timers, self._send_begin)
         self._begin_ms = 0
+        self._hand_over = Alarm(core.host.clock, core.host.timers, self._maybe_hand_over)
+        self._no_room_ms: int | None = None
         #: Called when the high watermark has moved.
         self.on_committed: Callable[[], None] = lambda: None
 
@@ -44,6 +50,8 @@ class Leading:
         if isinstance(before, Leader):
             self._check.cancel()
             self._begin.cancel()
+            self._hand_over.cancel()
+            self._no_room_ms = None
             self._answers.wake()
         if isinstance(role, Resigned):
             self._send_end(role)
@@ -58,6 +66,51 @@ class Leading:
     def stop(self) -> None:
         self._check.cancel()
         self._begin.cancel()
+        self._hand_over.cancel()
+
+    # Without room.
+
+    def no_room(self) -> None:
+        """The log takes no records: give up the office as soon as whoever met that is done, if another voter can."""
+        core = self._core
+        if isinstance(core.quorum.role, Leader) and not core.quorum.is_alone and self._no_room_ms is None:
+            self._no_room_ms = core.now_ms
+            self._hand_over.set(0)
+
+    def _maybe_hand_over(self) -> None:
+        core = self._core
+        leader = core.quorum.role
+        if not isinstance(leader, Leader) or core.is_stopped or core.room.is_there:
+            self._no_room_ms = None
+            return
+        assert self._no_room_ms is not None, "set with the alarm"
+        now_ms = core.now_ms
+        successor = leader.progress.writable_successor(now_ms - core.times.fetch_timeout_ms)
+        has_all = successor is not None and successor.end_offset >= core.log.end_offset
+        if successor is None or (not has_all and now_ms - self._no_room_ms < _HAND_OVER_MS):
+            # Nobody would do better: it stays what it is, and looks again.
+            self._hand_over.set(_HAND_OVER_LOOK_MS)
+            return
+        core.host.faults.inform(
+            f"node {core.own.node_id} gives up leading the metadata quorum in epoch {leader.epoch}: the directory of "
+            f"its metadata log {core.room.cause}; node {successor.key.node_id} is to follow it"
+        )
+        core.quorum.become_resigned()
+
+    def step_down(self) -> None:
+        """Without room for what a leader must begin with: give up the office, whoever follows."""
+        core = self._core
+        leader = core.quorum.role
+
+        def resign() -> None:
+            if core.quorum.role is leader and isinstance(leader, Leader) and not core.is_stopped:
+                core.host.faults.inform(
+                    f"node {core.own.node_id} gives up leading the metadata quorum in epoch {leader.epoch}: its "
+                    "metadata log has no room for what an epoch begins with"
+                )
+                core.quorum.become_resigned()
+
+        core.host.timers.call_soon(resign)
 
     # The log.
 
@@ -73,20 +126,31 @@ class Leading:
             if history.voters_offset == NOT_IN_LOG or moved:
                 messages.append(KRaftVersionRecord(version=0, kraft_version=history.kraft_version))
                 messages.append((voters.with_voter(own) if moved else voters).to_record())
-        self.append_control(messages)
+        if core.quorum.is_alone:
+            self.append_control(messages)
+            return
+        try:
+            self._append_control(messages)
+        except StorageExhausted as fault:
+            core.room.refused(fault)
+            self.step_down()
 
     def append_control(self, messages: list[Message]) -> int:
         """Control records in a batch of their own; the offset of the last one."""
+        try:
+            return self._append_control(messages)
+        except StorageExhausted as fault:
+            self._core.fail(fault)
+
+    def _append_control(self, messages: list[Message]) -> int:
+        """As `append_control`; StorageExhausted if there is no room."""
         core = self._core
         leader = core.quorum.role
         assert isinstance(leader, Leader), "only a leader appends"
         base_offset, wall_ms = core.log.end_offset, core.host.clock.wall_ms()
         batch = encode_control_batch(messages, base_offset=base_offset, epoch=leader.epoch, wall_ms=wall_ms)
         last_offset = base_offset + len(messages) - 1
-        try:
-            self.append(batch, CommittedBatch(base_offset, last_offset, leader.epoch, wall_ms, len(batch), ()))
-        except StorageExhausted as fault:
-            core.fail(fault)
+        self.append(batch, CommittedBatch(base_offset, last_offset, leader.epoch, wall_ms, len(batch), ()))
         changed = False
         for place, message in enumerate(messages):
             changed |= core.history.note(base_offset + place, message)
@@ -104,6 +168,7 @@ class Leading:
             raise
         except (StorageFault, OSError) as error:
             core.fail(error)
+        core.room.took()
         core.delivery.appended(committed)
 
     def publish(self) -> None:

@@ -20,6 +20,7 @@ from barnabas.raft.snapshots import SnapshotFiles, SnapshotId
 from barnabas.records.batch import BatchHeader, iter_headers
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import PARTITION_METADATA, dir_name, encode_partition_metadata, write_atomically
+from barnabas.storage.health import WriteHealth
 from barnabas.storage.log import Log, Origin
 from barnabas.storage.recovery import LogServices, Opening, open_log
 
@@ -33,7 +34,7 @@ def metadata_log_directory(log_dir: str) -> str:
 
 
 class MetadataLog:
-    def __init__(self, host: Host, config: BrokerConfig) -> None:
+    def __init__(self, host: Host, config: BrokerConfig, health: WriteHealth | None = None) -> None:
         self._host = host
         self._retention_bytes = config.int_of("metadata.max.retention.bytes")
         self._retention_ms = config.int_of("metadata.max.retention.ms")
@@ -46,7 +47,14 @@ class MetadataLog:
         # As after a crash, always: what this voter said it has is read again from end to end before it speaks.
         oldest = next(iter(SnapshotFiles(disk, self.directory).list()), None)
         self._log: Log = open_log(
-            LogServices(disk=disk, wall_ms=host.clock.wall_ms, pick_jitter=lambda bound: 0, descriptors=Descriptors()),
+            LogServices(
+                disk,
+                host.clock.wall_ms,
+                lambda bound: 0,
+                Descriptors(),
+                now_ms=host.clock.now_ms,
+                health=health,
+            ),
             Opening(
                 directory=self.directory,
                 topic_partition=PARTITION,
@@ -59,6 +67,7 @@ class MetadataLog:
             ),
         )
         self._truncations = 0
+        self._health = health
         self.flushed_offset = self.start_offset
 
     @property
@@ -142,7 +151,10 @@ class MetadataLog:
                     self.flushed_offset = max(self.flushed_offset, end_offset)
             done(error)
 
-        self._host.blocking.run(work, finished)
+        if self._health is None:
+            self._host.blocking.run(work, finished)
+        else:
+            self._health.run(self.directory.rpartition("/")[0], work, finished)
 
     def batches(self, offset: int, slice_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
         """From the batch with `offset` to the end."""

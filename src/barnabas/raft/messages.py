@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, ZERO_UUID
+from barnabas.metadata.refusing import refusing_tags
 from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 from barnabas.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
 from barnabas.protocol.messages.fetch import FetchRequest
@@ -95,9 +96,17 @@ def end_request(
 
 
 def fetch_request(
-    cluster_id: str, own: VoterKey, *, epoch: int, offset: int, last_epoch: int, high_watermark: int
+    cluster_id: str,
+    own: VoterKey,
+    *,
+    epoch: int,
+    offset: int,
+    last_epoch: int,
+    high_watermark: int,
+    is_refusing: bool = False,
 ) -> FetchRequest:
-    """`offset`: everything before it is on this node's disk. `high_watermark` -1: not known."""
+    """`offset`: everything before it is on this node's disk. `high_watermark` -1: not known. `is_refusing`: this node's
+    log takes no records for now."""
     partition = FetchRequest.FetchPartition(
         current_leader_epoch=epoch,
         fetch_offset=offset,
@@ -114,6 +123,7 @@ def fetch_request(
         max_wait_ms=FETCH_WAIT_MS_MAX,
         max_bytes=FETCH_BYTES_MAX,
         topics=[topic],
+        unknown_tags=refusing_tags((own.directory_id,)) if is_refusing else (),
     )
 
 

@@ -40,12 +40,14 @@ from barnabas.raft.log import MetadataLog
 from barnabas.raft.peers import NoPeers, Peers
 from barnabas.raft.publisher import MetadataPublisher
 from barnabas.raft.quorum import Leader, QuorumState, Resigned, Role, Unattached
+from barnabas.raft.room import Room
 from barnabas.raft.serving import QuorumServer
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId, encode_snapshot
 from barnabas.raft.starting import check_stored, controller_endpoints, persister, read_state, state_at_least
 from barnabas.raft.voter_changes import VoterChanges
 from barnabas.raft.voters import VoterKey, VoterSet
 from barnabas.records.batch import Record, encode_batch
+from barnabas.storage.health import WriteHealth
 
 
 class RaftNode:
@@ -58,6 +60,7 @@ class RaftNode:
         store: MetadataStore,
         formatted: Formatted,
         peers: Peers | None = None,
+        health: WriteHealth | None = None,
     ) -> None:
         self._host = host
         self._config = config
@@ -72,7 +75,10 @@ class RaftNode:
             names[0] if names else "CONTROLLER",
         )
         peers = NoPeers(host.timers) if peers is None else peers
-        core = self._core = Core(host, peers, QuorumTimes.of(config), identity, self._delivery)
+        self._health = WriteHealth(host, [config.metadata_log_dir]) if health is None else health
+        self._health.on_change.append(self._on_health)
+        room = Room(host, self._health, config.metadata_log_dir)
+        core = self._core = Core(host, peers, QuorumTimes.of(config), identity, self._delivery, room)
         core.bootstrap = tuple((address.host, address.port) for address in config.bootstrap_controllers)
         core.on_flushed = self._on_flushed
         answers = FetchAnswers(core)
@@ -129,6 +135,11 @@ class RaftNode:
         return self._core.is_open and isinstance(self.quorum.role, Leader)
 
     @property
+    def is_alone(self) -> bool:
+        """Whether nobody else votes."""
+        return self.quorum.is_alone
+
+    @property
     def kraft_version(self) -> int:
         if not self._core.is_open:
             return 0 if self._config.voters else 1
@@ -183,7 +194,7 @@ class RaftNode:
         return self._core.address_of(node_id) is not None
 
     def _open(self) -> None:
-        log = MetadataLog(self._host, self._config)
+        log = MetadataLog(self._host, self._config, self._health)
         disk = self._host.disk
         state, state_file = read_state(disk, log)
         loaded = load(log, disk, self._config)
@@ -270,12 +281,22 @@ class RaftNode:
             # Nobody has heard of the batches before the one that found no room.
             self._delivery.truncated(first_offset)
             self._core.guard(lambda: self.log.truncate(first_offset))
-            self._host.faults.report(f"the metadata log takes no records: {fault}", fault)
+            self._core.room.refused(fault)
+            self._leading.no_room()
             raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, "There is no room for the metadata log.") from fault
         if done is not None or failed is not None:
             self._delivery.wait(self.log_end_offset, first_offset, done or _ignore, failed)
         self._poll()
         return first_offset
+
+    def step_down(self) -> None:
+        """The controller cannot begin for want of room: another node is to lead. One that votes alone stays."""
+        self._leading.step_down()
+
+    def _on_health(self) -> None:
+        """The directory of the metadata log has begun or ceased to refuse writes."""
+        if self._core.is_open and not self._core.room.is_there:
+            self._leading.no_room()
 
     def _append(self, records: Sequence[tuple[Message, int]], epoch: int, wall_ms: int) -> None:
         for values, messages in chunks(records):
@@ -359,6 +380,9 @@ class RaftNode:
         """Of a committed image. Encoded and written off the loop, as it may be large; then old ones are removed."""
         snapshot_id = SnapshotId(image.offset + 1, image.epoch)
         log, wall_ms = self.log, self._host.clock.wall_ms()
+        if snapshot_id.end_offset > log.end_offset:
+            done()  # what this node follows in memory, for want of room
+            return
         files = SnapshotFiles(self._host.disk, log.directory)
         voters, kraft_version = self._core.history.at(snapshot_id.end_offset)
 

@@ -33,6 +33,8 @@ class ReplicaState:
     #: As it said itself; a static quorum's voters are not known by their directories.
     directory_id: bytes = ZERO_UUID
     former_directory_id: bytes = ZERO_UUID
+    #: It says that its log takes no records for now.
+    is_refusing: bool = False
     #: How often it came back to the directory that it had before.
     returns: int = 0
 
@@ -172,9 +174,17 @@ class Progress:
         )
 
     def successors(self) -> list[VoterKey]:
-        """The other voters, the one that has most first."""
+        """The other voters: the one that has most first, those whose logs take no records last."""
         others = [state for state in self.voters if state.key.node_id != self.own.node_id]
-        return [state.key for state in sorted(others, key=lambda state: -state.end_offset)]
+        return [state.key for state in sorted(others, key=lambda state: (state.is_refusing, -state.end_offset))]
+
+    def writable_successor(self, heard_since_ms: int) -> ReplicaState | None:
+        """The first of them, if it takes records as far as it says and has fetched since then."""
+        first = next(iter(self.successors()), None)
+        state = None if first is None else self._voters[first.node_id]
+        if state is None or state.is_refusing or state.last_fetch_ms == UNKNOWN or state.last_fetch_ms < heard_since_ms:
+            return None
+        return state
 
 
 def _is(voter: VoterKey, key: VoterKey) -> bool:

@@ -10,7 +10,9 @@ Every role gives way to UNATTACHED or FOLLOWER of a higher epoch. Nodes that do 
 
 Invariants
 - The epoch never goes back. At most one vote is given in an epoch; the vote, the epoch and its leader are on disk
-  before anybody hears of them: `persist` has returned when a `become_*` or `vote_for` does.
+  before anybody hears of them: `persist` has returned when a `become_*` or `vote_for` does. Only a node without room
+  for it follows an epoch that is not on disk (`is_saved`): it gives no vote and takes no record in it, so that nothing
+  was promised which a restart would forget.
 - Only `become_*` and `vote_for` change the role. A new role starts from its own data, not from what the last one left.
 - A pre-vote is no vote: it is granted to many, promises nothing, and changes nothing on disk.
 """
@@ -20,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from barnabas.common.errors import StorageExhausted
 from barnabas.common.types import ZERO_UUID
 from barnabas.raft.progress import Progress
 from barnabas.raft.quorum_state import NONE, ElectionState
@@ -129,6 +132,8 @@ class QuorumState:
         self.history = history
         self._persist = persist
         self.on_role: Callable[[Role, Role], None] = lambda before, role: None
+        #: What is not on disk for want of room.
+        self._owed: ElectionState | None = None
         epoch = stored.epoch if stored is not None else 0
         voted = None
         if stored is not None and stored.voted_id != NONE:
@@ -214,7 +219,7 @@ class QuorumState:
             self._take(Unattached(epoch, role.voted, role.leader_id, role.leader_endpoints))
             return
         assert epoch > role.epoch, "epochs go forward"
-        self._save(epoch, NONE, None)
+        self._save_if_room(epoch, NONE, None)
         self._take(Unattached(epoch))
 
     def become_prospective(self) -> None:
@@ -254,7 +259,7 @@ class QuorumState:
         role = self.role
         assert leader_id not in (NONE, self.own.node_id), f"{leader_id} cannot be followed"
         if epoch > role.epoch:
-            self._save(epoch, leader_id, None)
+            self._save_if_room(epoch, leader_id, None)
             self._take(Follower(epoch, leader_id, endpoints))
             return
         assert epoch == role.epoch, "epochs go forward"
@@ -262,7 +267,7 @@ class QuorumState:
         assert self.leader_id in (NONE, leader_id), f"epoch {epoch} has two leaders"
         voted = self.own if isinstance(role, Candidate) else role.voted
         if self.leader_id == NONE:
-            self._save(epoch, leader_id, voted)
+            self._save_if_room(epoch, leader_id, voted)
         if isinstance(role, Follower):
             role.leader_endpoints = endpoints or role.leader_endpoints
         else:
@@ -273,12 +278,37 @@ class QuorumState:
         assert isinstance(leader, Leader), "only a leader resigns"
         self._take(Resigned(leader.epoch, tuple(leader.progress.successors())))
 
+    @property
+    def is_saved(self) -> bool:
+        """Whether epoch, leader and vote are on disk."""
+        return self._owed is None
+
+    def save_owed(self) -> None:
+        """Raises StorageExhausted as long as there is no room."""
+        if self._owed is not None:
+            self._persist(self._owed)
+            self._owed = None
+
     def _save(self, epoch: int, leader_id: int, voted: VoterKey | None) -> None:
-        if voted is None:
-            self._persist(ElectionState(epoch, leader_id))
+        self._persist(_state(epoch, leader_id, voted))
+        self._owed = None
+
+    def _save_if_room(self, epoch: int, leader_id: int, voted: VoterKey | None) -> None:
+        """For what promises nothing: an epoch, and who leads it."""
+        state = _state(epoch, leader_id, voted)
+        try:
+            self._persist(state)
+        except StorageExhausted:
+            self._owed = state
         else:
-            self._persist(ElectionState(epoch, leader_id, voted.node_id, voted.directory_id))
+            self._owed = None
 
     def _take(self, role: Role) -> None:
         before, self.role = self.role, role
         self.on_role(before, role)
+
+
+def _state(epoch: int, leader_id: int, voted: VoterKey | None) -> ElectionState:
+    if voted is None:
+        return ElectionState(epoch, leader_id)
+    return ElectionState(epoch, leader_id, voted.node_id, voted.directory_id)

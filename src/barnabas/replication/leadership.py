@@ -17,8 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from barnabas.metadata.topics import PartitionImage
+from barnabas.metadata.topics import UNASSIGNED_DIRECTORY, PartitionImage
 from barnabas.protocol.message import UnknownTags
+
+#: (broker, its epoch, directory of its replica) -> whether that replica may be in an ISR.
+MayJoin = Callable[[int, int, bytes], bool]
 
 UNKNOWN: Final = -1
 _NEVER_MS: Final = -(1 << 62)
@@ -37,12 +40,23 @@ class Heard:
 class Follower:
     """One follower, as its fetches in this epoch show it."""
 
-    __slots__ = ("broker_epoch", "caught_up_ms", "fetched_ms", "heard", "leader_leo", "leo", "log_start_offset")
+    __slots__ = (
+        "broker_epoch",
+        "caught_up_ms",
+        "directory",
+        "fetched_ms",
+        "heard",
+        "leader_leo",
+        "leo",
+        "log_start_offset",
+    )
 
     def __init__(self, caught_up_ms: int) -> None:
         #: It has everything before this offset; UNKNOWN until it fetched.
         self.leo = UNKNOWN
         self.log_start_offset = UNKNOWN
+        #: Where its replica lies, as the metadata say.
+        self.directory = UNASSIGNED_DIRECTORY
         #: Which incarnation fetched; UNKNOWN where it does not say.
         self.broker_epoch = UNKNOWN
         #: When it last had all that the leader had then.
@@ -127,10 +141,13 @@ class Leadership:
         """Who was a follower before keeps its progress; a new one in the ISR has all its time to show itself."""
         before = self.followers
         self.followers = {}
-        for replica in image.replicas:
+        directories = image.directories or (UNASSIGNED_DIRECTORY,) * len(image.replicas)
+        for replica, directory in zip(image.replicas, directories, strict=True):
             if replica != self.node_id:
                 known = before.get(replica)
-                self.followers[replica] = known or Follower(now_ms if replica in self.isr else _NEVER_MS)
+                follower = known or Follower(now_ms if replica in self.isr else _NEVER_MS)
+                follower.directory = directory
+                self.followers[replica] = follower
         self._look()
 
     def commit_answer(self, isr: Sequence[int], partition_epoch: int) -> bool:
@@ -177,30 +194,28 @@ class Leadership:
     def maximal_isr(self) -> tuple[int, ...]:
         return self.isr if self.proposed is None else (*self.isr, *(r for r in self.proposed if r not in self.isr))
 
-    def high_watermark(
-        self, leader_leo: int, now_ms: int, lag_ms_max: int, may_join: Callable[[int, int], bool]
-    ) -> int:
+    def high_watermark(self, leader_leo: int, now_ms: int, lag_ms_max: int, may_join: MayJoin) -> int:
         """The least LEO that must be waited for; UNKNOWN while a member has not fetched in this epoch."""
         lowest = leader_leo
         members = self.maximal_isr
         for replica, follower in self.followers.items():
             if follower.leo >= lowest:
                 continue
-            joins = follower.is_caught_up(leader_leo, now_ms, lag_ms_max) and may_join(replica, follower.broker_epoch)
+            joins = follower.is_caught_up(leader_leo, now_ms, lag_ms_max) and may_join(
+                replica, follower.broker_epoch, follower.directory
+            )
             if replica in members or (joins and follower.leo >= 0):
                 lowest = follower.leo
         return lowest
 
-    def enlarged(
-        self, replica_id: int, high_watermark: int, may_join: Callable[[int, int], bool]
-    ) -> tuple[int, ...] | None:
+    def enlarged(self, replica_id: int, high_watermark: int, may_join: MayJoin) -> tuple[int, ...] | None:
         """The ISR with this replica, if it belongs there and nothing is proposed."""
         if self.proposed is not None or replica_id in self.isr:
             return None
         follower = self.followers.get(replica_id)
         if follower is None or follower.leo < max(high_watermark, self.epoch_start_offset):
             return None
-        return (*self.isr, replica_id) if may_join(replica_id, follower.broker_epoch) else None
+        return (*self.isr, replica_id) if may_join(replica_id, follower.broker_epoch, follower.directory) else None
 
     def reduced(self, leader_leo: int, now_ms: int, lag_ms_max: int) -> tuple[int, ...] | None:
         """The ISR without those that lag, if there are any and nothing is proposed."""

@@ -39,8 +39,9 @@ class Surroundings(Protocol):
 
     def now_ms(self) -> int: ...
 
-    def may_join(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether this incarnation of a broker may be in an ISR: unfenced and not on its way out."""
+    def may_join(self, broker_id: int, broker_epoch: int, directory: bytes) -> bool:
+        """Whether this incarnation of a broker may be in an ISR with a replica in that directory: unfenced, not on its
+        way out, and not without room to write."""
 
     def is_alive(self, broker_id: int) -> bool:
         """Whether it is registered and unfenced."""

@@ -49,9 +49,11 @@ class ReplicaSurroundings:
     def now_ms(self) -> int:
         return self._clock.now_ms()
 
-    def may_join(self, broker_id: int, broker_epoch: int) -> bool:
+    def may_join(self, broker_id: int, broker_epoch: int, directory: bytes) -> bool:
         broker = self.image.brokers.get(broker_id)
-        return broker is not None and broker.is_active and broker_epoch in (_UNKNOWN_EPOCH, broker.epoch)
+        if broker is None or not broker.is_active or broker_epoch not in (_UNKNOWN_EPOCH, broker.epoch):
+            return False
+        return not broker.refusing or broker.takes_writes(directory)
 
     def is_alive(self, broker_id: int) -> bool:
         broker = self.image.brokers.get(broker_id)

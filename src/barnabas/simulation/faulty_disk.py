@@ -8,7 +8,8 @@ What is not synced may be lost with the power, as on a journaling file system (e
     bytes   of a file, what its last `sync` found is safe. Behind that a crash keeps a part of any length, maybe with
             zeros at its end; bytes that were overwritten or cut off since may be the old ones.
 
-`fail_with` makes every later call raise; `slowness` multiplies what calls take.
+`fail_with` makes every later call raise, `is_refusing` those that need room; `slowness` multiplies what calls take, and
+`stall_us` and `sync_stall_us` are added for each call that writes or syncs.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ _APPEND_US, _READ_US, _NAME_US = 8, 5, 15
 _SYNC_US = 400
 _BYTES_PER_US = 1_000
 _ZERO_TAIL_CHANCE = 0.1
+_WRITES = frozenset({"append", "write"})
 
 
 class Loss(Enum):
@@ -136,6 +138,9 @@ class FaultyDisk(MemoryDisk):
         self.charge: Callable[[int], None] = lambda duration_us: None
         self.slowness = 1
         self.fail_with: int | None = None
+        #: Nothing can be appended or created, whatever is free: a quota, or a disk that others fill up at once.
+        self.is_refusing = False
+        self.stall_us = self.sync_stall_us = 0
         #: Chance that a read without waiting finds nothing in the page cache.
         self.cold_chance = 0.0
         self._random = random
@@ -146,22 +151,27 @@ class FaultyDisk(MemoryDisk):
     # -- faults
 
     def use(self, duration_us: int, call: str, path: str) -> None:
-        self.charge(duration_us * self.slowness)
+        writes = call in _WRITES
+        self.charge(duration_us * self.slowness + (self.stall_us if writes else 0))
         if self.fail_with is not None:
             raise OSError(self.fail_with, os.strerror(self.fail_with), path)
+        if self.is_refusing and writes:
+            raise OSError(NO_SPACE, os.strerror(NO_SPACE), path)
 
     def use_sync(self, path: str) -> None:
+        if self.sync_stall_us:
+            self.charge(self.sync_stall_us)
         self.use(int(_SYNC_US * (0.5 + self._random.random())), "sync", path)
 
     @contextlib.contextmanager
     def unnoticed(self) -> Iterator[None]:
         """Calls within cost the machine nothing and meet no fault: checkers look behind its back."""
-        charge, failing, cold = self.charge, self.fail_with, self.cold_chance
-        self.charge, self.fail_with, self.cold_chance = _ignore, None, 0.0
+        charge, failing, cold, refusing = self.charge, self.fail_with, self.cold_chance, self.is_refusing
+        self.charge, self.fail_with, self.cold_chance, self.is_refusing = _ignore, None, 0.0, False
         try:
             yield
         finally:
-            self.charge, self.fail_with, self.cold_chance = charge, failing, cold
+            self.charge, self.fail_with, self.cold_chance, self.is_refusing = charge, failing, cold, refusing
 
     def misses_cache(self) -> bool:
         return self.cold_chance > 0 and self._random.random() < self.cold_chance

@@ -27,8 +27,10 @@ from barnabas.storage.checkpoints import (
     decode_meta_properties,
     decode_offsets,
     encode_clean_shutdown,
+    remove_quietly,
     write_atomically,
 )
+from barnabas.storage.health import PROBE_FILE, WriteHealth
 from barnabas.storage.inventory import INVENTORY_FILE, Sizes, encode_inventory, read_inventory
 
 __all__ = ["NO_BROKER_EPOCH", "LogDirectories", "LogDirectory", "Offsets", "root_of"]
@@ -47,7 +49,13 @@ def root_of(log_directory: str) -> str:
 class LogDirectories:
     """In the order of `log.dirs`. `on_failed(path, error)` is told of a directory that fails under a checkpoint."""
 
-    def __init__(self, host: Host, paths: Sequence[str], on_failed: Callable[[str, BaseException], None]) -> None:
+    def __init__(
+        self,
+        host: Host,
+        paths: Sequence[str],
+        on_failed: Callable[[str, BaseException], None],
+        health: WriteHealth | None = None,
+    ) -> None:
         self._disk = host.disk
         self.files = CheckpointFiles(host, on_failed)
         self._on_failed = on_failed
@@ -55,6 +63,7 @@ class LogDirectories:
         self._epochs: list[int] = []
         self._clock = host.clock
         self._faults = host.faults
+        self.health = WriteHealth(host, paths) if health is None else health
         self._told_ms: dict[str, int] = {}
         self._causes: dict[str, str] = {}
         self.paths = tuple(paths)
@@ -75,6 +84,7 @@ class LogDirectories:
             ) from None
         directory = self._open[path] = LogDirectory(path, lock)
         remove_drafts(disk, path)
+        remove_quietly(disk, f"{path}/{PROBE_FILE}")
         meta = f"{path}/{META_PROPERTIES}"
         if disk.exists(meta):
             directory.id = decode_meta_properties(meta, disk.read(meta)).directory_id or ZERO_UUID
@@ -100,6 +110,7 @@ class LogDirectories:
         self.offline.add(path)
         self._causes[path] = str(error)
         self.full.pop(path, None)
+        self.health.failed(path)
         self._faults.report(f"log directory {path} failed, its partitions are offline: {error}", error)
         return True
 
@@ -108,6 +119,7 @@ class LogDirectories:
         now_ms = self._clock.now_ms()
         if is_full(error) or is_full(error.__cause__):
             self.full[path] = now_ms + _FULL_RETRY_MS
+            self.health.refused(path)
         told_ms = self._told_ms.get(path)
         if told_ms is None or now_ms - told_ms >= _TELL_AGAIN_MS:
             self._told_ms[path] = now_ms
@@ -129,7 +141,11 @@ class LogDirectories:
         path = root_of(log_directory)
         if self.full.pop(path, None) is not None:
             self._told_ms.pop(path, None)
-            self._faults.report(f"log directory {path} has room again")
+            self._faults.inform(f"log directory {path} has room again")
+
+    def refusing(self) -> list[bytes]:
+        """The ids of directories that take no writes for now (`storage.health`)."""
+        return [self.id_of(path) for path in self.health.refusing() if path in self.paths]
 
     def check_one_is_left(self) -> None:
         """Raises ConfigError if all have failed."""

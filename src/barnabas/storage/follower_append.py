@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from barnabas.records.header import CONTROL_FLAG, BatchHeader
 from barnabas.storage.replay import note_producer
 from barnabas.storage.segment import Segment
+from barnabas.storage.segments import LogServices
 
 if TYPE_CHECKING:
     from barnabas.storage.log import Log
@@ -20,12 +21,13 @@ if TYPE_CHECKING:
 class FollowerRun:
     """Whole, checked batches that follow each other in `view`. `write` when there are no more."""
 
-    __slots__ = ("_batches", "_log", "_size_bytes", "_view", "_wall_ms", "end_offset")
+    __slots__ = ("_batches", "_log", "_services", "_size_bytes", "_view", "_wall_ms", "end_offset")
 
-    def __init__(self, log: Log, view: memoryview, wall_ms: int) -> None:
+    def __init__(self, log: Log, view: memoryview, services: LogServices) -> None:
         self._log = log
         self._view = view
-        self._wall_ms = wall_ms
+        self._wall_ms = services.wall_ms()
+        self._services = services
         self._batches: list[tuple[int, BatchHeader]] = []
         self._size_bytes = 0
         #: Of the log, once all is written.
@@ -66,7 +68,9 @@ class FollowerRun:
             return
         log, segment = self._log, self._log.segments.active
         start = batches[0][0]
+        began_ms = self._services.now_ms()
         if len(batches) > 1 and _written(segment, self._view[start : start + size_bytes]):
+            self._services.took(log.directory, self._services.now_ms() - began_ms)
             for position, header in batches:
                 self._note(segment, position, header)
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:

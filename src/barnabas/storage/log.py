@@ -222,7 +222,7 @@ class Log(LogReader):
         view = memoryview(batches)
         first: int | None = None
         max_timestamp = -1
-        run = FollowerRun(self, view, self._services.wall_ms())
+        run = FollowerRun(self, view, self._services)
         try:
             for position, header in iter_headers(view):
                 offset = header.base_offset
@@ -250,8 +250,9 @@ class Log(LogReader):
     def append_batch(self, header: BatchHeader, batch: Buffer, wall_ms: int) -> None:
         """One batch that is checked and has its offsets. Raises StorageFault."""
         base_offset, _, _, _, _, _, delta, _, max_timestamp, producer_id, _, _, _ = header
-        segment = self.segments.active
+        segment, services = self.segments.active, self._services
         last_offset = base_offset + delta
+        began_ms = services.now_ms()
         try:
             if not segment.is_made:
                 self._make()
@@ -269,6 +270,7 @@ class Log(LogReader):
                 return
             raise fault(self, "cannot append", error) from error
         self.appended(base_offset, position, last_offset + 1)
+        services.took(self.directory, services.now_ms() - began_ms)
         if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
             self.flush()
 

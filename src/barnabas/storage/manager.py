@@ -44,6 +44,7 @@ from barnabas.storage.damaged_logs import DamagedLogs
 from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDirectory, Offsets, root_of
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.identity import is_misread as is_misread_id
+from barnabas.storage.health import WriteHealth
 from barnabas.storage.log import Log
 from barnabas.storage.log_reads import fault as storage_fault
 from barnabas.storage.progress import Progress
@@ -58,7 +59,7 @@ from barnabas.storage.upkeep import LogUpkeep
 class LogManager:
     """The logs of all partitions but the metadata log, which its quorum keeps."""
 
-    def __init__(self, host: Host, config: BrokerConfig) -> None:
+    def __init__(self, host: Host, config: BrokerConfig, health: WriteHealth | None = None) -> None:
         self._host = host
         self._config = config
         self._disk = host.disk
@@ -68,7 +69,7 @@ class LogManager:
         self._counted_at = 0
         #: Of the logs that were opened after a stop in order.
         self._opened_as: dict[Log, Shape] = {}
-        self._directories = LogDirectories(host, config.log_dirs, self._fault)
+        self._directories = LogDirectories(host, config.log_dirs, self._fault, health)
         self._removal = DelayedRemoval(host)
         self._strays = StrayRemoval(host, self._removal)
         self._epoch_files = BesideWriter(host, EPOCHS, self._file_fault)
@@ -81,6 +82,8 @@ class LogManager:
             Descriptors(),
             RecordLimits.of(config),
             LoopBudget(),
+            now_ms=host.clock.now_ms,
+            health=self._directories.health,
         )
         #: In the order of `log.dirs`.
         self.directories = self._directories.paths

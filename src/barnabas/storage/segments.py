@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from barnabas.common.host import Disk
 from barnabas.records.append_rules import DEFAULT_LIMITS, LoopBudget, RecordLimits
 from barnabas.storage.batch_file import Descriptors
+from barnabas.storage.health import SLOW_MS, WriteHealth
 from barnabas.storage.segment import Segment
 
 
@@ -24,6 +25,15 @@ class LogServices:
     #: What is asked of all new batches, and what opening them may take of the loop: without a budget, what it needs.
     limits: RecordLimits = DEFAULT_LIMITS
     budget: LoopBudget | None = None
+    #: For how long an append takes; looked at where there is somebody to tell.
+    now_ms: Callable[[], int] = lambda: 0
+    health: WriteHealth | None = None
+
+    def took(self, log_directory: str, took_ms: int) -> None:
+        """An append to this log took so long."""
+        health = self.health
+        if health is not None and (took_ms >= SLOW_MS or health.is_counting):
+            health.took(log_directory.rpartition("/")[0], took_ms)
 
 
 class Segments:

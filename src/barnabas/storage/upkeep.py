@@ -252,4 +252,4 @@ class LogUpkeep:
                 self._fault(root, error)
             then()
 
-        self._host.blocking.run(work, done)
+        self._directories.health.run(root, work, done)

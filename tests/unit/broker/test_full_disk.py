@@ -131,7 +131,7 @@ def test_a_full_directory_is_asked_once_a_second() -> None:
     world.disk.repair()
     world.run(1001)
     assert world.produce("a", 0, b"y") is ErrorCode.NONE
-    assert "log directory /data has room again" in [text for text, _ in world.wired.host.faults.reported]
+    assert "log directory /data has room again" in world.wired.host.faults.informed
 
 
 def test_retention_frees_a_full_disk() -> None:

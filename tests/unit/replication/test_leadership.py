@@ -16,11 +16,11 @@ def leading(isr: tuple[int, ...] = (1, 2, 3), *, start: int = 100, now_ms: int =
     return Leadership(1, image(isr), start, now_ms)
 
 
-def anyone(broker_id: int, broker_epoch: int) -> bool:
+def anyone(broker_id: int, broker_epoch: int, directory: bytes) -> bool:
     return True
 
 
-def nobody(broker_id: int, broker_epoch: int) -> bool:
+def nobody(broker_id: int, broker_epoch: int, directory: bytes) -> bool:
     return False
 
 
@@ -120,9 +120,9 @@ def test_may_join_is_asked_with_the_incarnation_that_fetched() -> None:
     """KIP-903: the controller compares broker epochs, and so does the leader before it asks."""
     lead = leading((1, 2))
     fetch(lead, 3, 130, leo=130, broker_epoch=41)
-    asked: list[tuple[int, int]] = []
+    asked: list[tuple[int, int, bytes]] = []
     lead.enlarged(3, 100, lambda *incarnation: bool(asked.append(incarnation)))  # type: ignore[func-returns-value]
-    assert asked == [(3, 41)]
+    assert [incarnation[:2] for incarnation in asked] == [(3, 41)]
 
 
 def test_a_fetch_of_an_earlier_incarnation_counts_no_more() -> None:

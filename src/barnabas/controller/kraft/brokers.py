@@ -8,6 +8,7 @@ Registration is durable (records); sessions are not: `sessions.BrokerSessions` b
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
@@ -17,6 +18,7 @@ from barnabas.controller.kraft.result import Cause, Result, Versioned
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.image import METADATA_VERSION
+from barnabas.metadata.refusing import read_refusing, refusing_tags
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
 from barnabas.metadata.versions import V_3_7_IV2, V_4_0_IV1, broker_change_version, register_broker_version
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -27,6 +29,9 @@ from barnabas.protocol.messages.records_metadata import (
     UnregisterBrokerRecord,
 )
 
+#: Events of decisions, as the journal knows them.
+REFUSING: Final = "takes no writes"
+REFUSING_NO_MORE: Final = "takes writes again"
 _FENCE: Final = 1
 _UNFENCE: Final = -1
 _FIRST_UNRESERVED_DIRECTORY: Final = bytes(15) + b"\x64"
@@ -143,7 +148,7 @@ def heartbeat(
     broker = registration(view, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= broker.epoch
     records: list[Versioned] = []
-    fenced, stop, event = broker.fenced, False, "BrokerHeartbeat"
+    fenced, stop, event, detail = broker.fenced, False, "BrokerHeartbeat", ""
     if broker.fenced:
         if request.want_shut_down:
             stop = True
@@ -162,10 +167,20 @@ def heartbeat(
             fenced, stop = True, True
             records = fence_records(view, broker)
     records += offline_directory_records(view, broker, request.offline_log_dirs)
+    told = read_refusing(request.unknown_tags)
     response = BrokerHeartbeatResponse(
-        error_code=ErrorCode.NONE, is_caught_up=caught_up, is_fenced=fenced, should_shut_down=stop
+        error_code=ErrorCode.NONE,
+        is_caught_up=caught_up,
+        is_fenced=fenced,
+        should_shut_down=stop,
+        unknown_tags=() if told is None else refusing_tags(()),
     )
-    return Result(records, response, Cause(event, f"broker {request.broker_id}"))
+    if not records:
+        records = refusing_records(view, broker, told or ())
+        if records:
+            event = REFUSING if told else REFUSING_NO_MORE
+            detail = "log directory " + ", ".join(uuid_to_text(directory) for directory in told or ())
+    return Result(records, response, Cause(event, f"broker {request.broker_id}", detail))
 
 
 def fence_records(view: ControllerView, broker: BrokerImage) -> list[Versioned]:
@@ -235,6 +250,21 @@ def offline_directory_records(view: ControllerView, broker: BrokerImage, offline
         log_dirs=[directory for directory in broker.directories if directory not in lost],
     )
     return [*records, (change, 2)]
+
+
+def refusing_records(view: ControllerView, broker: BrokerImage, told: tuple[bytes, ...]) -> list[Versioned]:
+    """The broker says which of its directories take no writes, where it said otherwise before. Its replicas there leave
+    the ISR and the leadership to replicas that can write; those that are alone stay as they are. A directory that takes
+    writes again is of use to partitions of which no other replica can write."""
+    refusing = tuple(directory for directory in broker.directories if directory in told)
+    if refusing == broker.refusing:
+        return []
+    change = BrokerRegistrationChangeRecord(
+        broker_id=broker.broker_id, broker_epoch=broker.epoch, unknown_tags=refusing_tags(refusing)
+    )
+    after = view.with_broker(replace(broker, refusing=refusing))
+    found = find(view, lambda partition: broker.broker_id in partition.isr)
+    return [(change, 0), *leader_and_isr_records(after, BrokerEvent(), found)]
 
 
 def unregister(view: ControllerView, broker_id: int, actor: str) -> Result[None]:

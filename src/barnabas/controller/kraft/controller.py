@@ -138,7 +138,11 @@ class Controller:
         batches.append(own_registration(self._config.node_id, self.incarnation_id, self.endpoints))
         for records, cause in batches:
             if not self.commit(Result(records, None, cause)):
-                self._host.faults.fatal("there is no room in the metadata log for what a controller begins with")
+                if self._raft.is_alone:
+                    self._host.faults.fatal("there is no room in the metadata log for what a controller begins with")
+                self.resign()
+                self._raft.step_down()
+                return
         self._schedule_session_check()
         self.replication.start()
         self._no_ops.start()

@@ -62,13 +62,25 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
         if lost:
             rules = view.rules(*key, _all_but(lost, may_lead))
         change = PartitionChange(partition, rules)
-        change.target_isr = tuple(replica for replica in partition.isr if replica not in gone)
+        staying = tuple(replica for replica in partition.isr if replica not in gone)
+        change.target_isr = without_refusing(view, partition, staying, rules.may_lead)
         if event.unclean != NO_LEADER:
             change.unclean_shutdown = (event.unclean,)
         record = change.build(topic.topic_id, partition_id)
         if record is not None:
             records.append((record, version))
     return records
+
+
+def without_refusing(
+    view: ControllerView, partition: PartitionImage, isr: tuple[int, ...], may_lead: Callable[[int], bool]
+) -> tuple[int, ...]:
+    """The ISR without replicas whose brokers say that they take no writes: nothing is committed as long as they are
+    waited for. Where nobody who may lead can write, it stays as it is, for they have what was committed."""
+    refusing = {replica for replica in isr if not view.takes_writes(replica, partition.directory_of(replica))}
+    if not refusing or not any(may_lead(replica) for replica in isr if replica not in refusing):
+        return isr
+    return tuple(replica for replica in isr if replica not in refusing)
 
 
 def can_lead(view: ControllerView, partition: PartitionImage) -> Callable[[int], bool]:
@@ -139,8 +151,9 @@ def _alter_one(
     code = _problem(view, broker_id, partition, wish, isr)
     if code is not ErrorCode.NONE:
         return None, _refused(partition_id, code)
-    change = PartitionChange(partition, view.rules(topic.name, len(partition.replicas), can_lead(view, partition)))
-    change.target_isr = tuple(replica for replica, _ in isr)
+    rules = view.rules(topic.name, len(partition.replicas), can_lead(view, partition))
+    change = PartitionChange(partition, rules)
+    change.target_isr = without_refusing(view, partition, tuple(replica for replica, _ in isr), rules.may_lead)
     change.target_recovery_state = wish.leader_recovery_state
     record = change.build(topic.topic_id, partition_id)
     if record is not None:
@@ -195,6 +208,9 @@ def _problem(
     if wish.leader_recovery_state == RECOVERING and (len(members) > 1 or partition.leader_recovery_state == RECOVERED):
         return ErrorCode.INVALID_REQUEST
     if not all(_is_eligible(view, replica, epoch) for replica, epoch in isr):
+        return ErrorCode.INELIGIBLE_REPLICA
+    joining = (replica for replica in members if replica not in partition.isr)
+    if not all(view.takes_writes(replica, partition.directory_of(replica)) for replica in joining):
         return ErrorCode.INELIGIBLE_REPLICA
     return ErrorCode.NONE
 

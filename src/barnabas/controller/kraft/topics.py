@@ -169,7 +169,7 @@ def _assigned_partition(
     view: ControllerView, index: int, replicas: Sequence[int], replication_factor: int | None
 ) -> PartitionImage:
     check_assignment(view, replicas, replication_factor)
-    isr = [replica for replica in replicas if view.is_active(replica)]
+    isr = view.in_sync_at_first(replicas)
     if not isr:
         raise RequestFailed(
             ErrorCode.INVALID_REPLICA_ASSIGNMENT,
@@ -226,7 +226,7 @@ def _placed(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, bud
 
 
 def _placed_partition(view: ControllerView, replicas: Sequence[int], factor: int) -> PartitionImage:
-    isr = [replica for replica in replicas if view.is_active(replica)]
+    isr = view.in_sync_at_first(replicas)
     if not isr:
         raise RequestFailed(
             ErrorCode.INVALID_REPLICATION_FACTOR,

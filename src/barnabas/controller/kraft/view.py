@@ -6,8 +6,8 @@ topic override > this node's dynamic setting > the cluster-wide one > the proper
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from barnabas.common.config import BrokerConfig
@@ -15,6 +15,7 @@ from barnabas.common.config_keys import BROKER_KEYS, TOPIC_KEYS, ConfigSource, b
 from barnabas.common.host import Random
 from barnabas.controller.decisions import Election, UsableBroker
 from barnabas.controller.partition_change import Rules
+from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataImage
 from barnabas.metadata.topics import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from barnabas.metadata.versions import V_3_7_IV2
@@ -45,11 +46,15 @@ class ControllerView:
         return broker is not None and broker.is_active
 
     def usable_brokers(self) -> list[UsableBroker]:
-        """Those that may be given replicas, by id; brokers on their way out are not."""
+        """Those that may be given replicas, by id; brokers on their way out are not. One that takes no writes counts
+        as a fenced one while others take some."""
+        usable = [broker for _, broker in sorted(self.image.brokers.items()) if not broker.in_controlled_shutdown]
+        avoided = {broker.broker_id for broker in usable if not broker.takes_writes(UNASSIGNED_DIRECTORY)}
+        if all(broker.fenced or broker.broker_id in avoided for broker in usable):
+            avoided.clear()
         return [
-            UsableBroker(broker_id, broker.rack, broker.fenced)
-            for broker_id, broker in sorted(self.image.brokers.items())
-            if not broker.in_controlled_shutdown
+            UsableBroker(broker.broker_id, broker.rack, broker.fenced or broker.broker_id in avoided)
+            for broker in usable
         ]
 
     def default_directory(self, broker_id: int) -> bytes:
@@ -60,6 +65,23 @@ class ControllerView:
         if broker is None or len(broker.directories) != 1:
             return UNASSIGNED_DIRECTORY
         return broker.directories[0]
+
+    def with_broker(self, broker: BrokerImage) -> ControllerView:
+        """The same with this registration of the broker."""
+        image = replace(self.image, brokers=self.image.brokers.set(broker.broker_id, broker))
+        return ControllerView(image, self.config, self.random, self.cluster_id, self.next_offset)
+
+    def takes_writes(self, broker_id: int, directory: bytes) -> bool:
+        """Whether a replica in this directory of the broker can be appended to, as far as the broker has said."""
+        broker = self.image.brokers.get(broker_id)
+        return broker is None or broker.takes_writes(directory)
+
+    def in_sync_at_first(self, replicas: Sequence[int]) -> list[int]:
+        """The replicas of a new partition that its ISR begins with: those that are active, without the ones that cannot
+        be written while others can."""
+        active = [replica for replica in replicas if self.is_active(replica)]
+        writable = [replica for replica in active if self.takes_writes(replica, self.default_directory(replica))]
+        return writable or active
 
     # Settings.
 
