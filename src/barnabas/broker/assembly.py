@@ -40,7 +40,6 @@ from barnabas.raft.formatting import ensure_formatted
 from barnabas.raft.node import RaftNode
 from barnabas.replication.internal import InternalPartitions
 from barnabas.replication.manager import ReplicaManager
-from barnabas.storage.health import WriteHealth
 from barnabas.storage.manager import LogManager
 
 #: For a request to the controller that says nothing else.
@@ -71,10 +70,9 @@ class Broker:
         self.formatted = ensure_formatted(host, config, cluster_id=cluster_id)
         cluster_id = self.formatted.cluster_id
         self.metadata = MetadataStore()
-        self.health = WriteHealth(host, (*config.log_dirs, config.metadata_log_dir))
-        self.logs = LogManager(host, config, self.health)
+        self.logs = LogManager(host, config)
         self._quorum_peers = QuorumPeers(host, self._area, f"raft-client-{config.node_id}")
-        self.raft = RaftNode(host, config, self.metadata, self.formatted, self._quorum_peers, self.health)
+        self.raft = RaftNode(host, config, self.metadata, self.formatted, self._quorum_peers, self.logs.health)
         self._watch = QuorumWatch(host, config, self.raft)
         self.controller = Controller(host, config, self.raft, self.metadata, cluster_id)
         self.replicas = ReplicaManager(host, config, config.node_id, self.logs)
@@ -150,7 +148,7 @@ class Broker:
             raise ConfigError(f"{metadata_dir} holds the metadata log and cannot be used: {cause}")
         self.logs.on_directory_failed.append(self._on_directory_failed)
         self.lifecycle.refusing = self.logs.roots.refusing
-        self.health.on_change.append(self.lifecycle.refusing_changed)
+        self.logs.health.on_change.append(self.lifecycle.refusing_changed)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
         self.coordinators.listen(self.memory)
         self.metadata.subscribe(self._own_registration.on_image)
@@ -213,7 +211,7 @@ class Broker:
             self.access.close()
             self.raft.stop()
             self._quorum_peers.close()
-            self.health.close()
+            self.logs.health.close()
             done()
 
         self.lifecycle.stop(lambda: self._linger(close))

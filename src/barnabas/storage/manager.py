@@ -59,7 +59,7 @@ from barnabas.storage.upkeep import LogUpkeep
 class LogManager:
     """The logs of all partitions but the metadata log, which its quorum keeps."""
 
-    def __init__(self, host: Host, config: BrokerConfig, health: WriteHealth | None = None) -> None:
+    def __init__(self, host: Host, config: BrokerConfig) -> None:
         self._host = host
         self._config = config
         self._disk = host.disk
@@ -69,7 +69,9 @@ class LogManager:
         self._counted_at = 0
         #: Of the logs that were opened after a stop in order.
         self._opened_as: dict[Log, Shape] = {}
-        self._directories = LogDirectories(host, config.log_dirs, self._fault, health)
+        #: Of the metadata log's directory, too.
+        self.health = WriteHealth(host, (*config.log_dirs, config.metadata_log_dir))
+        self._directories = LogDirectories(host, config.log_dirs, self._fault, self.health)
         self._removal = DelayedRemoval(host)
         self._strays = StrayRemoval(host, self._removal)
         self._epoch_files = BesideWriter(host, EPOCHS, self._file_fault)
@@ -83,7 +85,7 @@ class LogManager:
             RecordLimits.of(config),
             LoopBudget(),
             now_ms=host.clock.now_ms,
-            health=self._directories.health,
+            health=self.health,
         )
         #: In the order of `log.dirs`.
         self.directories = self._directories.paths
