@@ -43,8 +43,8 @@ from barnabas.storage.closing import Shape, close_all, shape_of, sizes_in
 from barnabas.storage.damaged_logs import DamagedLogs
 from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDirectory, Offsets, root_of
 from barnabas.storage.futures import FutureLogs
-from barnabas.storage.identity import is_misread as is_misread_id
 from barnabas.storage.health import WriteHealth
+from barnabas.storage.identity import is_misread as is_misread_id
 from barnabas.storage.log import Log
 from barnabas.storage.log_reads import fault as storage_fault
 from barnabas.storage.progress import Progress
