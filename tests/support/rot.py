@@ -64,6 +64,9 @@ def rot_somewhere(rig: Replicated, number: int, random: Random, topic: str = "or
     if way == "the last length":
         # In the middle of a log only whoever reads it finds a wrong bit.
         path = paths[-1]
+        with disk.unnoticed():
+            names = [name for name in disk.list_dir(path.rpartition("/")[0]) if name.endswith(".log")]
+        way = way if path.endswith(f"/{names[-1]}") else "cut inside a batch"
     if path == paths[0] and way == "missing with its indexes":
         # After a kill this is what retention leaves.
         way = "missing"
