@@ -41,11 +41,18 @@ class NotedCloses:
         self.causes: list[str] = []
         #: Mistakes of ours among them; what a peer did wrong comes without an exception.
         self.errors: list[BaseException] = []
+        #: Requests whose connection went on.
+        self.failures: list[str] = []
 
     def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None:
         if error is not None:
             self.errors.append(error)
         self.causes.append(f"{cause}: {error!r}" if error else cause)
+
+    def request_failed(self, peer: str, what: str, error: BaseException | None) -> None:
+        self.failures.append(what)
+        if error is not None:
+            self.errors.append(error)
 
 
 class WiredBroker:

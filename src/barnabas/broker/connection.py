@@ -2,6 +2,9 @@
 
 A peer that asks for more than it takes is not served any further: requests stay unread while too many are unanswered,
 or while too many bytes of answers wait, be it here behind an earlier request or in the host (`hold_back`).
+
+A request owns what continues it (`common.continuations`). Where that fails, the request is answered with
+UNKNOWN_SERVER_ERROR; where there is no such answer, or the request holds back those behind it, its connection ends.
 """
 
 from __future__ import annotations
@@ -11,12 +14,13 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Final, Protocol
 
+from barnabas.broker.error_answers import UNEXPECTED, encode_answer, error_answer
 from barnabas.broker.memory_budget import MemoryBudget
-from barnabas.common.errors import DecodeError
+from barnabas.common.continuations import run
+from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.common.host import Buffer, Link
 from barnabas.common.metrics import TimeBuckets
-from barnabas.protocol import codec
-from barnabas.protocol.api import Offer
+from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.connection import FrameReader, ReceiveArea
 from barnabas.protocol.header import response_header_version
 from barnabas.protocol.message import Message
@@ -33,6 +37,9 @@ REQUEST_WORK: Final = 8
 _REPORTED_BYTES_MIN = 64 * 1024
 _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
+
+#: For log lines.
+API_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items(), *BROKER_APIS.items())}
 
 Chunks = list[Buffer]
 #: In place of an answer that has gone.
@@ -56,11 +63,13 @@ class InFlight:
 
     __slots__ = (
         "_chunks",
+        "_failed",
         "api_key",
         "api_version",
         "client_id",
         "connection",
         "correlation_id",
+        "message",
         "now_ms",
         "on_abandoned",
         "times",
@@ -84,7 +93,11 @@ class InFlight:
         self.now_ms = now_ms
         #: Where it is counted when it is answered.
         self.times = times
+        #: As it was decoded; None for those that their handlers decode.
+        self.message: Message | None = None
         self._chunks: Chunks | None = None
+        #: It was answered with an error, or never will be: what still comes is too late.
+        self._failed = False
         #: Called if the connection ends before the answer: what waits for it can stop waiting.
         self.on_abandoned: Callable[[], object] | None = None
 
@@ -104,11 +117,12 @@ class InFlight:
         """It was answered: hold nothing that holds it, nor the answer, so that no collector has to find them."""
         self._chunks = _SENT
         self.on_abandoned = None
+        self.message = None
 
     def encode(self, response: Message) -> Chunks:
         """The whole response frame."""
         head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
-        codec.encode_into(response, self.api_version, head)
+        encode_answer(response, self.api_version, head)
         finish_response(head)
         return [head]
 
@@ -119,18 +133,47 @@ class InFlight:
         self.connection.on_closed = callback
 
     def reply_with(self, answer: Callable[[], Chunks | None]) -> None:
-        """As `reply`, with the frame that `answer` makes, or later if it makes none yet. If it fails, this connection
-        ends, not whoever called."""
+        """As `reply`, with the frame that `answer` makes, or later if it makes none yet. If it fails, that is this
+        request's affair, not the caller's."""
+        if not self.connection.is_closed and not self._failed:
+            run(self, self._answer, answer)
+
+    def _answer(self, answer: Callable[[], Chunks | None]) -> None:
+        chunks = answer()
+        if chunks is not None:
+            self.connection.complete(self, chunks)
+
+    def on_error(self, error: Exception) -> None:
+        """What was to answer it failed (`continuations.Owner`)."""
         connection = self.connection
-        if connection.is_closed:
-            return
-        try:
-            chunks = answer()
-        except Exception as error:
-            connection.fail("a handler failed", error)
+        if isinstance(error, DecodeError):
+            connection.fail(str(error), None)
+        elif self.message is None and isinstance(error, struct.error | IndexError):
+            connection.fail("malformed request", error)
+        elif connection.is_closed or self._chunks is not None or self._failed:
+            connection.log.request_failed(connection.peer, f"{self} failed after its end", error)
         else:
-            if chunks is not None:
-                connection.complete(self, chunks)
+            self._failed = True
+            run(connection, self._refuse, error)
+
+    def _refuse(self, error: Exception) -> None:
+        connection, version = self.connection, self.api_version
+        on_abandoned, self.on_abandoned = self.on_abandoned, None
+        if on_abandoned is not None:
+            on_abandoned()
+        answer = None
+        if self.message is not None and not connection.is_slow:
+            answer = error_answer(self.message, version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+        if answer is None:
+            connection.fail(f"{self} failed", error)
+        else:
+            text = f"{self} failed, and is answered UNKNOWN_SERVER_ERROR"
+            connection.log.request_failed(connection.peer, text, error)
+            connection.complete(self, self.encode(answer))
+
+    def __str__(self) -> str:
+        name = API_NAMES.get(self.api_key, "request")
+        return f"{name} ({self.api_key}) version {self.api_version} of client {self.client_id!r}"
 
 
 class Shortcut(Protocol):
@@ -144,6 +187,9 @@ class ConnectionLog(Protocol):
     """Where the ends of connections are noted."""
 
     def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None: ...
+
+    def request_failed(self, peer: str, what: str, error: BaseException | None) -> None:
+        """A mistake of ours met a request; its connection goes on."""
 
 
 class Gate(Protocol):
@@ -303,13 +349,13 @@ class Connection:
         abandoned, self._in_flight = self._in_flight, deque()
         for request in abandoned:
             if request.on_abandoned is not None and request._chunks is None:
-                request.on_abandoned()
+                run(request, request.on_abandoned)
         self._out = []
         self._frames.close()
         self._gate.memory.forget(self)
         on_closed, self.on_closed = self.on_closed, None
         if on_closed is not None:
-            on_closed()
+            run(self, on_closed)
 
     @property
     def is_closed(self) -> bool:
@@ -318,40 +364,37 @@ class Connection:
     # -- serving
 
     def _serve(self) -> None:
-        frames = self._frames
-        handle = self._gate.handle
-        left = TURN_WORK
-        self._gate.begin_turn()
         self._corked = True
-        try:
-            while not self._closed and (frame := frames.next_frame()) is not None:
-                left -= handle(self, frame)
-                if (
-                    self._in_flight or self._held_back or self._waits_for_memory or self._out_bytes > _UNSENT_BYTES_MAX
-                ) and self._is_full:
-                    self._flush()
-                    if self._is_full:
-                        frames.keep_unserved()
-                        break
-                if left <= 0:
-                    frames.keep_unserved()
-                    break
-        except DecodeError as error:
-            self.fail(str(error), None)
-        except (struct.error, IndexError) as error:
-            self.fail("malformed request", error)
-        except Exception as error:
-            self.fail("a handler failed", error)
-        finally:
-            self._corked = False
+        left = run(self, self._serve_frames)
+        self._corked = False
         if self._out:
             self._flush()
         if self._is_full:
             self._pause()
-        elif left <= 0:
+        elif left is not None and left <= 0:
             # Others are served before the rest of what this peer has sent at once.
             self._pause()
             self._resume_soon()
+
+    def _serve_frames(self) -> int:
+        """Serve what is there, as far as one turn goes. Returns what is left of the turn."""
+        frames = self._frames
+        handle = self._gate.handle
+        left = TURN_WORK
+        self._gate.begin_turn()
+        while not self._closed and (frame := frames.next_frame()) is not None:
+            left -= handle(self, frame)
+            if (
+                self._in_flight or self._held_back or self._waits_for_memory or self._out_bytes > _UNSENT_BYTES_MAX
+            ) and self._is_full:
+                self._flush()
+                if self._is_full:
+                    frames.keep_unserved()
+                    break
+            if left <= 0:
+                frames.keep_unserved()
+                break
+        return left
 
     @property
     def _is_full(self) -> bool:
@@ -417,6 +460,15 @@ class Connection:
         self._out.append(chunk)
 
     @property
+    def log(self) -> ConnectionLog:
+        return self._gate.log
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether requests behind one that waits for the disk are held back."""
+        return self._slow > 0
+
+    @property
     def offers(self) -> Mapping[int, Offer]:
         """The APIs of its listener."""
         return self._gate.offers
@@ -447,9 +499,19 @@ class Connection:
             self._flush()
             self._maybe_resume()
 
+    def on_error(self, error: Exception) -> None:
+        """What was done for this connection failed (`continuations.Owner`)."""
+        if isinstance(error, DecodeError):
+            self.fail(str(error), None)
+        elif self._closed:
+            self.log.request_failed(self.peer, "the end of a connection failed", error)
+        else:
+            is_malformed = isinstance(error, struct.error | IndexError)
+            self.fail("malformed request" if is_malformed else "a handler failed", error)
+
     def fail(self, cause: str, error: BaseException | None) -> None:
         """End it for this cause. What was answered before still goes out."""
         if not self._closed:
             self._flush()
-            self._gate.log.closed_for_cause(self.peer, cause, error)
+            self.log.closed_for_cause(self.peer, cause, error)
             self.close()

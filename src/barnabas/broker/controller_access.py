@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final, Protocol
 
+from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host, Timer
 from barnabas.protocol.channel import Channel, ChannelTimes
@@ -111,7 +112,7 @@ class Question:
         self._access = access
         self._request = request
         #: None once it has been called.
-        self._reply: Reply | None = reply
+        self._reply: Reply | None = later(reply)
         self._deadline_ms = deadline_ms
         self._pause_ms = _RETRY_MS
         #: Of the next attempt, or of the end while this process's controller decides.

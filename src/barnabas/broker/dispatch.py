@@ -1,8 +1,9 @@
 """From frames to handlers: which APIs a listener offers, and who serves them.
 
 A handler answers at once or later; nothing here waits, and no request has a task or a future. A frame that does not
-decode, an API or version that is not offered, or a handler that fails ends that connection with one log line and
-nothing else. Handlers are imported when their API is first asked for, so that a broker starts quickly.
+decode, or an API or version that is not offered, ends that connection with one log line and nothing else; a handler
+that fails costs its request (`InFlight.on_error`). Handlers are imported when their API is first asked for, so that a
+broker starts quickly.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any, Final
 from barnabas.broker.connection import REQUEST_WORK, TURN_WORK, Chunks, Connection, ConnectionLog, InFlight
 from barnabas.broker.context import Services
 from barnabas.broker.memory_budget import MemoryBudget
+from barnabas.common.continuations import run
 from barnabas.common.errors import DecodeError
 from barnabas.common.host import Link
 from barnabas.protocol import codec
@@ -89,15 +91,16 @@ class Dispatcher:
         request = InFlight(connection, api_key, api_version, correlation_id, client_id, now_ms, times)
         self.latest = (connection, api_key, api_version, client_id)
         if connection.nothing_waits:
-            chunks = self._call(request, offer, frame, position)
+            chunks = run(request, self._call, request, offer, frame, position)
             if chunks is None and request._chunks is None:
-                connection.begin(request)
+                if not connection.is_closed:
+                    connection.begin(request)
                 return work
             connection.respond_now(chunks if chunks is not None else request._chunks or [])
             times.add(self.now_ms() - now_ms)
             return work
         connection.begin(request)
-        chunks = self._call(request, offer, frame, position)
+        chunks = run(request, self._call, request, offer, frame, position)
         if chunks is not None:
             connection.complete(request, chunks)
         return work
@@ -111,6 +114,7 @@ class Dispatcher:
         # What stands behind the end is ignored, as Kafka does: librdkafka leaves three bytes there when it asks for the
         # metadata of all topics.
         message, _ = codec.decode(request_class(request.api_key), request.api_version, frame, position)
+        request.message = message
         if offer.is_forwarded:
             importlib.import_module("barnabas.broker.forwarding").forward(request, message, frame, self.services)
             return None

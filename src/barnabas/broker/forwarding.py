@@ -13,6 +13,7 @@ from typing import Final
 from barnabas.broker.connection import InFlight
 from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.controller_access import ControllerAccess, Question
+from barnabas.broker.error_answers import UNEXPECTED, error_answer
 from barnabas.broker.unanswered import timed_out
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.common.host import Timer
@@ -74,8 +75,18 @@ class _Waiting:
         elif response is None:
             request.reply(timed_out(self._message, request.api_version))
         else:
-            cause = f"request {request.api_key} could not be passed on: the controller answers {response!r}"
+            self._refused(request, response)
+
+    def _refused(self, request: InFlight, response: Message) -> None:
+        """The envelope itself was refused, as Kafka's brokers tell their clients."""
+        code = ErrorCode(getattr(response, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR))
+        cause = f"{request} could not be passed on: the controller answers {code.name}"
+        answer = error_answer(self._message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+        if answer is None or code is ErrorCode.UNSUPPORTED_VERSION:
             request.connection.fail(cause, None)
+            return
+        request.connection.log.request_failed(request.connection.peer, cause, None)
+        request.reply(answer)
 
 
 def forward_message(

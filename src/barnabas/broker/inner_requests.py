@@ -1,4 +1,7 @@
-"""Requests that come without a connection of their own: from another part of this process, or in an envelope."""
+"""Requests that come without a connection of their own: from another part of this process, or in an envelope.
+
+They own what continues them, as requests of a connection do: where that fails, the answer says UNKNOWN_SERVER_ERROR.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,14 @@ from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from barnabas.broker.context import Services
+from barnabas.broker.error_answers import UNEXPECTED, error_answer
+from barnabas.common import continuations
+from barnabas.common.continuations import run
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import FaultHandler
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.message import Message
+from barnabas.protocol.messages.index import response_class
 
 
 class Surroundings(Protocol):
@@ -24,7 +33,10 @@ class InnerRequest:
     """`broker.context.RequestContext` for a message; `answered` gets the response, at once or later."""
 
     __slots__ = (
-        "answered",
+        "_answered",
+        "_asker",
+        "_faults",
+        "_message",
         "api_key",
         "api_version",
         "client_host",
@@ -54,18 +66,41 @@ class InnerRequest:
         self.client_id = client_id
         self.client_host = client_host
         self.principal = principal
-        self.answered = answered
+        #: None once it has been called.
+        self._answered: Callable[[Message], None] | None = answered
+        #: Who asked: the answer is its affair.
+        self._asker = continuations.owner()
+        self._message: Message | None = None
+        self._faults: FaultHandler | None = None
 
     def reply(self, response: Message) -> None:
-        self.answered(response)
+        answered, self._answered = self._answered, None
+        asker, self._asker = self._asker, None
+        if answered is not None:
+            self._message = None
+            run(asker, answered, response)
+
+    def on_error(self, error: Exception) -> None:
+        """What was to answer it failed (`continuations.Owner`)."""
+        message, faults = self._message, self._faults
+        assert faults is not None, "it was served before it failed"
+        faults.report(f"{self} failed, and is answered UNKNOWN_SERVER_ERROR", error)
+        if message is not None:
+            answer = error_answer(message, self.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+            self.reply(answer or response_class(self.api_key)())
+
+    def __str__(self) -> str:
+        name = type(self._message).NAME if self._message is not None else "an answered request"
+        return f"{name} ({self.api_key}) version {self.api_version} of {self.client_id!r} at {self.client_host}"
 
     def when_disconnected(self, callback: Callable[[], None]) -> None:
         """It has no connection that could end."""
 
     def serve(self, offer: Offer, message: Message, services: Services) -> None:
-        response = _handler(offer)(self, message, services)
+        self._message, self._faults = message, services.host.faults
+        response = run(self, _handler(offer), self, message, services)
         if response is not None:
-            self.answered(response)
+            self.reply(response)
 
 
 _Handler = Callable[[InnerRequest, Message, Services], Message | None]

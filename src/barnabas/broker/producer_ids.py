@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 from barnabas.broker.controller_access import ControllerAccess
+from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest, AllocateProducerIdsResponse
@@ -38,7 +39,7 @@ class ProducerIdPool:
             self._next += 1
             done(ErrorCode.NONE, self._next - 1)
             return
-        self._waiting.append(done)
+        self._waiting.append(later(done))
         if not self._requested:
             self._requested = True
             request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())

@@ -11,6 +11,7 @@ import heapq
 from collections.abc import Callable
 from typing import Final
 
+from barnabas.common.continuations import detached, later
 from barnabas.common.host import Clock, Timer, Timers
 
 _NONE: Final = -1
@@ -33,7 +34,7 @@ class Deadline:
         return self.due_ms != _NONE
 
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> None:
-        self._callback = callback
+        self._callback = later(callback)
         self._owner._place(self, max(delay_ms, 0))
 
     def extend(self, delay_ms: int) -> None:
@@ -96,7 +97,7 @@ class Deadlines:
                 return
             self._timer.cancel()
         self._timer_ms = due_ms
-        self._timer = self._timers.call_later(max(due_ms - self._clock.now_ms(), 0), self._fire)
+        self._timer = detached(self._timers.call_later, max(due_ms - self._clock.now_ms(), 0), self._fire)
 
     def _fire(self) -> None:
         self._timer = None

@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
 from barnabas.common.automaton import Automaton
+from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Buffer, Host
 from barnabas.common.types import TopicPartition
@@ -228,7 +229,7 @@ class ShardLog:
     ) -> None:
         """As `append`, of a batch that is made already: one of a transaction, or its end."""
         self._count += 1
-        write = _Write(settled, answered, self._host.clock.now_ms() + self._timeout_ms, self._count)
+        write = _Write(later(settled), later(answered), self._host.clock.now_ms() + self._timeout_ms, self._count)
         self._queue.append(write)
         self._writer.append(self._partition, batch, lambda code, _: self._done(write, code))
         if not write.finished and not self._deadline.is_scheduled:
@@ -241,7 +242,7 @@ class ShardLog:
         if not self._queue:
             callback(ErrorCode.NONE)
             return
-        barrier = _Write(_ignore, callback, 0, self._count)
+        barrier = _Write(_ignore, later(callback), 0, self._count)
         barrier.since = self._queue[0].number
         barrier.finished = True
         self._queue.append(barrier)

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple, Protocol
 
 from barnabas import __version__
+from barnabas.common.continuations import later
 from barnabas.common.errors import DecodeError, EncodeError, ErrorCode
 from barnabas.common.host import Clock, Link, Links, Random, Timer, Timers
 from barnabas.protocol import codec
@@ -75,7 +76,7 @@ class _Asked:
         self, request: Message, reply: Reply, deadline_ms: int, version_max: int | None, patience_ms: int = 0
     ) -> None:
         self.request = request
-        self.reply = reply
+        self.reply = later(reply)
         self.deadline_ms = deadline_ms
         #: Its time begins anew with every piece of an answer, and is this long; 0 where it does not.
         self.patience_ms = patience_ms

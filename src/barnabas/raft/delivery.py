@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import NamedTuple
 
+from barnabas.common.continuations import later
 from barnabas.raft.commits import CommittedBatch, Listener
 from barnabas.raft.snapshots import Snapshot, SnapshotId
 
@@ -122,7 +123,7 @@ class Delivery:
     def wait(
         self, end_offset: int, base_offset: int, done: Callable[[int], None], failed: Callable[[], None] | None
     ) -> None:
-        self._waiting.append(_Waiting(end_offset, base_offset, done, failed))
+        self._waiting.append(_Waiting(end_offset, base_offset, later(done), None if failed is None else later(failed)))
 
     def complete_one(self) -> bool:
         """One by one: what a `done` proposes may have been delivered meanwhile."""

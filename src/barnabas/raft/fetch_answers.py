@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer, Timer
 from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID
@@ -37,7 +38,7 @@ class _Waiting:
         self.max_bytes = min(max_bytes, FETCH_BYTES_MAX)
         self.asked = asked
         self.listener = listener
-        self.reply = reply
+        self.reply = later(reply)
         self.timer: Timer | None = None
         #: The replica says that its log takes no records for now.
         self.is_refusing = False
@@ -80,13 +81,11 @@ class FetchAnswers:
 
     def wake(self) -> None:
         """Something was appended or committed, or the role has changed: answer whom there is something to tell."""
-        parked, self._waiting = self._waiting, []
-        for waiting in parked:
+        for waiting in tuple(self._waiting):
             partition = self._complete(waiting, is_news=False)
-            if partition is None:
-                self._waiting.append(waiting)
-            else:
-                assert waiting.timer is not None
+            if partition is not None and waiting in self._waiting:
+                self._waiting.remove(waiting)
+                assert waiting.timer is not None, "whoever waits has a deadline"
                 waiting.timer.cancel()
                 waiting.reply(self._response(partition, waiting.listener))
 

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import ZERO_UUID, uuid_to_text
 from barnabas.metadata.features import KRAFT_VERSION
@@ -49,7 +50,7 @@ class _Pending:
     def __init__(self, voter: Voter | None, response: type[Any], reply: AnswerReply) -> None:
         self.voter = voter
         self.response = response
-        self.reply = reply
+        self.reply = later(reply)
         self.last_offset: int | None = None
 
 

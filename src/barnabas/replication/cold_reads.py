@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from barnabas.common.continuations import detached, later
 from barnabas.common.host import Blocking
 
 #: Of the host's threads, which are five.
@@ -31,7 +32,7 @@ class Waiting:
 
     def __init__(self, wanted: Loadable, done: Callable[[BaseException | None], None]) -> None:
         self.wanted = wanted
-        self.done: Callable[[BaseException | None], None] | None = done
+        self.done: Callable[[BaseException | None], None] | None = later(done)
 
     def cancel(self) -> None:
         """Nobody waits for it any more."""
@@ -81,4 +82,4 @@ class ColdReads:
             finally:
                 self._run()
 
-        self._blocking.run(waiting.wanted.load, loaded)
+        detached(self._blocking.run, waiting.wanted.load, loaded)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable
 
+from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode
 
 Done = Callable[[ErrorCode], None]
@@ -26,7 +27,7 @@ class CommitWaiter:
         self._owner = owner
         self.offset = offset
         self.sequence = sequence
-        self.done: Done | None = done
+        self.done: Done | None = later(done)
 
     def __lt__(self, other: CommitWaiter) -> bool:
         return (self.offset, self.sequence) < (other.offset, other.sequence)

@@ -12,6 +12,7 @@ import heapq
 from collections.abc import Iterator
 from typing import Protocol
 
+from barnabas.common import continuations
 from barnabas.common.host import Clock, Timer, Timers
 
 _SWEEP_AT_MIN = 256
@@ -20,23 +21,26 @@ _SWEEP_AT_MIN = 256
 class DelayedOperation:
     """Base of what waits. Subclasses implement `on_complete`, which runs once, by `complete` or by the deadline."""
 
-    __slots__ = ("completed",)
+    __slots__ = ("_owner", "completed")
 
     def __init__(self) -> None:
         self.completed = False
+        self._owner = continuations.owner()
 
     def complete(self, expired: bool = False) -> bool:
         """Finish now; False when it was finished before."""
         if self.completed:
             return False
         self.completed = True
-        self.on_complete(expired)
+        owner, self._owner = self._owner, None
+        continuations.run(owner, self.on_complete, expired)
         return True
 
     def cancel(self) -> None:
         """Nobody waits for it any more: it ends without completing."""
         if not self.completed:
             self.completed = True
+            self._owner = None
             self.on_cancel()
 
     def on_complete(self, expired: bool) -> None:
@@ -108,7 +112,8 @@ class Purgatory:
         if self._timer is not None:
             self._timer.cancel()
         self._armed_ms = deadline_ms
-        self._timer = self._timers.call_later(max(0, deadline_ms - self._clock.now_ms()), self._on_timer)
+        delay_ms = max(0, deadline_ms - self._clock.now_ms())
+        self._timer = continuations.detached(self._timers.call_later, delay_ms, self._on_timer)
 
     def _on_timer(self) -> None:
         self._timer = None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+from barnabas.common.continuations import later
 from barnabas.common.errors import FatalFault, StorageFault
 from barnabas.common.host import Timer
 from barnabas.server.disk import OsDisk
@@ -37,10 +38,10 @@ class LoopTimers:
         self._run = turns.run
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
-        return self._loop.call_later(delay_ms / 1000, self._run, callback)
+        return self._loop.call_later(delay_ms / 1000, self._run, later(callback))
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        self._loop.call_soon(self._run, callback)
+        self._loop.call_soon(self._run, later(callback))
 
 
 class SystemRandom:
@@ -69,6 +70,7 @@ class ThreadPool:
         self._pool: ThreadPoolExecutor | None = None
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        done = later(done)
         if self._pool is None:
             self._pool = ThreadPoolExecutor(_POOL_THREADS, thread_name_prefix="barnabas-disk")
 

@@ -223,6 +223,10 @@ class ListenerLog:
         kind = (peer.partition(":")[0], _NUMBER.sub("#", cause))
         self._reports.report(kind, f"closing the connection of {peer}: {cause}", error)
 
+    def request_failed(self, peer: str, what: str, error: BaseException | None) -> None:
+        kind = (peer.partition(":")[0], _NUMBER.sub("#", what))
+        self._reports.report(kind, f"request of {peer}: {what}", error)
+
     def accepted(self, descriptor: int) -> None:
         """Warns when the descriptors run out. The system gives the lowest free number, so a high one says that almost
         all are in use; libuv then hangs up on newcomers without a word."""

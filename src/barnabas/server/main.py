@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from barnabas.broker.assembly import Broker
 from barnabas.common.config import BrokerConfig, parse_properties
+from barnabas.common.continuations import Background, set_background
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.server.host import ServerHost
@@ -112,6 +113,7 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     host = ServerHost(loop)
+    set_background(Background(host.faults))
     listener_log = ListenerLog(host.clock)
     broker = Broker(host, config, listener_log, cluster_id)
     sockets: list[ListeningSocket] = []

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from time import perf_counter_ns, thread_time_ns
 from typing import Final, Protocol, runtime_checkable
 
+from barnabas.common.continuations import plain
 from barnabas.common.metrics import GAUGE, HISTOGRAM, Family, Sample, single
 
 log = logging.getLogger("barnabas.turns")
@@ -217,6 +218,7 @@ def name_of(what: object) -> tuple[str, str]:
     """The kind of what was served, and which one it was. Of a callback the name, without what it is bound to."""
     if isinstance(what, Named):
         return what.turn_name()
+    what = plain(what)
     function = getattr(what, "func", what)
     module = str(getattr(function, "__module__", "")).removeprefix("barnabas.")
     return f"{module}.{getattr(function, '__qualname__', repr(function))}", ""

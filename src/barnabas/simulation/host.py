@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from barnabas.common.continuations import detached, later
 from barnabas.common.host import Buffer, Link, LinkEnd
 from barnabas.simulation.disk import MemoryDisk
 
@@ -42,7 +43,7 @@ class VirtualTime:
         return EPOCH_WALL_MS + self._now_ms
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> VirtualTimer:
-        timer = VirtualTimer(callback)
+        timer = VirtualTimer(later(callback))
         self._sequence += 1
         heapq.heappush(self._heap, (self._now_ms + max(0, delay_ms), self._sequence, timer))
         return timer
@@ -92,6 +93,8 @@ class DeferredWork:
         self._time = time
 
     def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
+        done = later(done)
+
         def perform() -> None:
             try:
                 result = self.perform(work)
@@ -100,7 +103,7 @@ class DeferredWork:
             else:
                 done(result, None)
 
-        self._time.call_later(1, perform)
+        detached(self._time.call_later, 1, perform)
 
     def perform(self, work: Callable[[], Any]) -> Any:
         """What a thread would do."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from barnabas.common.continuations import later
+from barnabas.common.errors import DecodeError, FatalFault, RecordsRejected, RequestFailed, StorageFault
 from barnabas.common.host import Link, LinkEnd
 from barnabas.simulation.faulty_disk import FaultyDisk, Loss
 from barnabas.simulation.host import PlentyOfMemory, SeededRandom
@@ -19,6 +21,8 @@ from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Proc
 _DRIFT_PPM = 50
 _POOL_THREADS = 4
 _POOL_DELAY_US = 200
+#: What a disk, a network or a peer may do to a node; anything else that it reports is a mistake of ours.
+_MAY_HAPPEN = (OSError, StorageFault, DecodeError, RecordsRejected, RequestFailed, FatalFault)
 
 
 class MachineClock:
@@ -61,13 +65,14 @@ class ProcessTimers:
 
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Event:
         now_us = self._process.now_us
+        callback = later(callback)
         if delay_ms <= 0:
             return self._world.at(now_us, callback, self._process, "timer")
         due_us = self._clock.world_us(self._clock.local_us(now_us) + delay_ms * MILLISECOND_US)
         return self._world.at(due_us, callback, self._process, "timer")
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        self._world.at(self._world.now_us, callback, self._process, "soon")
+        self._world.at(self._world.now_us, later(callback), self._process, "soon")
 
 
 class SimulatedPool:
@@ -83,6 +88,7 @@ class SimulatedPool:
     def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None:
         free = self._free_at_us
         thread = min(range(_POOL_THREADS), key=free.__getitem__)
+        done = later(done)
         start_us = max(self._process.now_us, free[thread]) + self._random.randrange(1, _POOL_DELAY_US)
         free[thread] = start_us
         self._world.at(start_us, lambda: self._work(work, done, thread), None, f"work {self._process.name}")
@@ -171,7 +177,7 @@ class MachineLinks:
 
 
 class MachineFaults:
-    """`fatal` ends the process; what is reported goes on the time line."""
+    """`fatal` ends the process; what is reported goes on the time line, and mistakes of ours to the world."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
@@ -185,6 +191,8 @@ class MachineFaults:
     def report(self, message: str, error: BaseException | None = None) -> None:
         self.reported.append((message, error))
         self._world.note(self._process.name, f"reports: {message}" + (f" ({error})" if error is not None else ""))
+        if isinstance(error, Exception) and not isinstance(error, _MAY_HAPPEN):
+            self._world.on_error(self._process, error)
 
     def inform(self, message: str) -> None:
         self._world.note(self._process.name, message)

@@ -77,6 +77,11 @@ class TimelineLog:
         if error is not None:
             self.errors.append((cause, error))
 
+    def request_failed(self, peer: str, what: str, error: BaseException | None) -> None:
+        self._world.note(self._name, f"{peer}: {what}" + (f" ({error!r})" if error else ""))
+        if error is not None:
+            self.errors.append((what, error))
+
 
 class Node:
     """`start` it, and start it again when it has died; machine, disk and properties stay."""

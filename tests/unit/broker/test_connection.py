@@ -175,7 +175,7 @@ def test_a_late_answer_that_fails_ends_its_own_connection_only(
     monkeypatch.setattr(type(leader), "read", failing)
     assert produce(wired, writer, batch_of(b"x")) == (0, 0)
     assert unlucky.link.is_closed
-    assert wired.closes.causes == ["a handler failed: RuntimeError('a mistake of ours')"]
+    assert wired.closes.causes == ["fetch (1) version 12 of client 'wired' failed: RuntimeError('a mistake of ours')"]
     ((_, response),) = lucky.received()
     assert isinstance(response, FetchResponse)
     assert values_of(response) == [b"x"]

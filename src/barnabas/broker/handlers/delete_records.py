@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from barnabas.broker.context import RequestContext, Services
+from barnabas.common import continuations
 from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
 from barnabas.common.types import INTERNAL_TOPICS
 from barnabas.protocol.messages.delete_records import DeleteRecordsRequest, DeleteRecordsResponse
@@ -62,15 +63,19 @@ def _delete(services: Services, topic: str, offset: int, row: _Row) -> _Waiting 
 class _Waiting:
     """One partition whose followers have yet to delete. `on_progress` is called when that may have changed."""
 
-    __slots__ = ("_target", "delayed", "partition", "row")
+    __slots__ = ("_owner", "_target", "delayed", "partition", "row")
 
     def __init__(self, partition: Partition, target: int, row: _Row) -> None:
         self.partition = partition
         self._target = target
         self.row = row
         self.delayed: DelayedDeleteRecords | None = None
+        self._owner = continuations.owner()
 
     def on_progress(self, size_bytes: int) -> None:
+        continuations.run(self._owner, self._look)
+
+    def _look(self) -> None:
         partition, row = self.partition, self.row
         if partition.role is not Role.LEADER:
             is_offline = partition.role is Role.OFFLINE

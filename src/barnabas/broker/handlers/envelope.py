@@ -8,6 +8,7 @@ envelope is what brokers pass on; who asked is whom the broker vouches for.
 from __future__ import annotations
 
 from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.error_answers import encode_answer
 from barnabas.broker.forwarding import decode_principal, shown_address
 from barnabas.broker.inner_requests import InnerRequest
 from barnabas.common.errors import DecodeError, ErrorCode
@@ -44,7 +45,7 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         data = bytearray(correlation_id.to_bytes(4, "big"))
         if response_header_version(key, version) == 1:
             data.append(0)
-        codec.encode_into(response, version, data)
+        encode_answer(response, version, data)
         context.reply(EnvelopeResponse(error_code=ErrorCode.NONE, response_data=bytes(data)))
 
     inner = InnerRequest(context, key, version, correlation_id, client_id, client_host, principal, answered)

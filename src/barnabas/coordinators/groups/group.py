@@ -22,6 +22,7 @@ from enum import Enum
 from typing import Final
 
 from barnabas.common.automaton import Automaton
+from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.deadlines import Deadline, Deadlines
 from barnabas.coordinators.groups.subscription import CONSUMER, subscribed_topics
@@ -347,7 +348,7 @@ class ClassicGroup:
 
     def park_join(self, member: Member, reply: JoinReply | None) -> None:
         assert member.join_reply is None, "one parked join a member"
-        member.join_reply = reply
+        member.join_reply = None if reply is None else later(reply)
         if reply is not None:
             self.awaiting_joins += 1
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups import replies
 from barnabas.coordinators.groups.context import GroupContext
@@ -51,7 +52,7 @@ class Membership:
             case GroupState.COMPLETING_REBALANCE:
                 # As with joins: an earlier one that is still parked has lost its reader.
                 member.complete_sync(replies.sync_failed(ErrorCode.REBALANCE_IN_PROGRESS))
-                member.sync_reply = reply
+                member.sync_reply = later(reply)
                 self._rebalancer.synced(group, member)
                 if group.is_leader(member.member_id):
                     given = {one.member_id: one.assignment for one in request.assignments}

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from barnabas.common.continuations import later
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host
 from barnabas.common.types import TopicPartition
@@ -167,7 +168,7 @@ class TransactionShard(LoadSink):
     def when_free(self, transaction: Transaction, patience_ms: int, callback: Callable[[], None]) -> None:
         """Call back when nothing is on its way for it and its last transaction is complete, or after a while, or when
         this shard is closed; later in any case. A client that is told to come again would wait longer."""
-        waiter = Waiter(self._deadlines.new(), callback)
+        waiter = Waiter(self._deadlines.new(), later(callback))
         self._waiting.setdefault(transaction.transactional_id, []).append(waiter)
         waiter.deadline.schedule(patience_ms, waiter.done)
 

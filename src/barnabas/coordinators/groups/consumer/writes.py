@@ -14,6 +14,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from barnabas.common import continuations
+from barnabas.common.continuations import Owner, later
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
@@ -32,6 +34,8 @@ class Operation(NamedTuple):
 
     run: Callable[[Draft], Answer]
     fail: Callable[[RequestFailed], None]
+    #: Whose it is: where it fails in another way, the others go on.
+    owner: Owner | None = None
 
 
 class Slot:
@@ -75,7 +79,7 @@ class Writes:
         slot = self.slots.get(group_id)
         if slot is None:
             slot = self.slots[group_id] = Slot(group_id)
-        slot.queue.append(operation)
+        slot.queue.append(operation._replace(fail=later(operation.fail), owner=continuations.owner()))
         if slot.is_busy:
             return
         slot.is_busy = True
@@ -118,11 +122,10 @@ class Writes:
         while slot.queue and not draft.is_last and len(ran) < _BATCH_OPERATIONS and size_bytes < _BATCH_BYTES:
             operation = slot.queue.popleft()
             mark = draft.mark()
-            try:
-                answer = operation.run(draft)
-            except RequestFailed as failure:
+            answer = continuations.run(operation.owner, _run_one, operation, draft)
+            if answer is None:
                 draft.back_to(mark)
-                answer = _failing(operation, failure)
+                continue
             ran.append((operation, answer))
             size_bytes += sum(_size(record) for record in draft.records[weighed:])
             weighed = len(draft.records)
@@ -135,11 +138,13 @@ class Writes:
         def settled(code: ErrorCode) -> None:
             if self._is_closed:
                 return
-            if code is ErrorCode.NONE:
-                self._apply(slot, draft)
-            outcome.append(code)
-            if answered_late:
-                self._run(slot)
+            try:
+                if code is ErrorCode.NONE:
+                    self._apply(slot, draft)
+            finally:
+                outcome.append(code)
+                if answered_late:
+                    self._run(slot)
 
         def answered(code: ErrorCode) -> None:
             if code is ErrorCode.NONE:
@@ -165,6 +170,15 @@ class Writes:
             self._on_group(slot.group_id)
         for effect in draft.effects:
             effect()
+
+
+def _run_one(operation: Operation, draft: Draft) -> Answer:
+    mark = draft.mark()
+    try:
+        return later(operation.run(draft))
+    except RequestFailed as failure:
+        draft.back_to(mark)
+        return _failing(operation, failure)
 
 
 def _failing(operation: Operation, failure: RequestFailed) -> Answer:

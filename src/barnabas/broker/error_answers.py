@@ -1,0 +1,204 @@
+"""An answer that says one error of everything that a request asks for, for each API, as Kafka's requests make it.
+
+Used where a request cannot be answered in its own way: nobody decided it in time, or what was to answer it failed. The
+error stands at the top of the answer where its version has a place there, and in a row for each thing that was asked
+for where there are rows. Produce and Fetch are not here: their connections are closed, and their clients come again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+from barnabas.common.errors import EncodeError, ErrorCode
+from barnabas.protocol import codec
+from barnabas.protocol.api import API_VERSIONS, FETCH, PRODUCE
+from barnabas.protocol.message import Message, Struct
+from barnabas.protocol.messages.index import response_class
+
+#: What Kafka says with UNKNOWN_SERVER_ERROR.
+UNEXPECTED: Final = "The server experienced an unexpected error when processing the request."
+
+#: Names in texts are cut to the length that a topic may have, and texts to what anybody reads.
+_NAME_LETTERS_MAX: Final = 249
+_TEXT_LETTERS_MAX: Final = 2_000
+_LONG_NAME: Final = re.compile(rf"\S{{{_NAME_LETTERS_MAX + 1},}}")
+_TEXTS: Final = frozenset({"error_message", "batch_index_error_message"})
+_CODES: Final = ("error_code", "partition_error_code")
+
+
+class _Rows(NamedTuple):
+    """An array of the answer with an element for each element of an array of the request, which may be the array of
+    another ("dirs.topics"). What names the thing is copied; `key` takes the element where it is no struct, else its
+    `name`."""
+
+    to: str
+    of: str
+    key: str = ""
+    inner: _Rows | None = None
+
+
+_PARTITIONS: Final = _Rows("partitions", "partitions")
+_INDEXES: Final = _Rows("partitions", "partition_indexes", key="partition_index")
+_RESULTS: Final = _Rows("results_by_partition", "partitions", key="partition_index")
+_MOVED: Final = _Rows("partitions", "partitions", key="partition_index")
+_ELECTED: Final = _Rows("partition_result", "partitions", key="partition_id")
+_TOPICS: Final = _Rows("topics", "topics", inner=_PARTITIONS)
+
+#: By API key. Of several, those whose fields the version has.
+_ROWS: Final[dict[int, tuple[_Rows, ...]]] = {
+    2: (_TOPICS,),
+    3: (_Rows("topics", "topics"),),
+    8: (_TOPICS,),
+    9: (
+        _Rows("topics", "topics", inner=_INDEXES),
+        _Rows("groups", "groups"),
+    ),
+    10: (_Rows("coordinators", "coordinator_keys", key="key"),),
+    15: (_Rows("groups", "groups", key="group_id"),),
+    19: (_Rows("topics", "topics"),),
+    20: (_Rows("responses", "topics"), _Rows("responses", "topic_names", key="name")),
+    21: (_TOPICS,),
+    23: (_TOPICS,),
+    24: (
+        _Rows("results_by_topic_v3_and_below", "v3_and_below_topics", inner=_RESULTS),
+        _Rows("results_by_transaction", "transactions", inner=_Rows("topic_results", "topics", inner=_RESULTS)),
+    ),
+    27: (_Rows("markers", "markers", inner=_Rows("topics", "topics", inner=_INDEXES)),),
+    28: (_TOPICS,),
+    32: (_Rows("results", "resources"),),
+    33: (_Rows("responses", "resources"),),
+    34: (_Rows("results", "dirs.topics", key="topic_name", inner=_MOVED),),
+    37: (_Rows("results", "topics"),),
+    42: (_Rows("results", "groups_names", key="group_id"),),
+    43: (_Rows("replica_election_results", "topic_partitions", inner=_ELECTED),),
+    44: (_Rows("responses", "resources"),),
+    61: (_Rows("topics", "topics", inner=_INDEXES),),
+    65: (_Rows("transaction_states", "transactional_ids", key="transactional_id"),),
+    69: (_Rows("groups", "group_ids", key="group_id"),),
+    75: (_Rows("topics", "topics"),),
+}
+_WITHOUT: Final = frozenset({PRODUCE, FETCH, API_VERSIONS})
+#: The fields that say what a row is about.
+_NAMES: Final = frozenset(
+    {
+        "name",
+        "topic",
+        "topic_id",
+        "partition",
+        "partition_index",
+        "group_id",
+        "producer_id",
+        "transactional_id",
+        "resource_type",
+        "resource_name",
+    }
+)
+
+
+def error_answer(request: Message, version: int, code: ErrorCode, text: str) -> Message | None:
+    """The answer of that version that says `code` of all that `request` asks for; None if it has no place for it."""
+    key = request.API_KEY
+    assert key is not None, f"{request.NAME} is no request"
+    if key in _WITHOUT:
+        return None
+    answer = response_class(key)()
+    error = _Error(type(answer), version, code, text)
+    is_said = error.put(answer)
+    for rows in _ROWS.get(key, ()):
+        is_said |= error.put_rows(answer, rows, request)
+    return answer if is_said else None
+
+
+class _Error(NamedTuple):
+    """The error, and the answer that is to say it."""
+
+    message: type[Message]
+    version: int
+    code: ErrorCode
+    text: str
+
+    def put(self, struct: Struct) -> bool:
+        """Set code and text where `struct` has a place for them. Whether it had one."""
+        is_said = False
+        for field in struct.FIELDS:
+            if field.is_in(self.version):
+                if field.attribute in _CODES:
+                    setattr(struct, field.attribute, self.code)
+                    is_said = True
+                elif field.attribute == "error_message":
+                    setattr(struct, field.attribute, self.text)
+        return is_said
+
+    def put_rows(self, answer: Struct, rows: _Rows, request: Struct) -> bool:
+        field = next((field for field in answer.FIELDS if field.attribute == rows.to), None)
+        if field is None or not field.is_in(self.version):
+            return False
+        is_said = False
+        row_class: type[Struct] = getattr(self.message, field.element_type)
+        made: list[Struct] = getattr(answer, rows.to)
+        for element in _elements(request, rows.of):
+            row = row_class()
+            self._name(row, element, rows.key)
+            is_said |= self.put(row)
+            if rows.inner is not None:
+                is_said |= self.put_rows(row, rows.inner, element)
+            made.append(row)
+        return is_said
+
+    def _name(self, row: Struct, element: Any, key: str) -> None:
+        if key:
+            setattr(row, key, getattr(element, "name", element))
+            return
+        known = {field.attribute for field in element.FIELDS}
+        for field in row.FIELDS:
+            if field.attribute in known & _NAMES and field.is_in(self.version):
+                value = getattr(element, field.attribute)
+                is_missing = value is None and not field.is_nullable_in(self.version)
+                setattr(row, field.attribute, "" if is_missing else value)
+
+
+def _elements(request: Any, path: str) -> Iterable[Any]:
+    first, _, rest = path.partition(".")
+    elements = getattr(request, first) or ()
+    return (inner for element in elements for inner in _elements(element, rest)) if rest else elements
+
+
+# -- what does not fit
+
+
+def encode_answer(response: Message, version: int, out: bytearray) -> None:
+    """Append the encoded response. Texts about errors are shortened if they are too long for it: they hold names that
+    a client chose, and a name may be as long as a string can be. Raises EncodeError for everything else."""
+    start = len(out)
+    try:
+        codec.encode_into(response, version, out)
+    except EncodeError:
+        if not _shorten(response):
+            raise
+        del out[start:]
+        codec.encode_into(response, version, out)
+
+
+def _shorten(struct: Struct) -> bool:
+    """Whether there was something to shorten."""
+    is_shorter = False
+    for field in struct.FIELDS:
+        value = getattr(struct, field.attribute)
+        if field.attribute in _TEXTS:
+            text = shortened(value) if isinstance(value, str) else value
+            is_shorter |= text != value
+            setattr(struct, field.attribute, text)
+        elif isinstance(value, list):
+            for each in value:
+                is_shorter |= isinstance(each, Struct) and _shorten(each)
+        elif isinstance(value, Struct):
+            is_shorter |= _shorten(value)
+    return is_shorter
+
+
+def shortened(text: str) -> str:
+    """A text with names of at most 249 letters in it, and not much longer than anybody reads."""
+    text = _LONG_NAME.sub(lambda name: name[0][:_NAME_LETTERS_MAX] + "\N{HORIZONTAL ELLIPSIS}", text)
+    return text if len(text) <= _TEXT_LETTERS_MAX else text[:_TEXT_LETTERS_MAX] + "\N{HORIZONTAL ELLIPSIS}"

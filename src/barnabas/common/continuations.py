@@ -1,0 +1,111 @@
+"""The one place where work that continues later runs, and where what goes wrong in it ends.
+
+A request is often served in pieces: when a record is committed, a disk has answered, a deadline has passed or another
+node has replied. Each piece belongs to an owner, the request that it continues. `later` wraps a callback where it is
+registered and keeps the owner of the work at hand; when the callback is called, it runs for that owner again, and what
+it registers in turn belongs to the same one. The ports of the host do so for timers and slow work.
+
+    run(owner, work, ...)     work for that owner; an exception goes to `owner.on_error` and no further
+    later(callback)           the callback as it is to be kept by whoever calls it later
+    detached(call, ...)       a call whose callbacks belong to nobody: one timer for the deadlines of many requests
+
+So no waiter can throw into who polls, delivers or ticks, and the exception reaches the one client that it concerns.
+Work without an owner runs without this net, unless the process has given it one (`set_background`): broker processes
+do, simulations and tests do not, so that a mistake there ends the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import ParamSpec, Protocol, TypeVar, cast
+
+from barnabas.common.host import FaultHandler
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Owner(Protocol):
+    """Whom a piece of work is done for."""
+
+    def on_error(self, error: Exception) -> None:
+        """The work failed: answer, or close the connection that it concerns. Raises nothing."""
+
+
+class _Turn:
+    """The state of the one thread that runs continuations."""
+
+    __slots__ = ("background", "owner")
+
+    def __init__(self) -> None:
+        self.owner: Owner | None = None
+        #: The owner of work that no request has asked for.
+        self.background: Owner | None = None
+
+
+_turn = _Turn()
+
+
+class Background:
+    """The owner of what a broker does for itself: failures are reported, and the broker goes on."""
+
+    __slots__ = ("_faults",)
+
+    def __init__(self, faults: FaultHandler) -> None:
+        self._faults = faults
+
+    def on_error(self, error: Exception) -> None:
+        self._faults.report(f"work in the background failed: {error!r}", error)
+
+
+def set_background(owner: Owner | None) -> None:
+    """Give all work that has no owner this one; None takes it away."""
+    if _turn.owner is _turn.background:
+        _turn.owner = owner
+    _turn.background = owner
+
+
+def owner() -> Owner | None:
+    """The owner of the work at hand."""
+    return _turn.owner
+
+
+def run(owner: Owner | None, work: Callable[..., T], *arguments: object) -> T | None:
+    """Do `work` for `owner` and return its result, or None after it has failed."""
+    before = _turn.owner
+    _turn.owner = owner
+    try:
+        return work(*arguments)
+    except Exception as error:
+        if owner is None:
+            raise
+        owner.on_error(error)
+        return None
+    finally:
+        _turn.owner = before
+
+
+def later(callback: Callable[P, object]) -> Callable[P, None]:
+    """The callback as it is to be called later: for the owner of the work at hand, raising nothing."""
+    owner = _turn.owner
+    if owner is None:
+        return cast("Callable[P, None]", callback)
+    return cast("Callable[P, None]", partial(run, owner, callback))
+
+
+def plain(callback: object) -> object:
+    """The callback that `later` was given, to be named."""
+    while isinstance(callback, partial) and callback.func is run:
+        callback = callback.args[1]
+    return callback
+
+
+def detached(call: Callable[..., T], *arguments: object) -> T:
+    """The result of `call`, which registers callbacks for nobody in particular."""
+    before = _turn.owner
+    _turn.owner = _turn.background
+    try:
+        return call(*arguments)
+    finally:
+        _turn.owner = before
