@@ -42,6 +42,11 @@ class NodeWorld:
         return self
 
     @property
+    def said(self) -> list[str]:
+        """What its log would say, faults and warnings."""
+        return [*(message for message, _ in self.host.faults.reported), *self.host.faults.warned]
+
+    @property
     def image(self) -> MetadataImage:
         return self.store.image
 

@@ -18,6 +18,8 @@ from barnabas.cli.failures import Failure
 from barnabas.cli.options import Json
 from barnabas.common.host import Lock
 from barnabas.common.types import TopicPartition
+from barnabas.raft.log import metadata_log_directory
+from barnabas.raft.repair import MetadataRepair, chain_of, is_metadata_log
 from barnabas.server.disk import OsDisk
 from barnabas.storage.checkpoints import LOCK_FILE, META_PROPERTIES, parse_dir_name
 from barnabas.storage.faults import Fault
@@ -55,6 +57,8 @@ class _Target:
     faults: list[Fault] = field(default_factory=list)
     notes: list[Fault] = field(default_factory=list)
     reports: dict[TopicPartition, PartitionReport] = field(default_factory=dict)
+    #: Files that were put in order in ways that only the metadata log knows.
+    repaired: set[str] = field(default_factory=set)
 
 
 def _targets(paths: Sequence[str]) -> list[_Target]:
@@ -157,7 +161,9 @@ def _lock(data_dir: str, *, make: bool) -> list[Lock]:
 
 
 def _verify_one(directory: str, with_records: bool, epochs_below: int) -> PartitionReport:
-    return verify_partition(OsDisk(), directory, with_records=with_records, epochs_below=epochs_below)
+    disk = OsDisk()
+    follows = chain_of(disk, directory) if is_metadata_log(directory) else None
+    return verify_partition(disk, directory, with_records=with_records, epochs_below=epochs_below, follows=follows)
 
 
 def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: bool) -> None:
@@ -180,6 +186,7 @@ def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: b
         target.reports = dict(sorted(target.reports.items()))
         if target.is_whole:
             target.faults = check_directory(OsDisk(), target.data_dir, target.reports)
+            target.faults += MetadataRepair(OsDisk(), target.data_dir).faults
 
 
 def _reports(asked: Sequence[tuple[str, bool, int]], processes: int) -> Iterator[PartitionReport]:
@@ -263,10 +270,12 @@ def _repair(target: _Target, kept_name: str, *, apply: bool) -> Iterator[str]:
     """What is done, told before it is done."""
     disk = OsDisk()
     changed = False
+    metadata = MetadataRepair(disk, target.data_dir)
     for report in target.reports.values():
         if not report.faults:
             continue
-        verification = Verification(disk, report.directory)
+        follows = chain_of(disk, report.directory) if is_metadata_log(report.directory) else None
+        verification = Verification(disk, report.directory, follows=follows)
         verification.run()
         repair = Repair(disk, verification)
         for step in repair.steps:
@@ -278,6 +287,13 @@ def _repair(target: _Target, kept_name: str, *, apply: bool) -> Iterator[str]:
             if kept is not None:
                 print(f"{report.directory}: kept in {kept}")
         changed = changed or bool(repair.steps)
+    if target.is_whole or metadata_log_directory(target.data_dir) in target.partitions:
+        for step in metadata.steps:
+            print(step)
+            yield step
+        if apply and metadata.steps:
+            metadata.apply(kept_name)
+        target.repaired = metadata.repaired
     planned = plan_directory(disk, target.data_dir, target.reports)
     for path in planned:
         step = f"{path}: offsets beyond the ends of the logs put right"
@@ -290,5 +306,5 @@ def _repair(target: _Target, kept_name: str, *, apply: bool) -> Iterator[str]:
 
 def _unrepaired(target: _Target) -> Iterator[Fault]:
     for report in target.reports.values():
-        yield from (fault for fault in report.faults if not is_repairable(fault))
-    yield from (fault for fault in target.faults if not is_repairable(fault))
+        yield from (fault for fault in report.faults if not is_repairable(fault) and fault.path not in target.repaired)
+    yield from (fault for fault in target.faults if not is_repairable(fault) and fault.path not in target.repaired)

@@ -198,6 +198,9 @@ class FaultHandler(Protocol):
     def report(self, message: str, error: BaseException | None = None) -> None:
         """Logged and counted; the process goes on."""
 
+    def warn(self, message: str) -> None:
+        """Logged as a warning: the process goes on, and somebody should look at it."""
+
     def inform(self, message: str) -> None:
         """Logged: no fault, but what somebody who waits wants to know."""
 

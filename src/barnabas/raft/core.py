@@ -8,8 +8,10 @@ from typing import Any, NamedTuple, NoReturn
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, FatalFault, StorageFault, is_exhausted
 from barnabas.common.host import Host
+from barnabas.common.reports import LimitedReports
 from barnabas.raft.delivery import Delivery
 from barnabas.raft.log import MetadataLog
+from barnabas.raft.mark import Hold
 from barnabas.raft.messages import endpoints_in
 from barnabas.raft.peers import Address, Peers
 from barnabas.raft.quorum import Endpoints, Leader, QuorumState
@@ -82,6 +84,7 @@ class Core:
         #: Whether a leader was met since the start.
         self.has_joined = False
         self._doubled: set[int] = set()
+        self._limited = LimitedReports(host.faults, host.clock)
         self._refusals: set[tuple[str, ErrorCode]] = set()
 
     def open(self, log: MetadataLog, quorum: QuorumState) -> None:
@@ -121,8 +124,44 @@ class Core:
         """Whether this node stands for election: a voter, or one whose removal may never be committed without it (Raft,
         dissertation, 4.2.2): nobody else may have the record of it, and no log may be as long."""
         quorum = self.quorum
+        if self.is_held and not (quorum.hold is Hold.NEW and self.log.end_offset == 0):
+            return False
         is_open = self.delivery.high_watermark <= quorum.history.voters_offset
         return quorum.is_voter or (is_open and quorum.was_voter)
+
+    # A voter that may have forgotten what it acknowledged.
+
+    @property
+    def is_held(self) -> bool:
+        """Whether it must catch up before it votes. A voter without others has nobody to catch up with."""
+        return self.quorum.hold is not Hold.NONE and not self.quorum.is_alone
+
+    def may_vote_for(self, candidate_id: int, last_offset: int) -> bool:
+        """One with an empty log may be the first of a new quorum, among others that are as new."""
+        if not self.is_held:
+            return True
+        if self.quorum.hold is Hold.NEW and last_offset == self.log.end_offset == 0:
+            return True
+        why = "is behind what it may have acknowledged" if self.quorum.hold is Hold.BEHIND else "is new"
+        self._limited.inform(
+            "held",
+            f"this voter gives node {candidate_id} no vote: its metadata log {why}, and it votes again when it has "
+            "caught up with a leader",
+        )
+        return False
+
+    def release_hold(self) -> None:
+        """It votes from now on."""
+        quorum = self.quorum
+        if quorum.hold is Hold.NONE:
+            return
+        self.guard(self.log.keeper.release)
+        if quorum.hold is Hold.BEHIND and not quorum.is_alone:
+            self.host.faults.inform(
+                f"the metadata log has caught up with node {quorum.leader_id} at offset {self.log.flushed_offset}: "
+                "this voter votes again"
+            )
+        quorum.hold = Hold.NONE
 
     def election_timeout_ms(self) -> int:
         """Another one each time, so that voters do not stand for election all at once."""

@@ -283,7 +283,9 @@ class Elections:
         candidate = VoterKey(asked.replica_id, asked.replica_directory_id)
         up_to_date = (asked.last_offset_epoch, asked.last_offset) >= core.last
         granted = quorum.would_grant(candidate, up_to_date=up_to_date, pre_vote=asked.pre_vote)
+        granted = granted and core.may_vote_for(candidate.node_id, asked.last_offset)
         if granted and not asked.pre_vote:
+            core.release_hold()
             quorum.vote_for(candidate)
             if not isinstance(quorum.role, Follower):
                 # Who was just voted for gets the time to win.

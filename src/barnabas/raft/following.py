@@ -32,6 +32,7 @@ from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotResponse
 from barnabas.raft.batches import check_metadata_version, read_batch
 from barnabas.raft.core import Core
 from barnabas.raft.elections import Elections
+from barnabas.raft.mark import Hold
 from barnabas.raft.messages import endpoints_in, fetch_request, fetch_snapshot_request, only_partition
 from barnabas.raft.peers import Address
 from barnabas.raft.quorum import Follower, Role, Unattached
@@ -255,6 +256,9 @@ class Following:
     def _commit(self) -> None:
         core = self._core
         high_watermark = self._leader_high_watermark
+        if core.quorum.hold is not Hold.NONE and 0 <= high_watermark <= core.log.flushed_offset:
+            # Whatever was committed with this voter's help, this leader has it, and now this voter has it again.
+            core.release_hold()
         if high_watermark < 0 or high_watermark < core.delivery.high_watermark:
             return
         is_all = high_watermark <= core.log.end_offset

@@ -21,6 +21,8 @@ from barnabas.metadata.features import DEFAULT_FEATURES
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
 from barnabas.raft.log import metadata_log_directory
+from barnabas.raft.mark import Identity, MarkFile, mark_path
+from barnabas.raft.quorum_state import FILE_NAME as QUORUM_STATE
 from barnabas.raft.snapshots import SnapshotId, encode_snapshot
 from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet
 from barnabas.storage.checkpoints import (
@@ -115,7 +117,12 @@ def _cluster_of(
     if cluster_id is not None:
         known.add(cluster_id)
     if len(known) > 1:
-        raise ConfigError(f"log.dirs={','.join(found)} belong to different clusters: {', '.join(sorted(known))}")
+        told = [f"{d} to {m.cluster_id}" for d, m in found.items() if m is not None and m.cluster_id is not None]
+        asked = [] if cluster_id is None else [f"--cluster-id says {cluster_id}"]
+        raise ConfigError(
+            f"log.dirs={','.join(found)} belong to different clusters ({'; '.join(told + asked)}): take those of "
+            f"another cluster out of log.dirs, or correct cluster.id in their {META_PROPERTIES}"
+        )
     if known and found[config.metadata_log_dir] is None and any(found.values()):
         raise ConfigError(
             f"{config.metadata_log_dir} holds no metadata log although other directories of node {config.node_id} are "
@@ -145,28 +152,59 @@ def _is_alone(config: BrokerConfig) -> bool:
 def _read(host: Host, config: BrokerConfig, directory: str) -> MetaProperties | None:
     path = f"{directory}/{META_PROPERTIES}"
     if not host.disk.exists(path):
-        _check_empty(host, directory)
+        _check_empty(host, config, directory)
         return None
     try:
         meta = decode_meta_properties(path, host.disk.read(path))
     except CheckpointError as error:
-        raise ConfigError(str(error)) from error
+        raise ConfigError(f"{error}; {_identity_advice(host, config, directory)}") from error
     if meta.version != 1:
         raise ConfigError(f"{path} is of a broker in ZooKeeper mode (version 0); it must be migrated first")
     if meta.node_id != config.node_id:
         raise ConfigError(
             f"{path} belongs to node {meta.node_id}, but node.id={config.node_id}: use the directory of this node"
         )
+    if directory == config.metadata_log_dir:
+        _check_identity(host, config, path, meta)
     return meta
 
 
-def _check_empty(host: Host, directory: str) -> None:
+def _check_identity(host: Host, config: BrokerConfig, path: str, meta: MetaProperties) -> None:
+    """Under another directory id a voter would be nobody's, and under another cluster id a stranger to all."""
+    known = MarkFile(host.disk, config.metadata_log_dir).identity
+    if known is None:
+        return
+    found = Identity.of(config.node_id, meta.cluster_id or "", meta.directory_id or bytes(16))
+    for key, value, expected in (
+        ("directory.id", found.directory_id, known.directory_id),
+        ("cluster.id", found.cluster_id, known.cluster_id),
+    ):
+        if value != expected and expected not in ("-", uuid_to_text(bytes(16))):
+            raise ConfigError(
+                f"{path} has {key}={value}, but the metadata log beside it was written under {key}={expected}: correct "
+                f"it, or remove {mark_path(config.metadata_log_dir)} if the change was meant"
+            )
+
+
+def _identity_advice(host: Host, config: BrokerConfig, directory: str) -> str:
+    """What the damaged `meta.properties` of a directory should say, as far as that is known."""
+    known = MarkFile(host.disk, config.metadata_log_dir).identity
+    cluster = "that of the other nodes" if known is None else known.cluster_id
+    lines = f"version=1, node.id={config.node_id}, cluster.id={cluster}"
+    if directory != config.metadata_log_dir:
+        return f"put the file back, or write one with the lines {lines}; then the directory gets a new directory.id"
+    directory_id = "the one it had (a voter without it is another voter)" if known is None else known.directory_id
+    return f"put the file back, or write one with the lines {lines}, directory.id={directory_id}"
+
+
+def _check_empty(host: Host, config: BrokerConfig, directory: str) -> None:
     """A metadata log whose owner is not known must not get a new one: it would be another voter's past."""
     log = metadata_log_directory(directory)
-    if host.disk.is_dir(log) and any(name.endswith(LOG_SUFFIX) for name in host.disk.list_dir(log)):
+    names = host.disk.list_dir(log) if host.disk.is_dir(log) else ()
+    if any(name.endswith(LOG_SUFFIX) or name == QUORUM_STATE for name in names):
         raise ConfigError(
-            f"{log} holds a metadata log, but {directory}/{META_PROPERTIES} is missing: put that file back, or empty "
-            "the directory to begin anew"
+            f"{log} holds a metadata log, but {directory}/{META_PROPERTIES} is missing: "
+            f"{_identity_advice(host, config, directory)}; or empty the directory to begin anew"
         )
 
 
@@ -181,6 +219,9 @@ def _format(
     """All but `meta.properties`, which makes it this node's."""
     disk, wall_ms = host.disk, host.clock.wall_ms()
     disk.make_dirs(directory)
+    if disk.exists(mark_path(directory)):
+        # Of a log that is not there any more.
+        disk.remove(mark_path(directory))
     content = encode_snapshot(
         bootstrap, epoch=0, wall_ms=wall_ms, last_contained_log_timestamp_ms=0, kraft_version=0, voters=None
     )

@@ -28,12 +28,8 @@ class Loaded(NamedTuple):
     history: VoterHistory
 
 
-def load(log: MetadataLog, disk: Disk, config: BrokerConfig) -> Loaded:
-    """FatalFault, naming the file, if something cannot be read."""
-    files = SnapshotFiles(disk, log.directory)
-    files.remove_unfinished()
-    snapshot_id = files.latest()
-    snapshot = None if snapshot_id is None else read_snapshot(files, snapshot_id)
+def load(log: MetadataLog, snapshot_id: SnapshotId | None, snapshot: Snapshot | None, config: BrokerConfig) -> Loaded:
+    """From the newest snapshot and the log. FatalFault, naming the log, if it cannot be read."""
     if snapshot_id is None or snapshot is None:
         return Loaded(SnapshotId(0, 0), None, *_read_batches(log, 0, _first_history(config, None)))
     if snapshot_id.end_offset == 0:
@@ -74,15 +70,15 @@ def read_bootstrap(disk: Disk, log_dir: str) -> list[tuple[Message, int]]:
     try:
         return decode_snapshot(disk.read(path)).records
     except DecodeError as error:
-        raise FatalFault(f"{path} cannot be read: {error}") from error
+        raise FatalFault(
+            f"{path} cannot be read: {error}; a new cluster begins with it: put the file back, or empty the directory "
+            "and format it again"
+        ) from error
 
 
 def read_snapshot(files: SnapshotFiles, snapshot_id: SnapshotId) -> Snapshot:
-    """FatalFault, naming the file, if it is not whole or of a newer release."""
-    try:
-        snapshot = files.read(snapshot_id)
-    except DecodeError as error:
-        raise FatalFault(f"{files.path(snapshot_id)} cannot be read: {error}") from error
+    """DecodeError if it is not whole, FatalFault if it is of a newer release."""
+    snapshot = files.read(snapshot_id)
     for record, _ in snapshot.records:
         check_metadata_version(record)
     return snapshot

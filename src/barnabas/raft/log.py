@@ -2,7 +2,8 @@
 
 Invariants
 - The log starts at or before the end of the latest snapshot, and ends at or after it: snapshot and log leave no gap.
-- Only what is before `flushed_offset` survives a crash for sure; a voter speaks of nothing else as its own.
+- Only what is before `flushed_offset` survives a crash for sure; a voter speaks of nothing else as its own. The mark
+  (`raft.mark`) says so before anybody hears of it.
 - Old segments go only when a snapshot covers them, by `metadata.max.retention.bytes` and `.ms` (KIP-630), and never the
   latest snapshot.
 """
@@ -16,17 +17,22 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer, Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
+from barnabas.raft.mark import MarkKeeper
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId
 from barnabas.records.batch import BatchHeader, iter_headers
 from barnabas.storage.batch_file import Descriptors
-from barnabas.storage.checkpoints import PARTITION_METADATA, dir_name, encode_partition_metadata, write_atomically
+from barnabas.storage.checkpoints import dir_name
 from barnabas.storage.health import WriteHealth
 from barnabas.storage.log import Log, Origin
-from barnabas.storage.recovery import LogServices, Opening, open_log
+from barnabas.storage.recovery import Cut, LogServices, Opening, open_log
 
 PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 #: No batch of the metadata log comes near this.
 _MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
+_HEADER_SLICE: Final = 4096
+
+Follows = Callable[[BatchHeader, memoryview], bool]
+OnCut = Callable[[Cut], None]
 
 
 def metadata_log_directory(log_dir: str) -> str:
@@ -34,21 +40,25 @@ def metadata_log_directory(log_dir: str) -> str:
 
 
 class MetadataLog:
-    def __init__(self, host: Host, config: BrokerConfig, health: WriteHealth | None = None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        keeper: MarkKeeper,
+        follows: Follows,
+        on_cut: OnCut,
+        health: WriteHealth | None = None,
+    ) -> None:
+        """Reads it from end to end. `follows` and `on_cut`: see `raft.evidence`; FatalFault from the latter."""
         self._host = host
         self._retention_bytes = config.int_of("metadata.max.retention.bytes")
         self._retention_ms = config.int_of("metadata.max.retention.ms")
         self.directory = metadata_log_directory(config.metadata_log_dir)
-        disk = host.disk
-        disk.make_dirs(self.directory)
-        identity = f"{self.directory}/{PARTITION_METADATA}"
-        if not disk.exists(identity):
-            write_atomically(disk, identity, encode_partition_metadata(METADATA_TOPIC_ID))
+        self.keeper = keeper
         # As after a crash, always: what this voter said it has is read again from end to end before it speaks.
-        oldest = next(iter(SnapshotFiles(disk, self.directory).list()), None)
         self._log: Log = open_log(
             LogServices(
-                disk,
+                host.disk,
                 host.clock.wall_ms,
                 lambda bound: 0,
                 Descriptors(),
@@ -62,10 +72,12 @@ class MetadataLog:
                 config=_log_config(config),
                 clean=False,
                 recovery_point=0,
-                log_start_offset=0 if oldest is None else oldest.end_offset,
                 contiguous=True,
+                follows=follows,
+                on_cut=on_cut,
             ),
         )
+        self._log.on_rolled = self._on_rolled
         self._truncations = 0
         self._health = health
         self.flushed_offset = self.start_offset
@@ -78,6 +90,23 @@ class MetadataLog:
     @property
     def start_offset(self) -> int:
         return self._log.log_start_offset
+
+    @property
+    def first_base(self) -> int:
+        """Where its first segment begins, maybe before `start_offset`."""
+        return self._log.segments.bases[0]
+
+    def start_at(self, offset: int) -> None:
+        """What is before `offset` is in a snapshot, if that much is in the log."""
+        if self.start_offset < offset <= self.end_offset:
+            self._log.delete_records_before(offset)
+            self.flushed_offset = max(self.flushed_offset, offset)
+
+    @property
+    def end_of_file(self) -> str:
+        """Where its last segment ends."""
+        active = self._log.segments.active
+        return f"{active.log_path}, byte {active.size_bytes}"
 
     @property
     def end_offset(self) -> int:
@@ -121,6 +150,9 @@ class MetadataLog:
 
     def truncate(self, end_offset: int) -> None:
         """Cut off what another leader has replaced; the batch with `end_offset` goes as a whole."""
+        if end_offset < self.keeper.mark.end:
+            start = self._start_of_batch(end_offset)
+            self.keeper.shorten(start, self._log.epochs.epoch_for_offset(start - 1) or 0)
         self._log.truncate_to(end_offset)
         if not self._log.epochs.entries:
             files = SnapshotFiles(self._host.disk, self.directory)
@@ -130,6 +162,18 @@ class MetadataLog:
                 self._log.assign_epoch(first.epoch, self.end_offset)
         self._truncated()
 
+    def _start_of_batch(self, offset: int) -> int:
+        """Of the one that holds `offset`; `offset` itself where there is none."""
+        if not self.start_offset <= offset < self.end_offset:
+            return offset
+        return next((header.base_offset for header, _ in self._log.batches(offset, _HEADER_SLICE)), offset)
+
+    def _on_rolled(self) -> None:
+        """The full segment is on disk before anything comes into the next: what is missing between two segments was
+        never torn off by a power failure."""
+        self._log.flush()
+        self.keeper.sync()
+
     def _truncated(self) -> None:
         self._truncations += 1
         self.flushed_offset = min(self.flushed_offset, self.end_offset)
@@ -137,18 +181,25 @@ class MetadataLog:
     def flush(self) -> None:
         """fsync everything, on the spot."""
         self._log.flush()
-        self.flushed_offset = self.end_offset
+        self._flushed(self.end_offset, self.latest_epoch)
+
+    def _flushed(self, end_offset: int, epoch: int) -> None:
+        self.keeper.flushed(end_offset, epoch)
+        self.flushed_offset = end_offset
 
     def flush_beside(self, done: Callable[[BaseException | None], None]) -> None:
         """fsync what is there now, off the loop; then `done`, on it."""
-        end_offset, truncations = self.end_offset, self._truncations
+        end_offset, epoch, truncations = self.end_offset, self.latest_epoch, self._truncations
         work, succeeded = self._log.sync_job(end_offset)
 
         def finished(_: object, error: BaseException | None) -> None:
             if error is None:
                 succeeded()
-                if truncations == self._truncations:
-                    self.flushed_offset = max(self.flushed_offset, end_offset)
+                if truncations == self._truncations and end_offset > self.flushed_offset:
+                    try:
+                        self._flushed(end_offset, epoch)
+                    except OSError as failed:
+                        error = failed
             done(error)
 
         if self._health is None:
@@ -164,10 +215,11 @@ class MetadataLog:
         """What the snapshot covers may be missing from the log, because it was never there or was lost, or may be of
         leaders that were replaced: begin there."""
         if (self.latest_epoch, self.end_offset) < (snapshot_id.epoch, snapshot_id.end_offset):
+            self.keeper.shorten(snapshot_id.end_offset, snapshot_id.epoch)
             self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
             self._log.assign_epoch(snapshot_id.epoch, snapshot_id.end_offset)
             self._truncated()
-            self.flushed_offset = self.end_offset
+            self._flushed(self.end_offset, snapshot_id.epoch)
 
     def clean(self, files: SnapshotFiles, wall_ms: int) -> None:
         """Remove the oldest snapshots, and the log before what is left, until the retention settings are met."""
@@ -185,6 +237,9 @@ class MetadataLog:
 
     def close(self) -> None:
         self._log.close(clean=True)
+        # What is there was synced by now, whether somebody had waited for it or not.
+        self.keeper.flushed(self.end_offset, self.latest_epoch)
+        self.keeper.close()
 
 
 def _log_config(config: BrokerConfig) -> LogConfig:

@@ -35,15 +35,17 @@ from barnabas.raft.fetch_answers import FetchAnswers
 from barnabas.raft.following import Following
 from barnabas.raft.formatting import Formatted
 from barnabas.raft.leading import Leading
-from barnabas.raft.loading import load, read_bootstrap
+from barnabas.raft.loading import read_bootstrap
 from barnabas.raft.log import MetadataLog
+from barnabas.raft.mark import Identity as LogIdentity
+from barnabas.raft.opening import open_past
 from barnabas.raft.peers import NoPeers, Peers
 from barnabas.raft.publisher import MetadataPublisher
 from barnabas.raft.quorum import Leader, QuorumState, Resigned, Role, Unattached
 from barnabas.raft.room import Room
 from barnabas.raft.serving import QuorumServer
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId, encode_snapshot
-from barnabas.raft.starting import check_stored, controller_endpoints, persister, read_state, state_at_least
+from barnabas.raft.starting import check_stored, controller_endpoints, persister, state_at_least
 from barnabas.raft.voter_changes import VoterChanges
 from barnabas.raft.voters import VoterKey, VoterSet
 from barnabas.records.batch import Record, encode_batch
@@ -66,6 +68,7 @@ class RaftNode:
         self._config = config
         self.own = VoterKey(config.node_id, formatted.metadata_directory_id)
         self._delivery = Delivery([MetadataPublisher(host.clock, config, store, self.write_snapshot)])
+        self._identity = LogIdentity.of(config.node_id, formatted.cluster_id, formatted.metadata_directory_id)
         names = config.controller_listener_names
         identity = Identity(
             formatted.cluster_id,
@@ -194,19 +197,14 @@ class RaftNode:
         return self._core.address_of(node_id) is not None
 
     def _open(self) -> None:
-        log = MetadataLog(self._host, self._config, self._health)
-        disk = self._host.disk
-        state, state_file = read_state(disk, log)
-        loaded = load(log, disk, self._config)
+        past = open_past(self._host, self._config, self._identity, self._health)
+        log, loaded, state, state_file, hold = past
         check_stored(self._config, self.own, state, loaded)
-        log.flush()
         stored = state_at_least(state, max(log.latest_epoch, loaded.snapshot_id.epoch))
-        self._core.open(
-            log,
-            QuorumState(
-                self.own, loaded.history, stored, persister(state_file, loaded.history, self._config.metadata_log_dir)
-            ),
-        )
+        persist = persister(state_file, loaded.history, self._config.metadata_log_dir)
+        self._core.open(log, QuorumState(self.own, loaded.history, stored, persist))
+        self._core.quorum.hold = hold
+        log.keeper.high_watermark = lambda: self._delivery.high_watermark
         if loaded.snapshot is not None:
             self._delivery.reset(loaded.snapshot_id, loaded.snapshot)
         for batch in loaded.batches:
@@ -225,7 +223,7 @@ class RaftNode:
         self._delivery.give_up()
         try:
             self.log.close()
-        except StorageFault as fault:
+        except (StorageFault, OSError) as fault:
             # The next start reads it again from end to end anyway.
             self._host.faults.report(f"the metadata log was not closed in order: {fault}", fault)
 
@@ -243,6 +241,7 @@ class RaftNode:
         self.changes.on_role(role)
         self._leading.on_role(before, role)
         if isinstance(role, Leader):
+            self._core.release_hold()
             self._poll()
         self._following.on_role(role)
         if self.quorum.role is role:
@@ -401,6 +400,7 @@ class RaftNode:
             try:
                 if error is None and not self._core.is_stopped:
                     log.clean(files, wall_ms)
+                    log.keeper.sync()
             except (StorageFault, OSError) as fault:
                 error = fault
             if isinstance(error, StorageFault | OSError) and not is_exhausted(error):

@@ -24,6 +24,7 @@ from dataclasses import dataclass, field
 
 from barnabas.common.errors import StorageExhausted
 from barnabas.common.types import ZERO_UUID
+from barnabas.raft.mark import Hold
 from barnabas.raft.progress import Progress
 from barnabas.raft.quorum_state import NONE, ElectionState
 from barnabas.raft.voter_history import VoterHistory
@@ -134,6 +135,8 @@ class QuorumState:
         self.on_role: Callable[[Role, Role], None] = lambda before, role: None
         #: What is not on disk for want of room.
         self._owed: ElectionState | None = None
+        #: Why this node does not vote, though it is a voter.
+        self.hold = Hold.NONE
         epoch = stored.epoch if stored is not None else 0
         voted = None
         if stored is not None and stored.voted_id != NONE:

@@ -7,14 +7,18 @@
     appliedOffset 0, currentVoters        -
 
 JSON on one line, in this order of keys, as Kafka writes it. It is on disk before the vote or the epoch that it tells of
-is acted upon (guard G16).
+is acted upon (guard G16). A second line, which Kafka does not read, has the CRC-32C of the first one: where it is
+missing, Kafka has written the file last.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+
+from crc32c import crc32c
 
 from barnabas.common.errors import FatalFault
 from barnabas.common.host import Disk
@@ -35,12 +39,16 @@ class ElectionState:
     voted_directory_id: bytes = ZERO_UUID
     #: The static voters at the time (data_version 0); empty where the log names them.
     voter_ids: tuple[int, ...] = field(default=(), compare=False)
+    #: Whether the file has a checksum, so that nobody else has written it since this node did.
+    is_own: bool = field(default=False, compare=False)
 
 
 class QuorumStateFile:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{FILE_NAME}"
+        #: Called with the epoch after each write.
+        self.on_written: Callable[[int], None] = lambda epoch: None
 
     def read(self) -> ElectionState | None:
         """None if there is none: a node that never took part."""
@@ -50,7 +58,17 @@ class QuorumStateFile:
 
     def write(self, state: ElectionState, *, kraft_version: int, voter_ids: list[int]) -> None:
         """Durable when this returns."""
-        write_atomically(self._disk, self._path, encode_state(state, kraft_version=kraft_version, voter_ids=voter_ids))
+        content = encode_state(state, kraft_version=kraft_version, voter_ids=voter_ids)
+        write_atomically(self._disk, self._path, with_checksum(content))
+        self.on_written(state.epoch)
+
+
+def with_checksum(line: bytes) -> bytes:
+    return line + b"\n" + _checksum(line)
+
+
+def _checksum(line: bytes) -> bytes:
+    return f"crc32c {crc32c(line):08x}\n".encode()
 
 
 def encode_state(state: ElectionState, *, kraft_version: int, voter_ids: list[int]) -> bytes:
@@ -77,15 +95,28 @@ def encode_state(state: ElectionState, *, kraft_version: int, voter_ids: list[in
 
 
 def decode_state(data: bytes, path: str) -> ElectionState:
+    """FatalFault if it is not what was written."""
+    line, _, checksum = data.partition(b"\n")
     try:
-        fields = json.loads(data)
+        if checksum.strip() and checksum != _checksum(line):
+            raise ValueError("its checksum is wrong")
+        fields = json.loads(line)
         version = int(fields["data_version"])
         if version not in (0, 1):
             raise ValueError(f"data_version {version}")
         directory = uuid_from_text(fields["votedDirectoryId"]) if version == 1 else ZERO_UUID
         voters = tuple(int(voter["voterId"]) for voter in fields.get("currentVoters") or ()) if version == 0 else ()
         return ElectionState(
-            int(fields["leaderEpoch"]), int(fields["leaderId"]), int(fields["votedId"]), directory, voters
+            int(fields["leaderEpoch"]),
+            int(fields["leaderId"]),
+            int(fields["votedId"]),
+            directory,
+            voters,
+            bool(checksum.strip()),
         )
     except (ValueError, KeyError, TypeError) as error:
-        raise FatalFault(f"{path} cannot be read ({error}); without it this node might vote twice") from error
+        log_dir = path.rpartition("/")[0].rpartition("/")[0]
+        raise FatalFault(
+            f"{path} cannot be read ({error}); without it this node might vote twice: put it back, or have "
+            f"`barnabas log repair {log_dir} --yes` write one that begins in a later epoch"
+        ) from error

@@ -32,6 +32,7 @@ from barnabas.storage.checkpoints import write_atomically
 
 _SUFFIX: Final = ".checkpoint"
 _PART_SUFFIX: Final = ".part"
+_DAMAGED_SUFFIX: Final = ".damaged"
 _NAME: Final = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
 #: Records are written in batches of about this size, so that a reader needs no more memory than this.
 _BATCH_BYTES: Final = 1 << 20
@@ -227,6 +228,13 @@ class SnapshotFiles:
         for name in self._disk.list_dir(self._directory):
             if name.endswith(_SUFFIX + _PART_SUFFIX):
                 self._disk.remove(f"{self._directory}/{name}")
+
+    def set_aside(self, snapshot_id: SnapshotId) -> str:
+        """It counts no more; returns the name under which its bytes are kept."""
+        kept = snapshot_id.file_name + _DAMAGED_SUFFIX
+        self._disk.rename(self.path(snapshot_id), f"{self._directory}/{kept}")
+        self._disk.sync_dir(self._directory)
+        return kept
 
     def delete(self, snapshot_id: SnapshotId) -> None:
         self._disk.remove(self.path(snapshot_id))

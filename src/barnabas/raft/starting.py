@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import FatalFault, StorageExhausted, is_exhausted
-from barnabas.common.host import Disk
 from barnabas.metadata.cluster import Endpoint, endpoints_of
 from barnabas.raft.loading import Loaded
-from barnabas.raft.log import MetadataLog
 from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterEndpoint, VoterKey
@@ -21,11 +19,6 @@ def controller_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
         return ()
     shown: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
     return tuple(VoterEndpoint(endpoint.name, endpoint.host, endpoint.port) for endpoint in shown)
-
-
-def read_state(disk: Disk, log: MetadataLog) -> tuple[ElectionState | None, QuorumStateFile]:
-    file = QuorumStateFile(disk, log.directory)
-    return file.read(), file
 
 
 def state_at_least(stored: ElectionState | None, epoch: int) -> ElectionState:

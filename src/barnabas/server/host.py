@@ -120,6 +120,9 @@ class LoggedFaults:
             exc_info=error if is_ours else None,
         )
 
+    def warn(self, message: str) -> None:
+        log.warning("%s", message)
+
     def inform(self, message: str) -> None:
         log.info("%s", message)
 

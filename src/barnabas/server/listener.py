@@ -207,6 +207,9 @@ class _Warnings:
     def report(self, message: str, error: BaseException | None = None) -> None:
         log.warning("%s", message, exc_info=error)
 
+    def warn(self, message: str) -> None:
+        log.warning("%s", message)
+
     def inform(self, message: str) -> None:
         log.info("%s", message)
 

@@ -130,6 +130,7 @@ class RaisedFaults:
 
     def __init__(self) -> None:
         self.reported: list[tuple[str, BaseException | None]] = []
+        self.warned: list[str] = []
         self.informed: list[str] = []
 
     def fatal(self, message: str, error: BaseException | None = None) -> None:
@@ -137,6 +138,9 @@ class RaisedFaults:
 
     def report(self, message: str, error: BaseException | None = None) -> None:
         self.reported.append((message, error))
+
+    def warn(self, message: str) -> None:
+        self.warned.append(message)
 
     def inform(self, message: str) -> None:
         self.informed.append(message)

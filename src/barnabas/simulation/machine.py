@@ -194,6 +194,9 @@ class MachineFaults:
         if isinstance(error, Exception) and not isinstance(error, _MAY_HAPPEN):
             self._world.on_error(self._process, error)
 
+    def warn(self, message: str) -> None:
+        self._world.note(self._process.name, f"warns: {message}")
+
     def inform(self, message: str) -> None:
         self._world.note(self._process.name, message)
 

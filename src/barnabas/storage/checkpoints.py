@@ -5,6 +5,7 @@
     replication-offset-checkpoint        per partition: high watermark
     log-start-offset-checkpoint          per partition, where it is above the first segment's base offset
     cleaner-offset-checkpoint            per partition: compacted up to here
+    metadata-log-checkpoint              up to where the metadata log was committed and durable (`raft.mark`)
     .kafka_cleanshutdown                 only there after a stop in order
     barnabas-inventory                   with it: the segments of every log (`inventory`)
     <topic>-<partition>/
@@ -34,6 +35,8 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
+#: Of the metadata log, by `raft.mark`; Apache Kafka has no such file.
+MARK_FILE = "metadata-log-checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"

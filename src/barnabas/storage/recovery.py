@@ -26,9 +26,9 @@ Indexes hold only what the `.log` says, so they are rebuilt and never believed a
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Disk
@@ -77,6 +77,17 @@ _NO_END: Final = 1 << 63
 _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
+class Cut(NamedTuple):
+    """Where the intact part of a log ends before its files do, and what is removed behind it."""
+
+    path: str
+    position: int
+    size_bytes: int
+    end_offset: int
+    #: Segments behind the damaged one.
+    dropped: tuple[str, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Opening:
     """What is known of a log before it is opened."""
@@ -96,6 +107,10 @@ class Opening:
     contiguous: bool = False
     #: What is known of its files. Without it nothing is missed, and what cannot be read is cut.
     evidence: Evidence | None = None
+    #: Whether an intact batch can stand behind those before it; the scan ends at the first that cannot.
+    follows: Callable[[BatchHeader, memoryview], bool] | None = None
+    #: Called before anything is cut off, which an exception prevents.
+    on_cut: Callable[[Cut], None] | None = None
 
 
 class DamagedLogError(CheckpointError):
@@ -435,13 +450,16 @@ class _Recovery:
                 continue
             found += self._rescan_segment(segment, start, replayed_to, begun=segment is first and indexed is not None)
             is_damaged = segment.size_bytes < segment.file.size() or self._has_gap_behind(segment)
+            behind = unsure[unsure.index(segment) + 1 :]
+            if is_damaged:
+                self._tell_of_cut(segment, behind)
             self._note_cut(segment)
             segment.end_rebuild()
             segment.release()
             if self._opening.evidence is not None:
                 self._ends.append(SegmentEnd(segment, segment.end_offset(), 0))
-            if is_damaged and segment is not self.segments.active:
-                self._drop_behind(unsure[unsure.index(segment) + 1 :])
+            if is_damaged and behind:
+                self._drop_behind(behind)
                 break
         self._take_epochs([*_borne_out(told, found), *_starts(found)])
         end_offset = self.segments.active.end_offset()
@@ -462,6 +480,12 @@ class _Recovery:
         for path in self.segments.drop(segments):
             self._disk.remove(path)
 
+    def _tell_of_cut(self, segment: Segment, behind: list[Segment]) -> None:
+        if self._opening.on_cut is not None:
+            dropped = tuple(dropped.log_path for dropped in behind)
+            end_offset = segment.end_offset()
+            self._opening.on_cut(Cut(segment.log_path, segment.size_bytes, segment.file.size(), end_offset, dropped))
+
     def _has_gap_behind(self, segment: Segment) -> bool:
         """The power failed before this one's tail was synced, and the next one's first bytes had been written back."""
         following = bisect_right(self.segments.bases, segment.base_offset)
@@ -477,7 +501,7 @@ class _Recovery:
             segment.txn_index.truncate_to(start.offset)
         else:
             segment.txn_index.clear()
-        return scan(segment, self._limits, start, note, begun=begun)
+        return scan(segment, self._limits, start, note, begun=begun, follows=self._opening.follows)
 
     def _take_epochs(self, found: list[EpochEntry]) -> None:
         for epoch, start_offset in sorted(found):

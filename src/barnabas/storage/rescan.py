@@ -31,6 +31,8 @@ _SCAN_BYTES = 1024 * 1024
 
 #: Called with each intact batch of a producer: header and bytes.
 OnProducer = Callable[[BatchHeader, memoryview], None]
+#: Called with each intact batch; False where it cannot stand behind the ones before it.
+Follows = Callable[[BatchHeader, memoryview], bool]
 
 
 class Place(NamedTuple):
@@ -84,10 +86,16 @@ class EpochRun(NamedTuple):
 
 
 def scan(
-    segment: Segment, limits: RollLimits, start: Place, on_producer: OnProducer, *, begun: bool = False
+    segment: Segment,
+    limits: RollLimits,
+    start: Place,
+    on_producer: OnProducer,
+    *,
+    begun: bool = False,
+    follows: Follows | None = None,
 ) -> list[EpochRun]:
-    """Note all intact batches from there on. Returns the leader epochs in them, which rise. `begun`: those before were
-    noted just now."""
+    """Note all intact batches from there on, up to the first that does not follow. Returns the leader epochs in them,
+    which rise. `begun`: those before were noted just now."""
     if not begun:
         segment.begin_rebuild(start.position, start.offset)
     epochs: list[EpochRun] = []
@@ -95,6 +103,8 @@ def scan(
     for header, batch in _intact_batches(segment.file, start):
         if header.last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
             break  # base offsets are outside the checksums; no segment reaches so far
+        if follows is not None and not follows(header, batch):
+            break
         if header.partition_leader_epoch > latest_epoch:
             latest_epoch = header.partition_leader_epoch
             epochs.append(EpochRun(latest_epoch, header.base_offset, header.last_offset))

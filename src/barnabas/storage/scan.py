@@ -31,6 +31,8 @@ _RELATIVE_MAX = 0x7FFFFFFF
 
 #: Called with each intact batch and its position.
 OnBatch = Callable[[int, BatchHeader, memoryview], None]
+#: Why an intact batch cannot stand behind those before it; "" if it can.
+Follows = Callable[[BatchHeader, memoryview], str]
 
 
 class SegmentScan:
@@ -107,6 +109,7 @@ def scan_segment(
     end_offset: int | None,
     with_records: bool,
     on_batch: OnBatch,
+    follows: Follows | None = None,
 ) -> SegmentScan:
     """Read it all. `expected_offset` is where the segment before ends, `end_offset` where the next one begins."""
     scan = SegmentScan(path, base_offset, expected_offset)
@@ -114,7 +117,7 @@ def scan_segment(
     try:
         window = Window(file)
         scan.size_bytes = window.end
-        _Scanner(scan, window, end_offset, with_records, on_batch).run()
+        _Scanner(scan, window, end_offset, with_records, on_batch, follows).run()
     finally:
         file.close()
     return scan
@@ -122,13 +125,20 @@ def scan_segment(
 
 class _Scanner:
     def __init__(
-        self, scan: SegmentScan, window: Window, end_offset: int | None, with_records: bool, on_batch: OnBatch
+        self,
+        scan: SegmentScan,
+        window: Window,
+        end_offset: int | None,
+        with_records: bool,
+        on_batch: OnBatch,
+        follows: Follows | None,
     ) -> None:
         self._scan = scan
         self._window = window
         self._end_offset = end_offset
         self._with_records = with_records
         self._on_batch = on_batch
+        self._follows = follows
         #: What was expected before the last batch, if that was not what came.
         self._expected_before_gap: int | None = None
         #: The last batch that was found intact: it is told when the next one did not blame it.
@@ -170,7 +180,7 @@ class _Scanner:
             return len(data)
         if scan.damage is not None:
             return len(data)
-        fault = self._offsets(position, header)
+        fault = self._offsets(position, header) or self._place(position, header, data)
         if fault is not None:
             scan.damaged(fault)
             return None
@@ -200,6 +210,11 @@ class _Scanner:
         if length > left:
             return Fault(path, FaultKind.TORN, f"a batch of {length} bytes where {left} are left", position, expected)
         return None
+
+    def _place(self, position: int, header: BatchHeader, data: memoryview) -> Fault | None:
+        """By what is known of this log beyond other logs."""
+        text = "" if self._follows is None else self._follows(header, data)
+        return Fault(self._scan.path, FaultKind.OFFSET, text, position, header.base_offset) if text else None
 
     def _offsets(self, position: int, header: BatchHeader) -> Fault | None:
         scan = self._scan

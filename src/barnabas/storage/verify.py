@@ -56,7 +56,7 @@ from barnabas.storage.checkpoints import (
 )
 from barnabas.storage.faults import Fault, FaultKind
 from barnabas.storage.producers import decode_snapshot
-from barnabas.storage.scan import SegmentScan, scan_segment
+from barnabas.storage.scan import Follows, SegmentScan, scan_segment
 from barnabas.storage.transactions import AbortedTxn
 from barnabas.storage.verify_indexes import Transactions, check_epochs, check_index, check_time_index
 
@@ -99,6 +99,7 @@ class Verification:
     __slots__ = (
         "_disk",
         "_epochs_below",
+        "_follows",
         "_names",
         "_with_records",
         "aborted",
@@ -109,10 +110,18 @@ class Verification:
     )
 
     def __init__(
-        self, disk: Disk, directory: str, *, with_records: bool = True, epochs_below: int = EVERYWHERE
+        self,
+        disk: Disk,
+        directory: str,
+        *,
+        with_records: bool = True,
+        epochs_below: int = EVERYWHERE,
+        follows: Follows | None = None,
     ) -> None:
-        """`epochs_below`: before which offset the checkpoint must have every epoch."""
+        """`epochs_below`: before which offset the checkpoint must have every epoch. `follows`: what else must hold from
+        batch to batch."""
         self._disk = disk
+        self._follows = follows
         self._with_records = with_records
         self._epochs_below = epochs_below
         self.directory = directory
@@ -170,6 +179,7 @@ class Verification:
                 end_offset=bases[place + 1] if place + 1 < len(bases) else None,
                 with_records=self._with_records,
                 on_batch=_noting(transactions, report),
+                follows=self._follows,
             )
             self.scans.append(scan)
             transactions.is_whole = transactions.is_whole and not scan.gaps
@@ -306,10 +316,15 @@ def _unreadable(error: CheckpointError, kind: FaultKind, offset: int | None = No
 
 
 def verify_partition(
-    disk: Disk, directory: str, *, with_records: bool = True, epochs_below: int = EVERYWHERE
+    disk: Disk,
+    directory: str,
+    *,
+    with_records: bool = True,
+    epochs_below: int = EVERYWHERE,
+    follows: Follows | None = None,
 ) -> PartitionReport:
     """All that can be said of one partition's directory. Never raises for what is in it."""
-    return Verification(disk, directory, with_records=with_records, epochs_below=epochs_below).run()
+    return Verification(disk, directory, with_records=with_records, epochs_below=epochs_below, follows=follows).run()
 
 
 def check_metadata_snapshot(disk: Disk, path: str) -> list[Fault]:

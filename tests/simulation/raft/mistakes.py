@@ -10,11 +10,14 @@ from typing import Any
 
 from barnabas.common.errors import DecodeError
 from barnabas.protocol.messages.vote import VoteRequest
-from barnabas.raft import node, snapshots
+from barnabas.raft import node, opening, snapshots
+from barnabas.raft.core import Core
 from barnabas.raft.elections import Elections
+from barnabas.raft.evidence import CutJudge
 from barnabas.raft.fetch_answers import FetchAnswers
 from barnabas.raft.following import Following
 from barnabas.raft.log import MetadataLog
+from barnabas.raft.mark import Hold
 from barnabas.raft.node import RaftNode
 from barnabas.raft.progress import Progress
 from barnabas.raft.quorum import Candidate, QuorumState, Votes
@@ -141,7 +144,11 @@ def directory_ids_ignored() -> Mistake:
     def is_meant(self: Elections, node_id: int, directory_id: bytes) -> bool:
         return True
 
-    return [(VoterSet, "is_same", staticmethod(is_same)), (Elections, "_is_meant", is_meant)]
+    return [
+        (VoterSet, "is_same", staticmethod(is_same)),
+        (Elections, "_is_meant", is_meant),
+        (Core, "is_held", property(lambda self: False)),
+    ]
 
 
 def follower_acknowledges_before_its_flush() -> Mistake:
@@ -172,6 +179,21 @@ def half_is_taken_for_a_majority() -> Mistake:
 def voters_stay_when_their_record_is_truncated() -> Mistake:
     """What the log said of voters is remembered when the log does not say it any more."""
     return [(VoterHistory, "truncate", lambda self, end_offset: None)]
+
+
+def forgetful_voters_vote() -> Mistake:
+    """A voter whose log lacks what it acknowledged, or whose directory is new, votes as any other."""
+    return [(Core, "is_held", property(lambda self: False))]
+
+
+def damaged_logs_are_cut_in_silence() -> Mistake:
+    """A log ends where its first damage is, and nothing tells that it once was longer."""
+    return [
+        (CutJudge, "on_cut", lambda self, cut: None),
+        (opening, "limit_of", lambda mark, is_state_own: 0),
+        (opening._Opening, "_check_nothing_is_gone", lambda self, mark, state: None),
+        (opening._Opening, "_hold", lambda self, mark, state, log, snapshots: Hold.NONE),
+    ]
 
 
 MISTAKES: list[Callable[[], Mistake]] = [

@@ -13,6 +13,8 @@ from tests.property import test_raft_state as models
 from tests.simulation.raft import mistakes
 from tests.simulation.raft.world import Plan, World
 
+from barnabas.common.errors import FatalFault
+
 _SEEDS_MAX = 120
 
 FOUND = [
@@ -53,6 +55,6 @@ def test_the_explorer_finds_it(
     for seed in range(first, first + _SEEDS_MAX):
         try:
             World(plan(seed)).run()
-        except AssertionError:
+        except (AssertionError, FatalFault):
             return
     raise AssertionError(f"{mistake.__name__} was not found by the seeds {first} to {first + _SEEDS_MAX - 1}")

@@ -160,6 +160,12 @@ class NodeHost:
     def report(self, message: str, error: BaseException | None = None) -> None:
         self._world.note(f"node {self._place.node_id} reports: {message}")
 
+    def warn(self, message: str) -> None:
+        self._world.note(f"node {self._place.node_id} warns: {message}")
+
+    def inform(self, message: str) -> None:
+        self._world.note(f"node {self._place.node_id}: {message}")
+
 
 class Place:
     """A machine: it stays when its node crashes."""

@@ -26,6 +26,9 @@ class _Faults:
     def report(self, message: str, error: BaseException | None = None) -> None:
         self.lines.append(f"ERROR {message}")
 
+    def warn(self, message: str) -> None:
+        self.report(message)
+
     def inform(self, message: str) -> None:
         self.lines.append(f"INFO {message}")
 

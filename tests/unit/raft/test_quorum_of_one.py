@@ -12,6 +12,7 @@ from barnabas.metadata.frame import decode_record
 from barnabas.metadata.image import EMPTY_IMAGE
 from barnabas.protocol.messages.records_metadata import NoOpRecord, TopicRecord
 from barnabas.raft.control import decode_control
+from barnabas.raft.mark import mark_path
 from barnabas.raft.quorum_state import ElectionState, decode_state, encode_state
 from barnabas.raft.snapshots import SnapshotId, decode_snapshot
 from barnabas.records.batch import Record, decode_batch, encode_batch, iter_headers
@@ -94,16 +95,30 @@ def test_leadership_is_on_disk_before_anything_is_written_in_its_epoch() -> None
     disk = CrashingDisk()
     NodeWorld(disk=disk).join()
     assert decode_state(disk.read(f"{METADATA_DIR}/quorum-state"), "q") == ElectionState(1, 1)
-    assert disk.read(f"{METADATA_DIR}/quorum-state") == (
+    # The second line, with a checksum, is ours; Apache Kafka reads the first one only.
+    assert disk.read(f"{METADATA_DIR}/quorum-state").split(b"\n")[0] == (
         b'{"leaderId":1,"leaderEpoch":1,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}'
     )
 
 
-def test_a_lost_quorum_state_does_not_lead_back() -> None:
+def test_a_lost_quorum_state_is_refused() -> None:
     first = NodeWorld().join()
     first.raft.stop()
     first.host.disk.remove(f"{METADATA_DIR}/quorum-state")
-    assert NodeWorld(disk=first.host.disk, seed=1).start().raft.epoch == 2
+    with pytest.raises(FatalFault, match=r"quorum-state is missing, but this node has taken part .* log repair /data"):
+        NodeWorld(disk=first.host.disk, seed=1).start()
+
+
+def test_a_quorum_state_from_before_is_refused() -> None:
+    """A copy that was put back: in the epochs since this node may have voted."""
+    first = NodeWorld().join()
+    first.raft.stop()
+    disk = first.host.disk
+    old = disk.read(f"{METADATA_DIR}/quorum-state")
+    NodeWorld(disk=disk, seed=1).start().raft.stop()
+    disk.write(f"{METADATA_DIR}/quorum-state", old)
+    with pytest.raises(FatalFault, match=r"quorum-state is of epoch 1, but this node has taken part in epoch 2"):
+        NodeWorld(disk=disk, seed=2).start()
 
 
 def test_a_broken_quorum_state_stops_the_node() -> None:
@@ -126,7 +141,7 @@ def test_recorded_quorum_states_are_read_and_written_alike(file: str, kraft_vers
 def test_static_voters_need_no_voters_in_the_log() -> None:
     world = NodeWorld({"controller.quorum.voters": "1@localhost:9093"}).join()
     assert log_records(world.host.disk)[0] == (1, ["LeaderChangeMessage"])
-    assert world.host.disk.read(f"{METADATA_DIR}/quorum-state") == (
+    assert world.host.disk.read(f"{METADATA_DIR}/quorum-state").split(b"\n")[0] == (
         b'{"clusterId":"","leaderId":1,"leaderEpoch":1,"votedId":-1,"appliedOffset":0,"currentVoters":[{"voterId":1}],'
         b'"data_version":0}'
     )
@@ -238,6 +253,12 @@ def test_a_log_that_was_lost_begins_after_the_snapshot() -> None:
         if name.endswith((".log", ".index", ".timeindex")) or name == "leader-epoch-checkpoint":
             disk.remove(f"{METADATA_DIR}/{name}")
     end_offset = int(snapshot[:20])
+    with pytest.raises(
+        FatalFault, match=r"00\.log, byte 0, offset 0: the log ends here, but everything before offset \d+"
+    ):
+        NodeWorld(SMALL, disk=disk, seed=1).start()
+    # Nothing tells that there was more.
+    disk.remove(mark_path(LOG_DIR))
     again = NodeWorld(SMALL, disk=disk, seed=1).start()
     assert again.raft.log.start_offset == end_offset
     assert again.raft.epoch == 2
@@ -276,13 +297,31 @@ def test_old_snapshots_and_segments_go_by_size() -> None:
     assert again.image.topics_by_id == before.topics_by_id
 
 
-def test_an_unreadable_snapshot_stops_the_node_and_is_named() -> None:
+def test_an_unreadable_snapshot_is_set_aside_where_the_log_holds_the_same() -> None:
     world = NodeWorld().join()
     world.raft.stop()
     name = SnapshotId(9, 1).file_name
     world.host.disk.write(f"{METADATA_DIR}/{name}", b"no snapshot")
-    with pytest.raises(FatalFault, match=name):
-        NodeWorld(disk=world.host.disk, seed=1).start()
+    again = NodeWorld(disk=world.host.disk, seed=1).start()
+    assert again.image.brokers == world.image.brokers
+    (warning,) = again.host.faults.warned
+    assert name in warning
+    assert world.host.disk.exists(f"{METADATA_DIR}/{name}.damaged")
+
+
+def test_an_unreadable_snapshot_before_which_there_is_no_log_stops_the_node() -> None:
+    world = NodeWorld({**SMALL, "metadata.max.retention.bytes": "3000", "internal.metadata.log.segment.bytes": "700"})
+    world.join()
+    for i in range(40):
+        world.create(f"t{i}")
+        world.host.time.run_for(5)
+    world.raft.stop()
+    disk = world.host.disk
+    names = [name for name in disk.list_dir(METADATA_DIR) if name.endswith(".checkpoint")]
+    for name in names:
+        disk.write(f"{METADATA_DIR}/{name}", b"no snapshot")
+    with pytest.raises(FatalFault, match=rf"{names[-1]} cannot be read: .* copy the segments and snapshots of another"):
+        NodeWorld(SMALL, disk=disk, seed=1).start()
 
 
 def test_a_record_of_a_newer_release_stops_the_node_and_names_its_offset() -> None:

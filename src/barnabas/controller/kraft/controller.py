@@ -132,9 +132,9 @@ class Controller:
             # A broker with this node's id is part of this process, which has just begun: its last life is over.
             if broker_id != self._config.node_id:
                 self._sessions.start(broker_id, now_ms)
-        batches = bootstrap_batches(
-            self.view(), self._raft.bootstrap_records(), in_transaction=self._store.in_transaction
-        )
+        # The file is not read where its records are in the log already: it may be damaged by now.
+        formatted = () if self._image.metadata_version else self._raft.bootstrap_records()
+        batches = bootstrap_batches(self.view(), formatted, in_transaction=self._store.in_transaction)
         batches.append(own_registration(self._config.node_id, self.incarnation_id, self.endpoints))
         for records, cause in batches:
             if not self.commit(Result(records, None, cause)):

@@ -1,0 +1,250 @@
+"""`metadata-log-checkpoint`: what a node remembers of its metadata log beside the log itself.
+
+    line 1       whose log it is: node id, cluster id, directory id
+    lines 2, 3   up to where the log was committed, and on this disk; written in turn, the higher sequence number counts
+
+It stands in the directory of the metadata log's directory, so that it outlives that. Each line has a fixed length and
+ends with its CRC-32C; a line that is torn or damaged counts for nothing, and the other one tells what was true before.
+
+A line is written, without a sync, after each flush of the log and before anybody is told of that flush: so after a kill
+it is exact. It is synced in the background every `SYNC_INTERVAL_MS`, and on the spot when a segment is full, after a
+snapshot, at a stop in order, and before anything is cut off: so after a power failure it is some seconds old at most,
+and never ahead of the log. Apache Kafka neither writes the file nor minds it. Where a log lacks what the mark says, see
+`raft.evidence`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from barnabas.common.errors import is_exhausted
+from barnabas.common.host import Disk, File, Host
+from barnabas.common.types import uuid_to_text
+from barnabas.storage.checkpoints import MARK_FILE, write_atomically
+
+SYNC_INTERVAL_MS: Final = 5_000
+_VERSION: Final = "1"
+_IDENTITY_BYTES: Final = 160
+_LINE_BYTES: Final = 112
+_CRC_DIGITS: Final = 8
+_CLUSTER_ID_MAX: Final = 100
+
+
+class Hold(IntEnum):
+    """Why a voter does not vote."""
+
+    #: It votes.
+    NONE = 0
+    #: Its log lacks what it may have acknowledged.
+    BEHIND = 1
+    #: Its directory is new, and may take the place of one that was lost.
+    NEW = 2
+
+
+class Mark(NamedTuple):
+    """`committed` and `end` are end offsets: everything before was committed, and was on this disk."""
+
+    committed: int = 0
+    end: int = 0
+    #: Of the last batch before `end`.
+    epoch: int = 0
+    #: The newest one in which this node took part, as `quorum-state` had it.
+    quorum_epoch: int = 0
+    hold: Hold = Hold.NONE
+
+
+class Identity(NamedTuple):
+    """What `meta.properties` said when the mark was made; "-" for a cluster id that does not fit into a line."""
+
+    node_id: int
+    cluster_id: str
+    directory_id: str
+
+    @staticmethod
+    def of(node_id: int, cluster_id: str, directory_id: bytes) -> Identity:
+        is_plain = len(cluster_id) <= _CLUSTER_ID_MAX and cluster_id.isascii() and cluster_id.split() == [cluster_id]
+        return Identity(node_id, cluster_id if is_plain else "-", uuid_to_text(directory_id))
+
+
+def mark_path(log_dir: str) -> str:
+    return f"{log_dir}/{MARK_FILE}"
+
+
+class MarkFile:
+    """The mark of one metadata log. OSError from every method that reads or writes."""
+
+    NAME: Final = MARK_FILE
+
+    def __init__(self, disk: Disk, log_dir: str) -> None:
+        self._disk = disk
+        self.path = mark_path(log_dir)
+        self._file: File | None = None
+        self._sequence = 0
+        self._is_synced = True
+        #: What the file says; None where it is missing or says nothing.
+        self.mark: Mark | None = None
+        self.identity: Identity | None = None
+        #: Whether there is a file in which some line is damaged.
+        self.is_damaged = False
+        if disk.exists(self.path):
+            self._read(disk.read(self.path))
+
+    def _read(self, data: bytes) -> None:
+        identity = _decode(data[:_IDENTITY_BYTES], _IDENTITY_BYTES)
+        if identity is not None and len(identity) == 4:
+            self.identity = Identity(int(identity[1]), identity[2], identity[3])
+        found = []
+        for place in range(2):
+            start = _IDENTITY_BYTES + place * _LINE_BYTES
+            fields = _decode(data[start : start + _LINE_BYTES], _LINE_BYTES)
+            if fields is not None and len(fields) == 7:
+                sequence, committed, end, epoch, quorum_epoch, hold = (int(field) for field in fields[1:])
+                found.append((sequence, Mark(committed, end, epoch, quorum_epoch, Hold(hold))))
+        if found:
+            self._sequence, self.mark = max(found)
+        self.is_damaged = identity is None or len(found) < 2
+
+    def create(self, identity: Identity, mark: Mark) -> None:
+        """Make the file anew, synced, unless it is there already and says just that."""
+        if (self.identity, self.mark, self.is_damaged) == (identity, mark, False):
+            return
+        self.close()
+        self._sequence += 1
+        lines = _line(self._sequence, mark) * 2
+        first = _encode(f"{_VERSION} {identity.node_id} {identity.cluster_id} {identity.directory_id}", _IDENTITY_BYTES)
+        write_atomically(self._disk, self.path, first + lines)
+        self.identity, self.mark, self.is_damaged = identity, mark, False
+        self._is_synced = True
+
+    def write(self, mark: Mark, *, sync: bool = False) -> None:
+        """The file was created."""
+        if mark != self.mark:
+            if self._file is None:
+                self._file = self._disk.open(self.path)
+            self._sequence += 1
+            place = _IDENTITY_BYTES + self._sequence % 2 * _LINE_BYTES
+            self._file.write_at(place, _line(self._sequence, mark))
+            self.mark = mark
+            self._is_synced = False
+        if sync:
+            self.sync()
+
+    def sync(self) -> None:
+        if self._file is not None and not self._is_synced:
+            self._file.sync()
+            self._is_synced = True
+
+    def sync_beside(self) -> None:
+        """As `sync`, from a thread that shares nothing else."""
+        file = self._disk.open(self.path, read_only=True)
+        try:
+            file.sync()
+        finally:
+            file.close()
+
+    def finish(self) -> None:
+        """At a stop in order: both lines say the same, synced."""
+        mark, file = self.mark, self._file
+        if mark is not None and file is not None:
+            for _ in range(2):
+                self._sequence += 1
+                file.write_at(_IDENTITY_BYTES + self._sequence % 2 * _LINE_BYTES, _line(self._sequence, mark))
+            file.sync()
+            self._is_synced = True
+        self.close()
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def _line(sequence: int, mark: Mark) -> bytes:
+    numbers = (sequence, mark.committed, mark.end, mark.epoch, mark.quorum_epoch, int(mark.hold))
+    return _encode(" ".join((_VERSION, *map(str, numbers))), _LINE_BYTES)
+
+
+def _encode(text: str, size: int) -> bytes:
+    body = text.encode().ljust(size - _CRC_DIGITS - 1)
+    assert len(body) == size - _CRC_DIGITS - 1, f"{text!r} is too long"
+    return body + f"{crc32c(body):08x}\n".encode()
+
+
+def _decode(line: bytes, size: int) -> list[str] | None:
+    """The fields of a line; None if it is not whole, or of a later version."""
+    body, crc = line[: size - _CRC_DIGITS - 1], line[size - _CRC_DIGITS - 1 :]
+    if len(line) != size or crc != f"{crc32c(body):08x}\n".encode():
+        return None
+    fields = body.decode("ascii", "replace").split()
+    return fields if fields[:1] == [_VERSION] else None
+
+
+class MarkKeeper:
+    """Keeps the mark of a log that is in use."""
+
+    def __init__(self, host: Host, file: MarkFile) -> None:
+        self._host = host
+        self._file = file
+        self._synced_ms = host.clock.now_ms()
+        #: Everything before it is committed, as far as this node knows.
+        self.high_watermark: Callable[[], int] = lambda: 0
+
+    @property
+    def mark(self) -> Mark:
+        mark = self._file.mark
+        return Mark() if mark is None else mark
+
+    def begin(self, identity: Identity, mark: Mark) -> None:
+        """What the log turned out to be. Raises OSError."""
+        self._file.create(identity, mark)
+
+    def flushed(self, end: int, epoch: int) -> None:
+        """Everything before `end` is on disk, and nobody was told yet. Raises OSError."""
+        mark = self.mark
+        committed = max(mark.committed, min(self.high_watermark(), end))
+        self._write(mark._replace(committed=committed, end=end, epoch=epoch))
+        now_ms = self._host.clock.now_ms()
+        if now_ms - self._synced_ms >= SYNC_INTERVAL_MS:
+            self._synced_ms = now_ms
+            self._host.blocking.run(self._file.sync_beside, _ignore)
+
+    def shorten(self, end: int, epoch: int) -> None:
+        """The log is going to end at `end`, if it does not already: synced when this returns. Raises OSError."""
+        mark = self.mark
+        if end < mark.end:
+            self._file.write(mark._replace(committed=min(mark.committed, end), end=end, epoch=epoch), sync=True)
+
+    def took_part(self, quorum_epoch: int) -> None:
+        """`quorum-state` has been written. Raises OSError."""
+        mark = self.mark
+        if self._file.mark is not None and quorum_epoch > mark.quorum_epoch:
+            self._write(mark._replace(quorum_epoch=quorum_epoch))
+
+    def release(self) -> None:
+        """It votes from now on, also after a power failure. Raises OSError."""
+        self._file.write(self.mark._replace(hold=Hold.NONE), sync=True)
+
+    def sync(self) -> None:
+        """Raises OSError."""
+        self._synced_ms = self._host.clock.now_ms()
+        self._file.sync()
+
+    def close(self) -> None:
+        """At a stop in order. Raises OSError."""
+        self._file.finish()
+
+    def _write(self, mark: Mark) -> None:
+        try:
+            self._file.write(mark)
+        except OSError as error:
+            # The mark stays behind: it proves less, and nothing wrong.
+            if not is_exhausted(error):
+                raise
+
+
+def _ignore(_: object, error: BaseException | None) -> None:
+    """A mark that is not synced is older after a power failure, and no less true."""

@@ -1,0 +1,266 @@
+"""A node's past, as it lies on disk: opened, compared with what is remembered of it, refused where something is gone.
+
+    mark, quorum-state        what this node remembers beside its log       (`raft.mark`, `raft.quorum_state`)
+    is there a log at all     a log that is missing beside topics, beside a mark, beside a quorum-state is refused
+    newest sound snapshot     one that is damaged is set aside, where an older one and the log hold the same
+    log, from end to end      a torn tail is cut off, other damage is refused                    (`raft.evidence`)
+    its end                   not before what the mark knows to have been on disk
+
+A voter whose log, though sound, is behind what the mark says it may have acknowledged does not vote before it has
+caught up; nor does one that was just formatted, among voters that have records already (`mark.Hold`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import DecodeError, FatalFault
+from barnabas.common.host import Host
+from barnabas.common.types import METADATA_TOPIC_ID
+from barnabas.raft.evidence import Chain, CutJudge, advice, first_base, limit_of
+from barnabas.raft.loading import Loaded, load, read_snapshot
+from barnabas.raft.log import MetadataLog, metadata_log_directory
+from barnabas.raft.mark import Hold, Identity, Mark, MarkFile, MarkKeeper
+from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile
+from barnabas.raft.snapshots import Snapshot, SnapshotFiles, SnapshotId
+from barnabas.storage.checkpoints import (
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    CheckpointError,
+    decode_partition_metadata,
+    encode_partition_metadata,
+    parse_dir_name,
+    write_atomically,
+)
+from barnabas.storage.health import WriteHealth
+
+
+class Past(NamedTuple):
+    """What a node goes on from."""
+
+    log: MetadataLog
+    loaded: Loaded
+    state: ElectionState | None
+    state_file: QuorumStateFile
+    hold: Hold
+
+
+class _Snapshots(NamedTuple):
+    """The newest one that can be read, and those newer than it, which cannot."""
+
+    newest: SnapshotId | None
+    content: Snapshot | None
+    damaged: tuple[SnapshotId, ...]
+    #: The oldest sound one; the log begins at its end.
+    oldest: SnapshotId | None
+    why: str
+
+
+def open_past(host: Host, config: BrokerConfig, identity: Identity, health: WriteHealth | None = None) -> Past:
+    """FatalFault, in one line that names the file, if something is damaged or gone. OSError, StorageFault."""
+    return _Opening(host, config, identity, health).run()
+
+
+class _Opening:
+    def __init__(self, host: Host, config: BrokerConfig, identity: Identity, health: WriteHealth | None) -> None:
+        self._host = host
+        self._config = config
+        self._identity = identity
+        self._health = health
+        self._disk = host.disk
+        self._log_dir = config.metadata_log_dir
+        self._directory = metadata_log_directory(self._log_dir)
+        #: Whether others may rely on what it has acknowledged.
+        self._is_voter = config.is_controller
+        self._disk.make_dirs(self._directory)
+        self._files = SnapshotFiles(self._disk, self._directory)
+
+    def run(self) -> Past:
+        self._check_identity()
+        state_file = QuorumStateFile(self._disk, self._directory)
+        state = state_file.read()
+        mark_file = MarkFile(self._disk, self._log_dir)
+        if mark_file.is_damaged:
+            self._host.faults.warn(
+                f"{mark_file.path} is damaged: written anew from what is left of it and from the log"
+            )
+        mark = mark_file.mark
+        self._files.remove_unfinished()
+        snapshots = self._snapshots()
+        has_records = self._has_records(snapshots)
+        if not has_records and not snapshots.damaged:
+            self._check_nothing_is_gone(mark, state)
+        if self._is_voter:
+            self._check_state(mark, state, has_records=has_records)
+        limit = limit_of(mark, is_state_own=state is not None and state.is_own)
+        keeper = MarkKeeper(self._host, mark_file)
+        log = self._open_log(keeper, state, limit)
+        self._check_covered(log, snapshots)
+        end = max(log.end_offset, 0 if snapshots.newest is None else snapshots.newest.end_offset)
+        if self._is_voter and end < limit:
+            raise FatalFault(
+                f"{log.end_of_file}, offset {log.end_offset}: the log ends here, but everything before offset {limit} "
+                f"was on this disk; {advice(self._log_dir)}"
+            )
+        hold = self._hold(mark, state, log, snapshots)
+        # From here on the log may be changed, and what is remembered of it must not be ahead.
+        mark = mark or Mark()
+        end = log.end_offset
+        mark = mark._replace(committed=min(mark.committed, end), end=min(mark.end, end), hold=hold)
+        keeper.begin(self._identity, mark)
+        if snapshots.oldest is not None:
+            log.start_at(snapshots.oldest.end_offset)
+        loaded = load(log, snapshots.newest, snapshots.content, self._config)
+        log.flush()
+        keeper.took_part(0 if state is None else state.epoch)
+        state_file.on_written = keeper.took_part
+        return Past(log, loaded, state, state_file, hold)
+
+    def _check_identity(self) -> None:
+        """The metadata log's own `partition.metadata` says nothing that is not known."""
+        path = f"{self._directory}/{PARTITION_METADATA}"
+        content = encode_partition_metadata(METADATA_TOPIC_ID)
+        if self._disk.exists(path):
+            try:
+                found = decode_partition_metadata(path, self._disk.read(path))
+                if found == METADATA_TOPIC_ID:
+                    return
+                problem = f"{path}: another topic's id"
+            except CheckpointError as error:
+                problem = str(error)
+            self._host.faults.warn(f"{problem}: written anew, for the id of the metadata log is always the same")
+        write_atomically(self._disk, path, content)
+
+    # What there is
+
+    def _snapshots(self) -> _Snapshots:
+        ids, damaged, why = self._files.list(), [], ""
+        for snapshot_id in reversed(ids):
+            try:
+                content = read_snapshot(self._files, snapshot_id)
+            except DecodeError as error:
+                damaged.append(snapshot_id)
+                why = why or str(error)
+                continue
+            return _Snapshots(snapshot_id, content, tuple(damaged), ids[0], why)
+        return _Snapshots(None, None, tuple(damaged), None, why)
+
+    def _has_records(self, snapshots: _Snapshots) -> bool:
+        if snapshots.newest is not None and snapshots.newest.end_offset > 0:
+            return True
+        names = self._disk.list_dir(self._directory)
+        return any(self._disk.size(f"{self._directory}/{name}") > 0 for name in names if name.endswith(LOG_SUFFIX))
+
+    def _check_nothing_is_gone(self, mark: Mark | None, state: ElectionState | None) -> None:
+        if mark is not None and mark.end == 0:
+            return
+        proof = ""
+        if mark is not None:
+            proof = f"{self._log_dir}/{MarkFile.NAME} knows of records up to offset {mark.end}"
+        elif state is not None and state.epoch > 0:
+            proof = f"{FILE_NAME} beside it knows of epoch {state.epoch}"
+        else:
+            topics = self._topics()
+            if topics:
+                proof = f"there are {len(topics)} directories of partitions, as {topics[0]}"
+        if not proof:
+            return
+        if not self._is_voter:
+            self._host.faults.warn(
+                f"the metadata log in {self._directory} is missing or empty, though {proof}: this node does not vote, "
+                "and gets it from the controllers again"
+            )
+            return
+        raise FatalFault(
+            f"the metadata log in {self._directory} is missing or empty, but {proof}: put the directory back; where "
+            f"there are other voters, `barnabas log repair {self._log_dir} --yes` lets this one begin without its log, "
+            "get it from their leader, and vote again when it has it"
+        )
+
+    def _topics(self) -> list[str]:
+        found = []
+        for log_dir in self._config.log_dirs:
+            for name in self._disk.list_dir(log_dir) if self._disk.is_dir(log_dir) else ():
+                parsed = parse_dir_name(name)
+                is_other = parsed is not None and not parsed.suffix and f"{log_dir}/{name}" != self._directory
+                if is_other and self._disk.is_dir(f"{log_dir}/{name}"):
+                    found.append(f"{log_dir}/{name}")
+        return found
+
+    def _check_state(self, mark: Mark | None, state: ElectionState | None, *, has_records: bool) -> None:
+        path = f"{self._directory}/{FILE_NAME}"
+        way_out = (
+            "without it this node might vote twice: put it back, or have "
+            f"`barnabas log repair {self._log_dir} --yes` write one that begins in a later epoch"
+        )
+        known_epoch = 0 if mark is None else mark.quorum_epoch
+        if state is None:
+            if has_records or known_epoch > 0:
+                raise FatalFault(f"{path} is missing, but this node has taken part in the quorum before; {way_out}")
+        elif state.epoch < known_epoch:
+            raise FatalFault(
+                f"{path} is of epoch {state.epoch}, but this node has taken part in epoch {known_epoch}; {way_out}"
+            )
+
+    # The log
+
+    def _open_log(self, keeper: MarkKeeper, state: ElectionState | None, limit: int) -> MetadataLog:
+        base = first_base(list(self._disk.list_dir(self._directory)))
+        quorum_epoch = None if state is None or not self._is_voter else state.epoch
+        chain = Chain(max(base, 0), quorum_epoch)
+        judge = CutJudge(self._disk, self._log_dir, chain, limit, self._host.faults.warn, is_voter=self._is_voter)
+        try:
+            return MetadataLog(self._host, self._config, keeper, chain.follows, judge.on_cut, self._health)
+        except CheckpointError as error:
+            raise FatalFault(str(error)) from error
+
+    def _check_covered(self, log: MetadataLog, snapshots: _Snapshots) -> None:
+        """Snapshot and log leave no gap, also without those snapshots that are damaged, which are set aside."""
+        covered = 0 if snapshots.newest is None else snapshots.newest.end_offset
+        is_whole = log.first_base <= covered and (log.end_offset >= covered or not snapshots.damaged)
+        if not snapshots.damaged:
+            if not is_whole:
+                raise FatalFault(
+                    f"the metadata log in {self._directory} begins at offset {log.first_base}, and there is no "
+                    f"snapshot of what came before; {self._copy_advice()}"
+                )
+            return
+        path = self._files.path(snapshots.damaged[0])
+        if not is_whole or (covered == log.end_offset == 0):
+            raise FatalFault(
+                f"{path} cannot be read: {snapshots.why}; no older snapshot with the log behind it says the same; "
+                f"{self._copy_advice()}"
+            )
+        for snapshot_id in snapshots.damaged:
+            aside = self._files.set_aside(snapshot_id)
+            self._host.faults.warn(
+                f"{self._files.path(snapshot_id)} is damaged ({snapshots.why}): set aside as {aside}; nothing is lost, "
+                f"the log has everything from offset {covered} on"
+            )
+
+    def _copy_advice(self) -> str:
+        if not self._is_voter:
+            return f"remove {self._directory}: this node does not vote, and gets it from the controllers again"
+        return (
+            f"put the directory back, or copy the segments and snapshots of another voter that is stopped into it, and "
+            f"run `barnabas log repair {self._log_dir} --yes`, so that this voter does not vote before it has caught up"
+        )
+
+    def _hold(self, mark: Mark | None, state: ElectionState | None, log: MetadataLog, snapshots: _Snapshots) -> Hold:
+        if not self._is_voter:
+            return Hold.NONE
+        if mark is None:
+            is_new = state is None and log.end_offset == 0 and snapshots.newest is None
+            return Hold.NEW if is_new else Hold.NONE
+        if mark.hold is not Hold.NONE:
+            return mark.hold
+        newest = (0, 0) if snapshots.newest is None else (snapshots.newest.epoch, snapshots.newest.end_offset)
+        if max((log.latest_epoch, log.end_offset), newest) >= (mark.epoch, mark.end):
+            return Hold.NONE
+        self._host.faults.warn(
+            f"the metadata log in {self._directory} ends at offset {log.end_offset}, epoch {log.latest_epoch}, but "
+            f"this voter may have acknowledged offset {mark.end}, epoch {mark.epoch}: it does not vote before it has "
+            "caught up"
+        )
+        return Hold.BEHIND

@@ -1,0 +1,211 @@
+"""What `barnabas log verify` and `barnabas log repair` know of a metadata log beyond what they know of any log.
+
+A repair cuts the log at the damage as it does any other, and keeps aside what it cuts. Beside that it writes down that
+this voter may have forgotten what it acknowledged (`mark.Hold.BEHIND`), so that it does not vote before it caught up
+with a leader; it writes a `quorum-state` in place of one that is lost or unreadable, which begins with the epoch after
+the last one that is known, for in that this node has given no vote; and it sets damaged snapshots aside, where an older
+one and the log hold the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from barnabas.common.errors import DecodeError, FatalFault, RecordsRejected
+from barnabas.common.host import Disk
+from barnabas.common.types import ZERO_UUID
+from barnabas.protocol.messages.records_raft import KRaftVersionRecord
+from barnabas.raft.control import decode_control
+from barnabas.raft.evidence import Chain, first_base
+from barnabas.raft.log import metadata_log_directory
+from barnabas.raft.mark import Hold, Identity, Mark, MarkFile
+from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile
+from barnabas.raft.snapshots import SnapshotFiles, SnapshotId
+from barnabas.records.batch import BatchHeader, decode_batch, read_header
+from barnabas.storage.checkpoints import META_PROPERTIES, CheckpointError, decode_meta_properties
+from barnabas.storage.faults import Fault, FaultKind
+from barnabas.storage.repair import KeptAside
+from barnabas.storage.verify import Verification
+
+
+def is_metadata_log(directory: str) -> bool:
+    return directory == metadata_log_directory(directory.rpartition("/")[0])
+
+
+def chain_of(disk: Disk, directory: str) -> Callable[[BatchHeader, memoryview], str]:
+    """For a `Verification` of the metadata log: why a batch cannot stand behind those before it; "" if it can."""
+    chain = Chain(max(first_base(list(disk.list_dir(directory))), 0), None)
+    return lambda header, batch: "" if chain.follows(header, batch) else chain.reason
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is there, after the log is cut where it must be."""
+
+    end: int = 0
+    epoch: int = 0
+    first_base: int = 0
+    is_cut: bool = False
+    is_dynamic: bool = False
+    sound: list[SnapshotId] = field(default_factory=list)
+    damaged: list[SnapshotId] = field(default_factory=list)
+    state: ElectionState | None = None
+    state_fault: str = ""
+
+
+class MetadataRepair:
+    """Of the metadata log in one log directory; `steps` tells what `apply` does."""
+
+    def __init__(self, disk: Disk, log_dir: str) -> None:
+        self._disk = disk
+        self._log_dir = log_dir
+        self._directory = metadata_log_directory(log_dir)
+        self._mark_file = MarkFile(disk, log_dir)
+        self.steps: list[str] = []
+        self.faults: list[Fault] = []
+        #: Files whose faults the steps take away.
+        self.repaired: set[str] = set()
+        self._found = _Found()
+        self._state: ElectionState | None = None
+        self._mark: Mark | None = None
+        if disk.is_dir(self._directory) or self._mark_file.mark is not None:
+            self._look()
+            self._plan()
+
+    # What is there
+
+    def _look(self) -> None:
+        disk, found = self._disk, self._found
+        if not disk.is_dir(self._directory):
+            return
+        self._look_at_log()
+        files = SnapshotFiles(disk, self._directory)
+        for snapshot_id in files.list():
+            try:
+                found.is_dynamic |= files.read(snapshot_id).voters is not None
+                found.sound.append(snapshot_id)
+            except DecodeError:
+                found.damaged.append(snapshot_id)
+        try:
+            found.state = QuorumStateFile(disk, self._directory).read()
+        except FatalFault:
+            found.state_fault = "cannot be read"
+
+    def _look_at_log(self) -> None:
+        disk, found = self._disk, self._found
+        follows = chain_of(disk, self._directory)
+        verification = Verification(disk, self._directory, follows=follows)
+        found.end = verification.run().log_end_offset
+        found.first_base = verification.scans[0].base_offset if verification.scans else 0
+        found.is_cut = verification.damaged is not None
+        for scan in verification.scans:
+            if scan.first_offsets and scan.first_offsets[0] < found.end:
+                found.epoch = scan.epochs[-1]
+                found.is_dynamic = found.is_dynamic or self._names_voters(scan.path, scan.positions, scan.sizes)
+            if scan.damage is not None:
+                break
+
+    def _names_voters(self, path: str, positions: list[int], sizes: list[int]) -> bool:
+        file = self._disk.open(path, read_only=True)
+        try:
+            for position, size in zip(positions, sizes, strict=True):
+                data = memoryview(file.read_at(position, size))
+                if read_header(data).is_control and _is_of_kraft_version(data):
+                    return True
+        finally:
+            file.close()
+        return False
+
+    # What to do
+
+    def _plan(self) -> None:
+        self._plan_snapshots()
+        self._plan_state()
+        self._plan_mark()
+
+    def _plan_snapshots(self) -> None:
+        """Those that can be missed."""
+        found = self._found
+        covered = max((known.end_offset for known in found.sound), default=0)
+        newest_lost = max((known.end_offset for known in found.damaged), default=0)
+        if not found.damaged or found.first_base > covered or found.end < max(covered, newest_lost):
+            found.damaged = []
+            return
+        for snapshot_id in found.damaged:
+            path = f"{self._directory}/{snapshot_id.file_name}"
+            self.steps.append(f"{path}: kept aside, the log holds the same from offset {covered} on")
+            self.repaired.add(path)
+
+    def _plan_state(self) -> None:
+        found, mark = self._found, self._mark_file.mark
+        path = f"{self._directory}/{FILE_NAME}"
+        known = max(
+            0 if mark is None else mark.quorum_epoch,
+            found.epoch,
+            max((snapshot_id.epoch for snapshot_id in found.sound), default=0),
+        )
+        text = found.state_fault
+        if not text and found.state is None and known > 0:
+            text = f"is missing, though this node took part in epoch {known}"
+        elif not text and found.state is not None and found.state.epoch < known:
+            text = f"is of epoch {found.state.epoch}, though this node took part in epoch {known}"
+        if not text:
+            return
+        self.faults.append(Fault(path, FaultKind.CHECKPOINT, text))
+        self.repaired.add(path)
+        self._state = ElectionState(known + 1)
+        self.steps.append(f"{path}: made anew, to begin with epoch {known + 1}")
+
+    def _plan_mark(self) -> None:
+        found, mark = self._found, self._mark_file.mark
+        end, epoch = max(
+            [(found.end, found.epoch), *((known.end_offset, known.epoch) for known in found.sound if known.end_offset)]
+        )
+        is_behind = mark is not None and (epoch, end) < (mark.epoch, mark.end)
+        is_short = mark is not None and end < mark.end
+        if is_short and mark is not None:
+            text = f"everything before offset {mark.end} was on this disk, the metadata log ends at {end}"
+            self.faults.append(Fault(self._mark_file.path, FaultKind.CHECKPOINT, text, None, end))
+            self.repaired.add(self._mark_file.path)
+        if not (is_behind or is_short or found.is_cut or self._state is not None):
+            return
+        before = mark or Mark()
+        quorum_epoch = max(before.quorum_epoch, epoch if self._state is None else self._state.epoch)
+        self._mark = Mark(min(before.committed, end), min(found.end, end), found.epoch, quorum_epoch, Hold.BEHIND)
+        self.steps.append(
+            f"{self._mark_file.path}: says that this voter, if there are others, does not vote before it has caught up "
+            "with a leader"
+        )
+
+    # Doing
+
+    def apply(self, kept_name: str) -> None:
+        """After the log was cut."""
+        disk, files = self._disk, SnapshotFiles(self._disk, self._directory)
+        disk.make_dirs(self._directory)
+        kept = KeptAside(disk, self._directory, kept_name)
+        kept.move(*(files.path(snapshot_id) for snapshot_id in self._found.damaged))
+        if self._state is not None:
+            state_file = QuorumStateFile(disk, self._directory)
+            kept.copy(f"{self._directory}/{FILE_NAME}")
+            # Voters' ids are told for people; a static quorum takes them from the configuration.
+            state_file.write(self._state, kraft_version=int(self._found.is_dynamic), voter_ids=[])
+        if self._mark is not None:
+            kept.copy(self._mark_file.path)
+            self._mark_file.create(self._mark_file.identity or self._identity(), self._mark)
+
+    def _identity(self) -> Identity:
+        path = f"{self._log_dir}/{META_PROPERTIES}"
+        try:
+            meta = decode_meta_properties(path, self._disk.read(path))
+        except (CheckpointError, OSError):
+            return Identity.of(0, "-", ZERO_UUID)
+        return Identity.of(meta.node_id or 0, meta.cluster_id or "-", meta.directory_id or ZERO_UUID)
+
+
+def _is_of_kraft_version(batch: memoryview) -> bool:
+    try:
+        return any(isinstance(decode_control(r.key, r.value), KRaftVersionRecord) for r in decode_batch(batch))
+    except (DecodeError, RecordsRejected):
+        return False

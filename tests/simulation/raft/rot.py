@@ -1,0 +1,146 @@
+"""Worlds in which disks forget: between two lives of a voter a byte of its metadata directory is flipped, a file is
+cut, zeroed or lost, or all of it is; at a minority of the voters. Whoever refuses to start stays out until its operator
+has followed the advice that the refusal gives.
+
+    RottenWorld(rotten(seed)).run()
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from tests.simulation.raft.checker import Violation
+from tests.simulation.raft.world import Place, Plan, World
+from tests.support.crashing_disk import Fate
+from tests.support.damage import files_in
+
+from barnabas.common.errors import ConfigError, FatalFault
+from barnabas.raft.log import metadata_log_directory
+from barnabas.raft.mark import mark_path
+from barnabas.raft.quorum_state import FILE_NAME
+from barnabas.raft.repair import MetadataRepair, chain_of
+from barnabas.storage.repair import Repair
+from barnabas.storage.verify import Verification
+
+LOG_DIR = "/data"
+DIRECTORY = metadata_log_directory(LOG_DIR)
+MARK = mark_path(LOG_DIR)
+
+
+def rotten(seed: int) -> Plan:
+    """Voters stay who they are: of how many a minority is one must be known."""
+    plan = Plan.of(seed)
+    voters = random.Random(seed).choice([3, 3, 3, 5])
+    return replace(plan, voters=voters, crashes=True, wipes=False, changes=False, upgrades=False, pauses=False)
+
+
+class RottenWorld(World):
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(plan)
+        #: Those whose disks are not what they were.
+        self.victims: set[int] = set()
+        self.refusals = 0
+        self.repairs = 0
+
+    # Damage
+
+    def _trouble(self) -> None:
+        if not self.is_healed and self.chance.random() < 0.5:
+            self._begin_rot()
+        super()._trouble()
+
+    def _begin_rot(self) -> None:
+        place = self._some_place()
+        if place is None:
+            return
+        is_voter = place.node_id in self.first_voters.ids
+        if is_voter and place.node_id not in self.victims and len(self.victims) >= (self.plan.voters - 1) // 2:
+            place = self.places[self.chance.choice(sorted(self.victims))]
+        if place.node is None:
+            return
+        if is_voter:
+            self.victims.add(place.node_id)
+        # What was written is there: a disk that loses what was never synced is another trouble.
+        self.crash(place, Fate.KEPT)
+        self._damage(place)
+        self._start_later(place)
+
+    def _damage(self, place: Place) -> None:
+        disk, chance = place.disk, self.chance
+        files = {path: data for path, data in files_in(disk, DIRECTORY).items() if "/repair-" not in path}
+        if disk.exists(MARK):
+            files[MARK] = disk.read(MARK)
+        logs = [path for path in files if path.endswith(".log") and files[path]]
+        kind = chance.choice(["flip", "flip", "cut", "zero", "lose", "lose", "lose the directory", "lose all"])
+        self.note(f"node {place.node_id}: its disk rots: {kind}")
+        if kind.startswith("lose the") or kind == "lose all":
+            disk.remove_tree(DIRECTORY)
+            if kind == "lose all" and disk.exists(MARK):
+                disk.remove(MARK)
+            if kind == "lose all" or not place.is_controller:
+                # Nothing of its past is left, so that it may begin in any epoch.
+                self.checker.shadows.pop(place.key, None)
+            return
+        path = chance.choice(sorted(logs or files) if chance.random() < 0.6 else sorted(files))
+        data = files[path]
+        at = chance.randrange(len(data)) if data else 0
+        if not place.is_controller and path.endswith(FILE_NAME):
+            self.checker.shadows.pop(place.key, None)
+        if kind == "lose":
+            disk.remove(path)
+        elif kind == "cut":
+            disk.write(path, data[:at])
+        elif kind == "zero":
+            disk.write(path, data[:at] + bytes(len(data) - at))
+        elif data:
+            disk.write(path, data[:at] + bytes([data[at] ^ (1 << chance.randrange(8))]) + data[at + 1 :])
+        self.note(f"node {place.node_id}: {path} at {at} of {len(data)}")
+
+    # What becomes of it
+
+    def start(self, place: Place) -> None:
+        for attempt in range(3):
+            try:
+                super().start(place)
+            except (FatalFault, ConfigError) as refusal:
+                assert place.host is not None
+                place.host.is_over = True
+                place.node = None
+                self.refusals += 1
+                self.note(f"node {place.node_id} refuses to start: {refusal}")
+                if place.node_id not in self.victims and place.node_id in self.first_voters.ids:
+                    raise Violation(f"a sound voter refuses to start: {refusal}") from refusal
+                self._follow_advice(place, attempt)
+            else:
+                return
+        raise Violation(f"node {place.node_id} cannot be repaired")
+
+    def _follow_advice(self, place: Place, attempt: int) -> None:
+        """`barnabas log repair`; where that is not enough, with a copy of another voter's log."""
+        disk = place.disk
+        if attempt:
+            donor = next(p for p in self.places.values() if p.is_controller and p.node_id not in self.victims)
+            self.note(f"node {place.node_id} is given the log of node {donor.node_id}")
+            for path in files_in(disk, DIRECTORY):
+                if not path.endswith(FILE_NAME):
+                    disk.remove(path)
+            for path, data in files_in(donor.disk, DIRECTORY).items():
+                if not path.endswith(FILE_NAME) and "/repair-" not in path:
+                    disk.write(path, data, sync=True)
+        self.repairs += 1
+        metadata = MetadataRepair(disk, LOG_DIR)
+        kept = f"repair-{self.repairs}x"
+        if disk.is_dir(DIRECTORY):
+            verification = Verification(disk, DIRECTORY, follows=chain_of(disk, DIRECTORY))
+            verification.run()
+            Repair(disk, verification).apply(kept)
+        for step in metadata.steps:
+            self.note(f"node {place.node_id}: {step}")
+        if metadata.steps:
+            metadata.apply(kept)
+
+    def _is_useful(self, promised_before: int) -> bool:
+        """Everybody is back, too."""
+        is_whole = all(place.node is not None for place in self.places.values())
+        return is_whole and super()._is_useful(promised_before)
