@@ -9,13 +9,18 @@ import pytest
 from tests.support.replicated import RawClient
 
 from barnabas.broker.assembly import Broker
+from barnabas.metadata.cluster import BrokerImage
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
+from barnabas.raft.following import Following
+from barnabas.raft.leading import Leading
 from barnabas.simulation.checkers import NoMistakes, Watch
 from barnabas.simulation.cluster import Cluster, Layout
 from barnabas.simulation.faulty_disk import FaultyDisk
+from barnabas.simulation.history import Violation
 from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.steady import SteadyWriters
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, World
+from barnabas.storage.health import WriteHealth
 
 _NUMBERS = (1, 2, 3)
 _PARTITIONS = 6
@@ -25,10 +30,10 @@ _BOUND_MS = 3_000
 class Combined:
     """Three nodes that are broker and controller each; a topic of six partitions on all of them, and writers."""
 
-    def __init__(self, seed: int, **properties: str) -> None:
+    def __init__(self, seed: int, controllers: int = 0) -> None:
         self.chance = random.Random(seed)
         self.world = World(seed, events_max=20_000_000)
-        self.cluster = Cluster(self.world, Layout(3, 0, {"min.insync.replicas": "2", **properties}))
+        self.cluster = Cluster(self.world, Layout(3, controllers, {"min.insync.replicas": "2"}))
         self.watch = Watch(self.cluster, [NoMistakes(), QuorumSafety()], interval=20)
         self.client = RawClient(self.cluster, "client")
         self.cluster.start()
@@ -98,26 +103,166 @@ def fill(disk: FaultyDisk) -> Callable[[], None]:
     return end
 
 
-@pytest.mark.parametrize("kind", [fill, refuse])
-@pytest.mark.parametrize("who", ["controller", "other"])
-@pytest.mark.parametrize("seed", range(3))
-def test_a_full_disk_stops_no_partition(seed: int, who: str, kind: Callable[[FaultyDisk], Callable[[], None]]) -> None:
-    world = Combined(seed)
+def slow(disk: FaultyDisk) -> Callable[[], None]:
+    """Each call that writes takes half a second."""
+    disk.stall_us = SECOND_US // 2
+
+    def end() -> None:
+        disk.stall_us = 0
+
+    return end
+
+
+def hanging(disk: FaultyDisk) -> Callable[[], None]:
+    """The next call that writes does not return for 25 s, and with it the whole process waits."""
+    disk.stall_us = 25 * SECOND_US
+
+    def end() -> None:
+        disk.stall_us = 0
+
+    return end
+
+
+def hanging_syncs(disk: FaultyDisk) -> Callable[[], None]:
+    """Appends go to the page cache, syncs beside the loop do not return for 25 s."""
+    disk.sync_stall_us = 25 * SECOND_US
+
+    def end() -> None:
+        disk.sync_stall_us = 0
+
+    return end
+
+
+Kind = Callable[[FaultyDisk], Callable[[], None]]
+_SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 6))]
+
+
+def strike(world: Combined, kind: Kind, who: str) -> tuple[int, Callable[[], None]]:
+    """The victim, and how its trouble ends."""
     active = world.active()
     victim = active if who == "controller" else world.another(active)
-    others = [number for number in _NUMBERS if number != victim]
+    return victim, kind(world.disk(victim))
+
+
+def has_left(world: Combined, victim: int) -> bool:
+    """Out of every ISR, as all nodes know it: the victim follows the metadata, too."""
+    return all(
+        leader != victim and victim not in isr for number in _NUMBERS for leader, isr in world.partitions_at(number)
+    )
+
+
+@pytest.mark.parametrize("kind", [fill, refuse])
+@pytest.mark.parametrize("who", ["controller", "other"])
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_a_full_disk_stops_no_partition(seed: int, who: str, kind: Kind) -> None:
+    world = Combined(seed)
     began_us = world.world.now_us
-    end = kind(world.disk(victim))
+    victim, end = strike(world, kind, who)
     world.world.run_for(20 * SECOND_US)
     world.writers.check(began_us, world.world.now_us, _BOUND_MS)
     assert world.active() != victim
+    assert has_left(world, victim), "although its metadata log has no room"
     for number in _NUMBERS:
-        # The full one follows the metadata too, although its log has no room for them.
-        assert all(leader != victim and victim not in isr for leader, isr in world.partitions_at(number))
-    assert len(world.lines_of(victim)) <= 50
-    for number in others:
-        assert len(world.lines_of(number)) <= 5
+        assert len(world.lines_of(number)) <= (15 if number == victim else 5)
     end()
     ended_us = world.world.now_us
-    world.run_until(world.everything_is_in_sync, 30_000)
+    world.world.run_for(8 * SECOND_US)
+    assert has_left(world, victim), "room is believed after ten seconds only"
+    world.run_until(world.everything_is_in_sync, 15_000)
     world.writers.check(ended_us, world.world.now_us, _BOUND_MS)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_a_disk_that_has_room_now_and_then_does_not_flap(seed: int) -> None:
+    world = Combined(seed)
+    victim, end = strike(world, refuse, "other")
+    began_us = world.world.now_us
+    for _ in range(6):
+        world.world.run_for(5 * SECOND_US)
+        end()
+        world.world.run_for(2 * SECOND_US)
+        assert has_left(world, victim)
+        end = refuse(world.disk(victim))
+    world.writers.check(began_us, world.world.now_us, _BOUND_MS)
+
+
+@pytest.mark.parametrize(("kind", "bound_ms"), [(slow, 12_000), (hanging, 20_000), (hanging_syncs, 8_000)])
+@pytest.mark.parametrize("who", ["controller", "other"])
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_a_slow_or_hanging_disk_loses_leaderships(seed: int, who: str, kind: Kind, bound_ms: int) -> None:
+    world = Combined(seed)
+    began_us = world.world.now_us
+    victim, end = strike(world, kind, who)
+    world.world.run_for(24 * SECOND_US)
+    world.writers.check(began_us, world.world.now_us, bound_ms)
+    for number in _NUMBERS:
+        if number != victim:
+            assert all(leader != victim and victim not in isr for leader, isr in world.partitions_at(number))
+    end()
+    if kind is hanging_syncs:
+        return  # several of them one after the other are yet to end
+    ended_us = world.world.now_us
+    world.run_until(world.everything_is_in_sync, 60_000)
+    world.writers.check(ended_us, world.world.now_us, _BOUND_MS)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_with_all_disks_full_it_is_as_before_and_goes_on_with_room(seed: int) -> None:
+    """Nothing is written, everybody keeps its place, and the first that has room again is of use."""
+    world = Combined(seed)
+    ends = {number: refuse(world.disk(number)) for number in _NUMBERS}
+    world.world.run_for(15 * SECOND_US)
+    ended_us = world.world.now_us
+    for number in world.chance.sample(_NUMBERS, 2):
+        ends[number]()
+    world.run_until(lambda: world.writers.all_have_acked_since(ended_us), 20_000)
+
+
+@pytest.mark.parametrize("seed", _SEEDS)
+def test_a_second_broker_dies_while_one_is_full(seed: int) -> None:
+    """With a quorum of its own, which both of them leave alone: the third broker leads everything."""
+    world = Combined(seed, controllers=3)
+    victim = world.chance.choice(_NUMBERS)
+    refuse(world.disk(victim))
+    world.world.run_for(5 * SECOND_US)
+    dead = world.another(victim)
+    (left,) = (number for number in _NUMBERS if number not in (victim, dead))
+    world.cluster.hold_down(f"broker{dead}")
+    world.cluster.nodes[f"broker{dead}"].kill()
+    world.run_until(lambda: all(leader == left for leader, _ in world.partitions_at(left)), 3_000)
+
+
+# -- planted mistakes
+
+
+def nobody_says_that_it_is_full(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WriteHealth, "refusing", lambda self: [])
+
+
+def the_leader_of_the_quorum_stays(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Leading, "no_room", lambda self: None)
+
+
+def full_replicas_are_waited_for(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(BrokerImage, "takes_writes", lambda self, directory: True)
+
+
+def what_is_not_on_disk_is_not_followed(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Following, "_follow_in_memory", lambda self, records, high_watermark: None)
+
+
+@pytest.mark.parametrize(
+    ("mistake", "who", "found_by"),
+    [
+        (nobody_says_that_it_is_full, "other", Violation),
+        (the_leader_of_the_quorum_stays, "controller", Violation),
+        (full_replicas_are_waited_for, "other", Violation),
+        (what_is_not_on_disk_is_not_followed, "controller", AssertionError),
+    ],
+)
+def test_planted_mistakes_are_found(
+    mistake: Callable[[pytest.MonkeyPatch], None], who: str, found_by: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mistake(monkeypatch)
+    with pytest.raises(found_by):
+        test_a_full_disk_stops_no_partition(0, who, refuse)

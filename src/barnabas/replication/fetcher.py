@@ -40,6 +40,8 @@ _Answer = FetchResponse.PartitionData
 _Key = tuple[bytes, int]
 
 _PAUSE_MS: Final = 20
+#: A partition whose directory takes no writes is looked at again so often.
+_WITHOUT_ROOM_MS: Final = 250
 _OVERDUE_MS: Final = 2_000
 #: Of one answer: a millisecond or two, in which nobody else is served.
 _AT_ONCE_BYTES: Final = 1 << 20
@@ -130,6 +132,8 @@ class Fetcher:
         self._overdue = 0
         #: Whether the fetch under way went out at once, and did not wait for a link.
         self._was_sent = False
+        #: Whether a log in this directory can be appended to, as far as is known: what cannot is not fetched.
+        self.takes_writes: Callable[[str], bool] = lambda log_directory: True
         self.repositioning = Repositioning(channel, node_id=self._node_id, on_fault=on_fault)
 
     # -- what is followed
@@ -251,6 +255,9 @@ class Fetcher:
         """Whether it has to wait, for its pause or for its rate; then it is looked at again with the next fetch."""
         if followed.resume_ms > now_ms:
             self._held[key] = followed.resume_ms
+            return True
+        if not self.takes_writes(followed.partition.log.directory):
+            self._held[key] = now_ms + _WITHOUT_ROOM_MS
             return True
         quota = self._quota
         if quota and not followed.is_in_sync and quota.holds_back(*followed.partition.topic_partition, now_ms):

@@ -106,6 +106,8 @@ class ReplicaManager:
         self.quotas = ReplicationQuotas(host.clock, config)
         self.traffic = Traffic()
         self.following = Following(host, config, self.on_storage_fault, self.surroundings, self.quotas.follower)
+        health = logs.health
+        self.following.takes_writes = lambda directory: not health.is_troubled or health.has_room(root_of(directory))
         self._laggards = LaggardWatch(host.timers, self.surroundings, self.partitions)
         self._slices = InSlices(host.timers, self._follow_image)
         #: Follow what changed, at once or soon.

@@ -34,9 +34,8 @@ class SteadyWriter:
         self.topic, self.index = topic, index
         self._bare: BareClient | None = None
         self._leader: tuple[int, int] | None = None
-        #: When each record was acknowledged, and at which offset.
+        #: When each record was acknowledged.
         self.acked_us: list[int] = []
-        self.offsets: list[int] = []
 
     async def run(self) -> None:
         bare = self._bare = BareClient(self._cluster, self.client)
@@ -73,7 +72,6 @@ class SteadyWriter:
         if answer is None or answer.responses[0].partition_responses[0].error_code != ErrorCode.NONE:
             return False
         self.acked_us.append(self._cluster.world.now_us)
-        self.offsets.append(answer.responses[0].partition_responses[0].base_offset)
         return True
 
     def longest_gap_ms(self, begin_us: int, end_us: int) -> int:
@@ -99,6 +97,9 @@ class SteadyWriters:
     def all_have_begun(self) -> bool:
         return all(writer.acked_us for writer in self._writers)
 
+    def all_have_acked_since(self, time_us: int) -> bool:
+        return all(writer.acked_us[-1] > time_us for writer in self._writers)
+
     def longest_gaps_ms(self, begin_us: int, end_us: int) -> list[int]:
         return [writer.longest_gap_ms(begin_us, end_us) for writer in self._writers]
 
@@ -109,7 +110,3 @@ class SteadyWriters:
                 raise Violation(
                     f"{writer.topic}-{writer.index} acknowledged nothing for {gap_ms} ms ({bound_ms} allowed)"
                 )
-
-    def acked(self) -> dict[int, list[int]]:
-        """Offsets by partition."""
-        return {writer.index: writer.offsets for writer in self._writers}
