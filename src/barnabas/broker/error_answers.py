@@ -170,15 +170,27 @@ def _elements(request: Any, path: str) -> Iterable[Any]:
 
 def encode_answer(response: Message, version: int, out: bytearray) -> None:
     """Append the encoded response. Texts about errors are shortened if they are too long for it: they hold names that
-    a client chose, and a name may be as long as a string can be. Raises EncodeError for everything else."""
+    a client chose, and a name may be as long as a string can be. An error that an older version has no place for is
+    left out, as by Kafka: its rows say it. Raises EncodeError for everything else."""
     start = len(out)
     try:
         codec.encode_into(response, version, out)
     except EncodeError:
-        if not _shorten(response):
+        if not _leave_out(response, version) and not _shorten(response):
             raise
+        _shorten(response)
         del out[start:]
         codec.encode_into(response, version, out)
+
+
+def _leave_out(response: Message, version: int) -> bool:
+    """Whether there was an error to leave out."""
+    is_less = False
+    for field in response.FIELDS:
+        if field.attribute in ("error_code", "error_message") and not field.is_in(version):
+            is_less |= getattr(response, field.attribute) != field.default
+            setattr(response, field.attribute, field.default)
+    return is_less
 
 
 def _shorten(struct: Struct) -> bool:

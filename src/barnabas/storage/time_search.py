@@ -15,6 +15,7 @@ from barnabas.storage.cold_read import FrozenSegment
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import Segments
 
+NO_EPOCH = -1
 #: timestamp, offset, leader epoch
 Found = tuple[int, int, int]
 
@@ -30,14 +31,18 @@ def first_at(segments: Iterable[Segment], timestamp: int, log_start_offset: int)
 
 
 def latest(segments: Iterable[Segment], log_start_offset: int) -> Found | None:
-    """The record with the largest timestamp, the first of them."""
+    """The record with the largest timestamp, the first of them. Where it cannot be read, its batch's header is taken
+    at its word, and the batch's last offset is told."""
     best: Segment | None = None
-    largest = -1
+    largest, last_offset = -1, -1
     for segment in segments:
-        timestamp = segment.largest_timestamp()[0]
+        timestamp, offset = segment.largest_timestamp()
         if best is None or timestamp > largest:
-            largest, best = timestamp, segment
-    return best.find_timestamp(largest, log_start_offset) if best is not None and best.size_bytes else None
+            largest, last_offset, best = timestamp, offset, segment
+    if best is None or not best.size_bytes:
+        return None
+    found = best.find_timestamp(largest, log_start_offset)
+    return (largest, last_offset, NO_EPOCH) if found is None and largest >= 0 <= last_offset else found
 
 
 class TimeSearch:

@@ -14,7 +14,7 @@ from collections import Counter, deque
 from typing import NamedTuple
 
 from barnabas.broker.context import RequestContext, Services
-from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
+from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.replication.partition import Isolation, Partition
 from barnabas.storage.batch_file import NotCachedError
@@ -115,6 +115,9 @@ class _Lookups:
             row.error_code = failure.code
             if failure.code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_SINCE:
                 row.error_code = ErrorCode.LEADER_NOT_AVAILABLE
+        except RecordsRejected:
+            # The log is damaged where it was searched.
+            row.error_code = ErrorCode.CORRUPT_MESSAGE
         except StorageFault as fault:
             self._services.replicas.on_storage_fault(fault)
             row.error_code = ErrorCode.KAFKA_STORAGE_ERROR
