@@ -98,6 +98,7 @@ OLDER = [pair for pair in PAIRS if pair not in NEWEST]
 
 @pytest.mark.parametrize("pair", NEWEST)
 def test_requests_of_every_kind(pair: tuple[int, int]) -> None:
+    """Guard G29."""
     fail_each(recorded_one(pair), new_broker)
 
 
@@ -216,6 +217,7 @@ def create(wired: WiredBroker) -> CreateTopicsRequest:
 
 @pytest.mark.parametrize("name", WAITING)
 def test_requests_that_wait(name: str) -> None:
+    """Guard G29."""
     send, make, expected = WAITING[name]
     kinds = fail_each(send, make)
     assert any(kind.endswith(expected) for kind in kinds), kinds
