@@ -161,6 +161,7 @@ class ShardLog:
         "_deadline",
         "_failures",
         "_host",
+        "_is_closed",
         "_partition",
         "_queue",
         "_timeout_ms",
@@ -191,6 +192,12 @@ class ShardLog:
         #: The last write that failed, and how: because leadership was lost (True), and otherwise.
         self._failures = {True: (0, ErrorCode.NONE), False: (0, ErrorCode.NONE)}
         self._deadline = deadlines.new()
+        self._is_closed = False
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether leadership has gone. Who writes in several turns of the loop looks before each."""
+        return self._is_closed
 
     def append(
         self,
@@ -217,8 +224,12 @@ class ShardLog:
     def batch_bytes_max(self) -> int:
         """What is larger need not be made: the log would refuse it. Compression may save more than we can know, so
         that there is no bound with it but a multiple of the log's."""
-        bound = self._writer.batch_bytes_max(self._partition)
-        return bound * _COMPRESSION_GAIN if self._codec else bound
+        return self.plain_bytes_max * _COMPRESSION_GAIN if self._codec else self.plain_bytes_max
+
+    @property
+    def plain_bytes_max(self) -> int:
+        """A batch up to this size before compression is never too large."""
+        return self._writer.batch_bytes_max(self._partition)
 
     def encode(self, draft: BatchDraft) -> bytearray:
         """As `batch_of`, of a batch that was made in several turns."""
@@ -249,6 +260,7 @@ class ShardLog:
 
     def close(self) -> None:
         """Leadership has gone: nobody waits here any longer for what is on its way, though it may yet be committed."""
+        self._is_closed = True
         for write in tuple(self._queue):
             self._answer(write, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 

@@ -124,7 +124,7 @@ class GroupCoordinator:
         """Topics are gone: so are the offsets committed for them."""
         gone = frozenset((topic, index) for topic, index in partitions)
         for shard in self._serving():
-            shard.offsets.delete_partitions(gone)
+            shard.removal.delete_partitions(gone)
 
     def shutdown(self) -> None:
         self._active = False

@@ -266,7 +266,7 @@ class OffsetRequests:
             reply(OffsetDeleteResponse(error_code=failure.code))
             return
         still = (one for one in chosen if not group.is_subscribed_to(one[0])) if count >= ROWS else chosen
-        shard.offsets.delete(request.group_id, still, lambda code: reply(_deleted(response, code)))
+        shard.removal.delete(request.group_id, still, lambda code: reply(_deleted(response, code)))
 
     def _deletable(self, group_id: str) -> tuple[GroupShard, ClassicGroup | ConsumerGroup]:
         """RequestFailed unless offsets of this group may be deleted."""

@@ -32,6 +32,7 @@ from barnabas.coordinators.groups.membership import Membership
 from barnabas.coordinators.groups.offsets import Offsets
 from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.coordinators.groups.records import OffsetKey, parse_group, parse_key, parse_offset, parse_plain_offset
+from barnabas.coordinators.groups.removal import OffsetRemoval
 from barnabas.coordinators.loading import Loads, LogLoader
 from barnabas.coordinators.runtime import (
     PartitionWriter,
@@ -39,9 +40,12 @@ from barnabas.coordinators.runtime import (
     ShardLog,
     ShardState,
 )
+from barnabas.coordinators.steps import ROWS, in_steps
 
-#: Groups looked at in one turn of the loop after loading, and when offsets expire.
+#: Groups looked at in one turn of the loop after loading.
 _SLICE = 256
+#: When offsets expire, to look at a group costs as much as to look at so many offsets.
+_GROUP_WEIGHT = 4
 
 
 class ConsumerPorts(NamedTuple):
@@ -70,6 +74,7 @@ class GroupShard:
         "membership",
         "offsets",
         "partition",
+        "removal",
         "skipped_records",
     )
 
@@ -106,6 +111,7 @@ class GroupShard:
         self.membership = Membership(self._context, self._rebalancer)
         self.committers = Committers(self._context, self._rebalancer)
         self.offsets = Offsets(self._context, self._rebalancer)
+        self.removal = OffsetRemoval(self._context, self.offsets)
         self.consumers = ConsumerGroups(
             self._context, self._rebalancer, consumer.config, consumer.topics, consumer.override_of
         )
@@ -208,48 +214,62 @@ class GroupShard:
     # -- expiry and deletion
 
     def delete_groups(self, group_ids: Sequence[str], done: Callable[[Mapping[str, ErrorCode]], None]) -> None:
-        """Empty groups with their offsets; those of the classic protocol all or none. `done(code of each)`."""
+        """Empty groups with their offsets. `done(code of each)`."""
         consumers = [group_id for group_id in group_ids if self.consumers.find(group_id) is not None]
-        classic = [group_id for group_id in group_ids if group_id not in consumers]
-        batches = [[group_id] for group_id in consumers] + ([classic] if classic else [])
+        classic = [group_id for group_id in group_ids if self.consumers.find(group_id) is None]
 
-        def finish(codes: Sequence[ErrorCode]) -> None:
-            pairs = zip(batches, codes, strict=True)
-            done({group_id: code for batch, code in pairs for group_id in batch})
+        def finish(codes: Sequence[Mapping[str, ErrorCode]]) -> None:
+            done({group_id: code for found in codes for group_id, code in found.items()})
 
-        gather: Gather[ErrorCode] = Gather(len(batches), finish)
+        gather: Gather[Mapping[str, ErrorCode]] = Gather(len(consumers) + bool(classic), finish)
         for index, group_id in enumerate(consumers):
-            self.delete_consumer_group(group_id, gather.slot(index))
+            self._delete_into(gather.slot(index), group_id)
         if classic:
-            self.offsets.delete_groups(classic, gather.slot(len(consumers)))
+            self.removal.delete_groups(classic, gather.slot(len(consumers)))
+
+    def _delete_into(self, slot: Callable[[Mapping[str, ErrorCode]], None], group_id: str) -> None:
+        self.delete_consumer_group(group_id, lambda code: slot({group_id: code}))
 
     def delete_consumer_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> None:
-        """With its offsets. `done(code)`: NON_EMPTY_GROUP and others."""
+        """With its offsets: those that fit into one batch together with the group, the others before.
+        `done(code)`: NON_EMPTY_GROUP and others."""
 
         def take_offsets(draft: Draft) -> None:
-            records, drop = self.offsets.tombstones_of(group_id)
+            records, drop = self.removal.tombstones_of(group_id)
             draft.records += records
             draft.effects.append(drop)
 
-        self.consumers.delete(group_id, take_offsets, done)
+        def delete(code: ErrorCode) -> None:
+            if code is ErrorCode.NONE:
+                self.consumers.delete(group_id, take_offsets, done)
+            else:
+                done(code)
+
+        self.removal.delete_most(group_id, delete)
 
     def _schedule_expiry(self) -> None:
         self._expiry.schedule(self._config.offsets_retention_check_interval_ms, self._begin_expiry)
 
     def _begin_expiry(self) -> None:
-        consumer_ids = (group.group_id for group in self.consumers.groups())
-        self._expire_slice((*self._context.groups, *consumer_ids), 0)
+        in_steps(self._host.timers, self._expire())
         self._schedule_expiry()
 
-    def _expire_slice(self, group_ids: tuple[str, ...], start: int) -> None:
-        if self.state is not ShardState.ACTIVE:
-            return
-        for group_id in group_ids[start : start + _SLICE]:
+    def _expire(self) -> Iterator[None]:
+        consumer_ids = (group.group_id for group in self.consumers.groups())
+        weight = 0
+        for group_id in (*self._context.groups, *consumer_ids):
+            weight += _GROUP_WEIGHT + len(self.offsets.of(group_id))
+            if weight > ROWS:
+                yield
+                weight = _GROUP_WEIGHT + len(self.offsets.of(group_id))
+            if self.state is not ShardState.ACTIVE:
+                return
             group = self._context.groups.get(group_id)
             consumer_group = self.consumers.find(group_id)
             if group is not None:
-                self.offsets.expire(group)
-            elif consumer_group is not None and self.offsets.expire_of_consumers(consumer_group):
-                self.delete_consumer_group(group_id, lambda _: None)
-        if start + _SLICE < len(group_ids):
-            self._host.timers.call_soon(lambda: self._expire_slice(group_ids, start + _SLICE))
+                self.removal.expire(group)
+            elif consumer_group is not None:
+                self.removal.expire_of_consumers(consumer_group, self._delete_expired)
+
+    def _delete_expired(self, group_id: str) -> None:
+        self.delete_consumer_group(group_id, lambda _: None)

@@ -1,0 +1,321 @@
+"""The end of committed offsets: OffsetDelete, DeleteGroups, deleted topics, and expiry.
+
+Tombstones are written in slices that each fit into a batch: the next slice is made when the one before is committed, in
+a turn of the loop of its own, of what is there then. A group's own tombstone is in the last slice. A write that fails
+ends the removal: what was written is gone, the rest is as it was, and the next try begins with it.
+
+Expiry (KIP-211): of an empty group `offsets.retention.minutes` after it became empty; of a stable consumer group, what
+it no longer subscribes to, that long after the commit; of a group without members ever (simple consumers), that long
+after the commit. A group without members and offsets goes, too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.groups.consumer.group import ConsumerGroup
+from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.groups.group import NO_TIMESTAMP, ClassicGroup, GroupState
+from barnabas.coordinators.groups.offsets import Offsets, Partition, is_deserted
+from barnabas.coordinators.groups.records import NO_EXPIRY, CommittedOffset, group_tombstone, offset_tombstone
+from barnabas.coordinators.runtime import KeyValue, storing_failed
+from barnabas.coordinators.steps import ROWS, parts
+
+#: At most what a record takes beside the group's id: the longest name of a topic, a partition and the record's frame.
+_RECORD_BYTES: Final = 249 + 60
+#: Kept free in each batch: its header, and the records of the group itself.
+_RESERVE_BYTES: Final = 1_000
+
+
+class _Slice:
+    """Tombstones of one batch. `is_last` of the last of a removal."""
+
+    __slots__ = ("_bytes_left", "groups", "is_last", "offsets", "records")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_left = bytes_max
+        self.records: list[KeyValue] = []
+        self.offsets: dict[str, dict[Partition, None]] = {}
+        self.groups: list[str] = []
+        self.is_last = False
+
+    def room_for(self, group_id: str) -> int:
+        """Records more of this group."""
+        rows = min(ROWS - len(self.records), self._bytes_left // _record_bytes(group_id))
+        return max(rows, 0 if self.records else 1)
+
+    def add(self, group_id: str, partitions: Sequence[Partition]) -> None:
+        self.offsets.setdefault(group_id, {}).update(dict.fromkeys(partitions))
+        self.records += [offset_tombstone(group_id, *partition) for partition in partitions]
+        self._bytes_left -= len(partitions) * _record_bytes(group_id)
+
+    def add_group(self, group_id: str) -> None:
+        self.groups.append(group_id)
+        self.records.append(group_tombstone(group_id))
+        self._bytes_left -= _record_bytes(group_id)
+
+
+class OffsetRemoval:
+    """Of one shard."""
+
+    __slots__ = ("_context", "_offsets")
+
+    def __init__(self, context: GroupContext, offsets: Offsets) -> None:
+        self._context = context
+        self._offsets = offsets
+
+    # -- slices
+
+    @property
+    def _bytes_max(self) -> int:
+        return self._context.log.plain_bytes_max - _RESERVE_BYTES
+
+    def _rows(self, group_id: str) -> int:
+        """So many offsets of this group are a slice."""
+        return max(1, min(ROWS, self._bytes_max // _record_bytes(group_id) - 1))
+
+    def _slice(self) -> _Slice:
+        return _Slice(self._bytes_max)
+
+    def _write(
+        self,
+        slices: Iterator[_Slice],
+        answered: Callable[[ErrorCode], None],
+        removed: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Each slice after the one before. `answered(code)` once, `removed(group id)` of each group that is gone.
+        `slices` may raise RequestFailed."""
+        log = self._context.log
+        if log.is_closed:
+            answered(ErrorCode.NOT_COORDINATOR)
+            return
+        try:
+            chosen = next(slices, None)
+        except RequestFailed as failure:
+            answered(failure.code)
+            return
+        if chosen is None:
+            answered(ErrorCode.NONE)
+            return
+
+        def settled(code: ErrorCode) -> None:
+            if code is not ErrorCode.NONE:
+                return
+            for group_id, partitions in chosen.offsets.items():
+                self._offsets.drop(group_id, tuple(partitions))
+            for group_id in chosen.groups:
+                self._offsets.drop_group(group_id)
+                removed(group_id)
+
+        def go_on(code: ErrorCode) -> None:
+            if code is not ErrorCode.NONE or chosen.is_last:
+                answered(storing_failed(code))
+            else:
+                self._context.host.timers.call_soon(lambda: self._write(slices, answered, removed))
+
+        if chosen.records:
+            log.append(chosen.records, go_on, settled)
+        else:
+            go_on(ErrorCode.NONE)
+
+    # -- OffsetDelete
+
+    def delete(self, group_id: str, partitions: Iterable[Partition], answered: Callable[[ErrorCode], None]) -> None:
+        """Those of `partitions` that have an offset. Where it takes several slices, what the group has subscribed to
+        meanwhile stays."""
+        self._write(self._deleting(group_id, tuple(partitions)), answered)
+
+    def _deleting(self, group_id: str, partitions: Sequence[Partition]) -> Iterator[_Slice]:
+        done = 0
+        for part in parts(partitions, self._rows(group_id)):
+            wanted: Iterable[Partition] = part
+            if done:
+                subscribed = self._subscribed_of(group_id, {topic for topic, _ in part})
+                wanted = [partition for partition in part if partition[0] not in subscribed]
+            done += len(part)
+            chosen = self._slice()
+            chosen.add(group_id, self._offsets.known(group_id, wanted))
+            chosen.is_last = done == len(partitions)
+            yield chosen
+
+    def _subscribed_of(self, group_id: str, topics: Iterable[str]) -> set[str]:
+        group = self._context.groups.get(group_id) or self._context.consumer_group(group_id)
+        return set() if group is None else {topic for topic in topics if group.is_subscribed_to(topic)}
+
+    # -- DeleteGroups
+
+    def delete_groups(self, group_ids: Sequence[str], answered: Callable[[Mapping[str, ErrorCode]], None]) -> None:
+        """Empty groups of the classic protocol with all that they committed. `answered(code of each)`."""
+        codes: dict[str, ErrorCode] = {}
+
+        def removed(group_id: str) -> None:
+            codes[group_id] = ErrorCode.NONE
+
+        def finish(code: ErrorCode) -> None:
+            answered({group_id: codes.get(group_id, code) for group_id in group_ids})
+
+        self._write(self._deleting_groups(group_ids, codes), finish, removed)
+
+    def _deleting_groups(self, group_ids: Sequence[str], codes: dict[str, ErrorCode]) -> Iterator[_Slice]:
+        chosen = self._slice()
+        for group_id in group_ids:
+            while (code := self._may_be_deleted(group_id)) is ErrorCode.NONE:
+                left = self._offsets.some_of(group_id, ROWS, chosen.offsets.get(group_id, {}))
+                room = chosen.room_for(group_id)
+                chosen.add(group_id, left[:room])
+                if len(left) < room:
+                    chosen.add_group(group_id)
+                    break
+                yield chosen
+                chosen = self._slice()
+            if code is not ErrorCode.NONE:
+                codes[group_id] = code
+        chosen.is_last = True
+        yield chosen
+
+    def _may_be_deleted(self, group_id: str) -> ErrorCode:
+        group = self._context.groups.get(group_id)
+        if group is None:
+            return ErrorCode.GROUP_ID_NOT_FOUND
+        return ErrorCode.NONE if group.is_in(GroupState.EMPTY) else ErrorCode.NON_EMPTY_GROUP
+
+    def delete_most(self, group_id: str, answered: Callable[[ErrorCode], None]) -> None:
+        """All offsets of a consumer group without members but as many as fit into one batch. NON_EMPTY_GROUP."""
+        self._write(self._deleting_most(group_id), answered)
+
+    def _deleting_most(self, group_id: str) -> Iterator[_Slice]:
+        rows = self._rows(group_id)
+        while len(left := self._offsets.some_of(group_id, rows + 1)) > rows:
+            group = self._context.consumer_group(group_id)
+            if group is None:
+                raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND)
+            if group.members:
+                raise RequestFailed(ErrorCode.NON_EMPTY_GROUP)
+            chosen = self._slice()
+            chosen.add(group_id, left[:rows])
+            yield chosen
+
+    def tombstones_of(self, group_id: str) -> tuple[list[KeyValue], Callable[[], None]]:
+        """What ends all that the group has committed, and what is to be called when that is in the log."""
+        partitions = self._offsets.some_of(group_id, sys.maxsize)
+        records = [offset_tombstone(group_id, *partition) for partition in partitions]
+        return records, lambda: self._offsets.drop(group_id, partitions)
+
+    # -- deleted topics
+
+    def delete_partitions(self, gone: frozenset[Partition]) -> None:
+        """Topics were deleted: nobody can go on from there. What is committed from now on belongs to others of the
+        same names."""
+        self._write(self._deleting_partitions(gone, self._context.wall_ms()), lambda _: None)
+
+    def _deleting_partitions(self, gone: frozenset[Partition], until_ms: int) -> Iterator[_Slice]:
+        chosen = self._slice()
+        looked_at = 0
+        for group_id in tuple(self._offsets.groups()):
+            places = tuple(self._offsets.of(group_id)) if len(self._offsets.of(group_id)) < len(gone) else tuple(gone)
+            for partition in places:
+                looked_at += 1
+                if not looked_at % ROWS or not chosen.room_for(group_id):
+                    yield chosen
+                    chosen = self._slice()
+                committed = self._offsets.of(group_id).get(partition)
+                if committed is not None and partition in gone and committed.commit_timestamp_ms <= until_ms:
+                    chosen.add(group_id, (partition,))
+        chosen.is_last = True
+        yield chosen
+
+    # -- expiry
+
+    def expire(self, group: ClassicGroup) -> None:
+        """Write tombstones for what this group need not remember any longer."""
+        self._write(self._expiring(group), lambda _: None)
+
+    def _expiring(self, group: ClassicGroup) -> Iterator[_Slice]:
+        group_id = group.group_id
+        places = tuple(self._offsets.of(group_id))
+        done = 0
+        for part in parts(places, self._rows(group_id)):
+            if self._context.groups.get(group_id) is not group:
+                return
+            expired = self._expired(group, part)
+            done += len(part)
+            chosen = self._slice()
+            chosen.add(group_id, expired)
+            if self._is_rest(group_id, expired) and is_deserted(group):
+                chosen.add_group(group_id)
+            chosen.is_last = done == len(places)
+            yield chosen
+
+    def expire_of_consumers(self, group: ConsumerGroup, delete: Callable[[str], None]) -> None:
+        """As `expire`, of a group of the consumer protocol. `delete(group id)` if nothing keeps the group itself any
+        more, with what it has left."""
+        self._write(self._expiring_of_consumers(group.group_id, delete), lambda _: None)
+
+    def _expiring_of_consumers(self, group_id: str, delete: Callable[[str], None]) -> Iterator[_Slice]:
+        places = tuple(self._offsets.of(group_id))
+        done = 0
+        for part in parts(places, self._rows(group_id)):
+            group = self._context.consumer_group(group_id)
+            if group is None:
+                return
+            names = group.names()
+            over = self._over(group_id, part, NO_TIMESTAMP)
+            expired = [partition for partition in over if partition[0] not in names]
+            if self._is_rest(group_id, expired) and not group.members:
+                delete(group_id)
+                return
+            done += len(part)
+            chosen = self._slice()
+            chosen.add(group_id, expired)
+            chosen.is_last = done == len(places)
+            yield chosen
+
+    def _is_rest(self, group_id: str, expired: Sequence[Partition]) -> bool:
+        """Whether the group has nothing but these, and nothing is about to come."""
+        offsets = self._offsets
+        if len(expired) != len(offsets.of(group_id)) or offsets.is_on_its_way(group_id):
+            return False
+        return not offsets.pending.has_group(group_id)
+
+    def _expired(self, group: ClassicGroup, partitions: Sequence[Partition]) -> list[Partition]:
+        if not partitions:
+            return []
+        if group.protocol_type is None:
+            since_ms = NO_TIMESTAMP
+        elif group.is_in(GroupState.EMPTY):
+            since_ms = group.state_timestamp_ms
+        elif group.is_in(GroupState.STABLE) and group.is_consumers and group.subscribed is not None:
+            since_ms = NO_TIMESTAMP
+        else:
+            return []
+        over = self._over(group.group_id, partitions, since_ms)
+        return [partition for partition in over if not group.is_subscribed_to(partition[0])]
+
+    def _over(self, group_id: str, partitions: Iterable[Partition], since_ms: int) -> list[Partition]:
+        """Those whose time is over and that nobody is about to commit again. `since_ms` is when the group became empty,
+        if that is what counts."""
+        offsets, on_their_way = self._offsets.of(group_id), self._offsets.on_their_way(group_id)
+        unstable = self._offsets.unstable_of(group_id)
+        now_ms = self._context.wall_ms()
+        return [
+            partition
+            for partition in partitions
+            if (committed := offsets.get(partition)) is not None
+            and self._is_over(committed, since_ms, now_ms)
+            and partition not in on_their_way
+            and partition not in unstable
+        ]
+
+    def _is_over(self, committed: CommittedOffset, since_ms: int, now_ms: int) -> bool:
+        if committed.expire_timestamp_ms != NO_EXPIRY:
+            return now_ms >= committed.expire_timestamp_ms
+        base_ms = committed.commit_timestamp_ms if since_ms == NO_TIMESTAMP else since_ms
+        return now_ms - base_ms >= self._context.config.offsets_retention_ms
+
+
+def _record_bytes(group_id: str) -> int:
+    """At most what a tombstone of this group takes."""
+    return _RECORD_BYTES + len(group_id.encode())
