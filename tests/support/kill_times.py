@@ -1,9 +1,9 @@
 """How long after a SIGKILL all survivors know the new leaders: three nodes with both roles, one killed at a time.
 
 A round creates a topic of one partition with its leader where the round wants it, kills one node, and asks every
-survivor every few milliseconds, over connections that were open before, with raw Metadata and DescribeQuorum
-requests. It is over when all of them answer with a leader of the partition that lives, name no dead broker, and one
-of them leads the quorum (the last two only where the active controller was killed).
+survivor every few milliseconds, over connections that were open before, with raw Metadata and DescribeQuorum requests.
+It is over when all of them answer with a leader of the partition that lives and an ISR without the dead broker and,
+where the active controller was killed, with a new leader of the quorum.
 
     python -m tests.support.kill_times [ROUNDS]     a table of all three kinds, 50 rounds each by default
 """
@@ -70,12 +70,12 @@ class Survivor:
         self._controller = Asker(nodes[node_id].controller_address)
 
     def knows(self, topic: str, victim: int, *, quorum: bool) -> bool:
-        """Whether it names a new leader of the partition, no dead broker, and (`quorum`) a new leader of the quorum."""
+        """Whether it names a new leader of the partition, and (`quorum`) a new leader of the quorum."""
         wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
         answer = self._broker.ask(wanted, 12)
         assert isinstance(answer, MetadataResponse)
         partition = answer.topics[0].partitions[0]
-        if partition.leader_id in (-1, victim) or victim in {broker.node_id for broker in answer.brokers}:
+        if partition.leader_id in (-1, victim) or victim in partition.isr_nodes:
             return False
         return not quorum or self._leader() not in (-1, victim)
 

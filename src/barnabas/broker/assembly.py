@@ -129,6 +129,7 @@ class Broker:
         if self.config.is_broker:
             self._open_replicas()
         self._opened = True
+        self.services.lately_fenced.follow(self.metadata, self.host.clock)
         self.metadata.subscribe(self.journal.on_image)
         self.access.leader_id = lambda: self.raft.leader_id
         self.raft.on_leader = self._on_quorum_leader

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
+from barnabas.broker.lately_fenced import LatelyFenced
 from barnabas.broker.request_counts import RequestCounts
 
 if TYPE_CHECKING:
@@ -94,5 +95,6 @@ class Services:
     #: What clients may make this process hold.
     memory: MemoryBudget
     request_counts: RequestCounts = field(default_factory=RequestCounts)
+    lately_fenced: LatelyFenced = field(default_factory=LatelyFenced)
     #: Names of topics that this broker has asked the controller for, on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)

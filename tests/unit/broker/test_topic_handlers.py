@@ -19,6 +19,7 @@ from barnabas.broker.handlers import (
     metadata,
 )
 from barnabas.broker.inner_requests import OwnController
+from barnabas.broker.lately_fenced import LatelyFenced
 from barnabas.broker.topic_creation import SHARE_GROUP_STATE_TOPIC, ensure_internal_topic
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ZERO_UUID
@@ -48,6 +49,7 @@ class World:
             host=self.node.host,
             cluster_id=self.node.formatted.cluster_id,
             topics_in_creation=set(),
+            lately_fenced=LatelyFenced(),
         )
         host = self.node.host
         self.services.access = ControllerAccess(host, ReceiveArea(), "test", lambda: None, 1000)

@@ -23,6 +23,7 @@ from barnabas.broker.topic_views import (
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import INTERNAL_TOPICS, ZERO_UUID
 from barnabas.controller.kraft.topics import topic_name_problem
+from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
@@ -41,9 +42,10 @@ def handle(context: RequestContext, request: MetadataRequest, services: Services
             ],
         )
     image = services.metadata.image
-    brokers = _brokers(image, context.listener)
+    brokers = _brokers(image.alive_brokers(), context.listener)
+    lately_fenced = _brokers(services.lately_fenced.listed(), context.listener)
     response = MetadataResponse(
-        brokers=brokers,
+        brokers=brokers + lately_fenced,
         cluster_id=services.cluster_id,
         controller_id=_some_broker(services, brokers),
         topics=_topics(context, request, services, image),
@@ -60,9 +62,9 @@ def _names_ids(request: MetadataRequest) -> bool:
     return any(topic.name is None or topic.topic_id != ZERO_UUID for topic in request.topics or ())
 
 
-def _brokers(image: MetadataImage, listener: str) -> list[MetadataResponse.MetadataResponseBroker]:
+def _brokers(found: Sequence[BrokerImage], listener: str) -> list[MetadataResponse.MetadataResponseBroker]:
     brokers = []
-    for broker in image.alive_brokers():
+    for broker in found:
         endpoint = broker.endpoint(listener)
         if endpoint is not None:
             brokers.append(
