@@ -22,8 +22,10 @@ from barnabas.protocol.messages.create_topics import CreateTopicsRequest, Create
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceResponse
 
-#: On a machine of its own it is the tenth of that (docs/replication.md); here others run beside it.
+#: On a machine of its own it is a tenth of that (docs/replication.md); here others run beside it.
 _KNOWN_S = 0.5
+#: An election that was lost, and waited for its timeout, takes longer than this.
+_TIMEOUT_S = 1.0
 _ROUNDS = 50
 _TOPIC = "orders"
 _NUMBERS = (1, 2, 3)
@@ -42,8 +44,8 @@ def test_survivors_of_a_kill_know_the_new_leaders_at_once(kind: str, tmp_path: P
     finally:
         nodes.close()
     print(f"{kind}: min {took[0]:.3f}, median {percentile(took, 0.5):.3f}, p99 {percentile(took, 0.99):.3f} s")
-    # The slowest but one: a machine that others use may once have had no time at all.
-    assert took[-2] <= _KNOWN_S, took
+    assert percentile(took, 0.9) <= _KNOWN_S, took
+    assert took[-1] < _TIMEOUT_S, took
 
 
 class Writer(threading.Thread):
