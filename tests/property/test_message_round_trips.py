@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tracemalloc
+from collections.abc import Generator
 from contextlib import suppress
 from typing import Any
 
@@ -13,9 +14,11 @@ from tests.support.message_values import Choices, MessageMaker
 
 from barnabas.common.errors import DecodeError, EncodeError
 from barnabas.protocol import codec
-from barnabas.protocol.layout import Layout
+from barnabas.protocol.layout import ELEMENTS_MAX, Layout
 from barnabas.protocol.message import Message, Struct
+from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest
 from barnabas.protocol.messages.index import MESSAGES, load
+from barnabas.protocol.messages.metadata import MetadataRequest
 
 Variant = tuple[type[Message], int]
 entropy = st.binary(max_size=300)
@@ -56,6 +59,52 @@ def test_every_version_decodes_what_it_encodes(variants: list[Variant], data: by
         assert decoded == message
         assert codec.encode(decoded, version) == encoded
         assert codec.decode(cls, version, bytes(encoded)) == (message, len(encoded))
+
+
+def stepped(work: Generator[int, None, Any]) -> tuple[Any, int]:
+    """What it returns, and how often it let others have their turn."""
+    steps = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value, steps
+        steps += 1
+
+
+@each_module
+@settings(max_examples=5, deadline=None, derandomize=True)
+@given(data=entropy)
+@example(data=VARIED)
+def test_in_steps_comes_the_same(variants: list[Variant], data: bytes) -> None:
+    for cls, version in variants:
+        message = MessageMaker(Choices(data)).make(cls, version)
+        encoded = codec.encode(message, version)
+        out = bytearray()
+        stepped(codec.encode_in_steps(message, version, out))
+        assert out == encoded
+        assert stepped(codec.decode_in_steps(cls, version, bytes(encoded)))[0] == (message, len(encoded))
+
+
+def test_long_messages_take_many_steps() -> None:
+    topics = [MetadataRequest.MetadataRequestTopic(name=f"topic-{number}") for number in range(10_000)]
+    message = MetadataRequest(topics=topics)
+    assert codec.is_longer(message, 9_999)
+    assert not codec.is_longer(message, 10_000)
+    out = bytearray()
+    assert stepped(codec.encode_in_steps(message, 12, out))[1] == 100
+    (decoded, _), steps = stepped(codec.decode_in_steps(MetadataRequest, 12, bytes(out)))
+    assert decoded == message
+    assert steps == 100
+    with pytest.raises(DecodeError):
+        stepped(codec.decode_in_steps(MetadataRequest, 12, bytes(out[:-7])))
+
+
+def test_arrays_of_numbers_are_bounded_too() -> None:
+    count = ELEMENTS_MAX + 1
+    topic = b"\x00\x01t" + count.to_bytes(4, "big") + bytes(4 * count)
+    with pytest.raises(DecodeError):
+        codec.decode(DescribeLogDirsRequest, 1, (1).to_bytes(4, "big") + topic)
 
 
 @each_module

@@ -27,6 +27,7 @@ from barnabas.broker.own_registration import AfterOwnRegistration, Door
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.quorum_peers import QuorumPeers
 from barnabas.broker.quorum_watch import QuorumWatch
+from barnabas.broker.steps import Steps
 from barnabas.broker.verification import TransactionVerifier
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
@@ -111,6 +112,7 @@ class Broker:
             brokers=self.brokers,
             verifier=TransactionVerifier(host, config, self.brokers, self.transactions.partition_for),
             memory=self.memory,
+            steps=Steps(host.timers, host.clock),
         )
         self.access.own = OwnController(self.services)
         self.brokers.own = OwnBroker(self.services)

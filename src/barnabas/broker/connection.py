@@ -11,15 +11,17 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Final, Protocol
 
-from barnabas.broker.error_answers import UNEXPECTED, encode_answer, error_answer
+from barnabas.broker.error_answers import UNEXPECTED, encode_answer, encode_answer_in_steps, error_answer
 from barnabas.broker.memory_budget import MemoryBudget
+from barnabas.broker.steps import Steps
 from barnabas.common.continuations import run
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.common.host import Buffer, Link
 from barnabas.common.metrics import TimeBuckets
+from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.connection import FrameReader, ReceiveArea
 from barnabas.protocol.header import response_header_version
@@ -38,6 +40,10 @@ _REPORTED_BYTES_MIN = 64 * 1024
 _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
 
+#: Frames that are longer are decoded in steps.
+LONG_FRAME_BYTES: Final = 16 * 1024
+#: Answers with more elements are encoded in steps.
+LONG_ELEMENTS: Final = 1_000
 #: For log lines.
 API_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items(), *BROKER_APIS.items())}
 
@@ -127,7 +133,27 @@ class InFlight:
         return [head]
 
     def reply(self, response: Message) -> None:
-        self.reply_with(lambda: self.encode(response))
+        if self.is_long(response):
+            self.connection.steps.start(self._encode_in_steps(response), self._complete_with, self, self._is_wanted)
+        else:
+            self.reply_with(lambda: self.encode(response))
+
+    def is_long(self, response: Message) -> bool:
+        """Whether it takes too long to encode for one turn."""
+        return codec.is_longer(response, LONG_ELEMENTS)
+
+    def _encode_in_steps(self, response: Message) -> Generator[int, None, Chunks]:
+        head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
+        yield from encode_answer_in_steps(response, self.api_version, head)
+        finish_response(head)
+        return [head]
+
+    def _complete_with(self, chunks: Chunks) -> None:
+        if self._is_wanted():
+            self.connection.complete(self, chunks)
+
+    def _is_wanted(self) -> bool:
+        return not self.connection.is_closed and not self._failed
 
     def when_disconnected(self, callback: Callable[[], None]) -> None:
         self.connection.on_closed = callback
@@ -205,6 +231,9 @@ class Gate(Protocol):
     def log(self) -> ConnectionLog: ...
     @property
     def memory(self) -> MemoryBudget: ...
+
+    @property
+    def steps(self) -> Steps: ...
 
     def now_ms(self) -> int: ...
 
@@ -462,6 +491,10 @@ class Connection:
     @property
     def log(self) -> ConnectionLog:
         return self._gate.log
+
+    @property
+    def steps(self) -> Steps:
+        return self._gate.steps
 
     @property
     def is_slow(self) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from barnabas.broker.lately_fenced import LatelyFenced
 from barnabas.broker.request_counts import RequestCounts
+from barnabas.broker.steps import Steps
 
 if TYPE_CHECKING:
     from barnabas.broker.broker_channels import BrokerChannels
@@ -94,6 +95,8 @@ class Services:
     verifier: TransactionVerifier
     #: What clients may make this process hold.
     memory: MemoryBudget
+    #: Where long work is done a little at a time.
+    steps: Steps
     request_counts: RequestCounts = field(default_factory=RequestCounts)
     lately_fenced: LatelyFenced = field(default_factory=LatelyFenced)
     #: Names of topics that this broker has asked the controller for, on behalf of clients.

@@ -9,15 +9,24 @@ broker starts quickly.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
-from barnabas.broker.connection import REQUEST_WORK, TURN_WORK, Chunks, Connection, ConnectionLog, InFlight
-from barnabas.broker.context import Services
+from barnabas.broker import inner_requests, pieces
+from barnabas.broker.connection import (
+    LONG_FRAME_BYTES,
+    REQUEST_WORK,
+    TURN_WORK,
+    Chunks,
+    Connection,
+    ConnectionLog,
+    InFlight,
+)
+from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.common.continuations import run
 from barnabas.common.errors import DecodeError
-from barnabas.common.host import Link
+from barnabas.common.host import Buffer, Link
 from barnabas.protocol import codec
 from barnabas.protocol.api import API_VERSIONS, FETCH, PRODUCE, Offer
 from barnabas.protocol.connection import ReceiveArea
@@ -26,7 +35,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class
 
 RawHandler = Callable[[InFlight, memoryview, int, Services], Chunks | None]
-Handler = Callable[[InFlight, Message, Services], Message | None]
+Handler = Callable[[RequestContext, Message, Services], Message | None]
 
 
 #: Requests of one connection are served so long before others are.
@@ -55,6 +64,7 @@ class Dispatcher:
         self.memory = memory
         self._package = handlers_package
         self.now_ms = services.host.clock.now_ms
+        self.steps = services.steps
         self._counts = services.request_counts
         #: Connection, API key, version and client id of the request served last: named when its turn took long.
         self.latest: tuple[Connection, int, int, str | None] | None = None
@@ -113,16 +123,51 @@ class Dispatcher:
             return raw(request, frame, position, self.services)
         # What stands behind the end is ignored, as Kafka does: librdkafka leaves three bytes there when it asks for the
         # metadata of all topics.
+        if len(frame) > LONG_FRAME_BYTES:
+            self._call_in_steps(request, offer, bytes(frame), position)
+            return None
         message, _ = codec.decode(request_class(request.api_key), request.api_version, frame, position)
         request.message = message
+        return self._serve(request, offer, message, frame)
+
+    def _serve(self, request: InFlight, offer: Offer, message: Message, frame: Buffer) -> Chunks | None:
         if offer.is_forwarded:
             importlib.import_module("barnabas.broker.forwarding").forward(request, message, frame, self.services)
             return None
         handler = self._handlers.get(request.api_key)
         if handler is None:
             handler = self._handlers[request.api_key] = self._load(offer, "handle")
+        if pieces.is_long(message, self._default_partitions()):
+            inner_requests.serve_in_pieces(request, handler, message, self.services, connection=request.connection)
+            return None
         response = handler(request, message, self.services)
-        return None if response is None else request.encode(response)
+        if response is None:
+            return None
+        if request.is_long(response):
+            request.reply(response)
+            return None
+        return request.encode(response)
+
+    def _call_in_steps(self, request: InFlight, offer: Offer, frame: bytes, position: int) -> None:
+        """As `_call`, for a frame that takes long to decode; nothing else of its connection is served meanwhile."""
+        connection = request.connection
+
+        def work() -> Generator[int, None, None]:
+            try:
+                decoding = codec.decode_in_steps(request_class(request.api_key), request.api_version, frame, position)
+                message, _ = yield from decoding
+                request.message = message
+            finally:
+                connection.end_slow()
+            chunks = self._serve(request, offer, message, frame)
+            if chunks is not None:
+                connection.complete(request, chunks)
+
+        connection.begin_slow()
+        self.steps.start(work(), lambda _: None, request, lambda: not connection.is_closed)
+
+    def _default_partitions(self) -> int:
+        return self.services.config.int_of("num.partitions")
 
     def _load(self, offer: Offer, function: str) -> Any:
         return getattr(importlib.import_module(f"{self._package}.{offer.name}"), function)

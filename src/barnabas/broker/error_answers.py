@@ -8,7 +8,7 @@ for where there are rows. Produce and Fetch are not here: their connections are 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any, Final, NamedTuple
 
 from barnabas.common.errors import EncodeError, ErrorCode
@@ -181,6 +181,19 @@ def encode_answer(response: Message, version: int, out: bytearray) -> None:
         _shorten(response)
         del out[start:]
         codec.encode_into(response, version, out)
+
+
+def encode_answer_in_steps(response: Message, version: int, out: bytearray) -> Generator[int, None, None]:
+    """The same for a long response, a few elements at a time."""
+    start = len(out)
+    try:
+        yield from codec.encode_in_steps(response, version, out)
+    except EncodeError:
+        if not _leave_out(response, version) and not _shorten(response):
+            raise
+        _shorten(response)
+        del out[start:]
+        yield from codec.encode_in_steps(response, version, out)
 
 
 def _leave_out(response: Message, version: int) -> bool:

@@ -6,10 +6,11 @@ They own what continues them, as requests of a connection do: where that fails, 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Callable, Generator, Mapping
+from typing import TYPE_CHECKING, Protocol
 
-from barnabas.broker.context import Services
+from barnabas.broker import pieces
+from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.error_answers import UNEXPECTED, error_answer
 from barnabas.common import continuations
 from barnabas.common.continuations import run
@@ -18,6 +19,9 @@ from barnabas.common.host import FaultHandler
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import response_class
+
+if TYPE_CHECKING:
+    from barnabas.broker.connection import Connection
 
 
 class Surroundings(Protocol):
@@ -97,13 +101,72 @@ class InnerRequest:
         """It has no connection that could end."""
 
     def serve(self, offer: Offer, message: Message, services: Services) -> None:
+        if pieces.is_long(message, services.config.int_of("num.partitions")):
+            self._message, self._faults = message, services.host.faults
+            serve_in_pieces(self, _handler(offer), message, services)
+        else:
+            self.serve_with(_handler(offer), message, services)
+
+    def serve_with(self, handler: _Handler, message: Message, services: Services) -> None:
         self._message, self._faults = message, services.host.faults
-        response = run(self, _handler(offer), self, message, services)
+        response = run(self, handler, self, message, services)
         if response is not None:
             self.reply(response)
 
 
-_Handler = Callable[[InnerRequest, Message, Services], Message | None]
+class _Outer(Surroundings, continuations.Owner, Protocol):
+    """A request that is served in pieces."""
+
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def correlation_id(self) -> int: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def client_host(self) -> str: ...
+    @property
+    def principal(self) -> str: ...
+
+    def reply(self, response: Message) -> None: ...
+
+
+def serve_in_pieces(
+    outer: _Outer, handler: _Handler, message: Message, services: Services, *, connection: Connection | None = None
+) -> None:
+    """Serve a request of many rows a few at a time (`broker.pieces`). Until all are on their way nothing else of its
+    connection is served; where that ends before, the rest is not served at all."""
+
+    def handle(piece: Message, answered: Callable[[Message], None]) -> None:
+        inner = InnerRequest(
+            outer,
+            outer.api_key,
+            outer.api_version,
+            outer.correlation_id,
+            outer.client_id,
+            outer.client_host,
+            outer.principal,
+            answered,
+        )
+        inner.serve_with(handler, piece, services)
+
+    def work() -> Generator[int, None, None]:
+        try:
+            answers = yield from pieces.serve(message, services.config.int_of("num.partitions"), handle)
+        finally:
+            if connection is not None:
+                connection.end_slow()
+        answers.when_whole(lambda: services.steps.start(answers.joined(), outer.reply, outer))
+
+    if connection is not None:
+        connection.begin_slow()
+    is_wanted = (lambda: not connection.is_closed) if connection is not None else (lambda: True)
+    services.steps.start(work(), lambda _: None, outer, is_wanted)
+
+
+_Handler = Callable[[RequestContext, Message, Services], Message | None]
 _handlers: dict[str, _Handler] = {}
 
 

@@ -11,18 +11,19 @@ it and keeps it: no field is looked up by name, no version is compared while a m
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
+from collections.abc import Callable, Generator
+from typing import Any, TypeVar, cast
 
 from barnabas.common.errors import DecodeError, EncodeError
-from barnabas.protocol.decoding import compile_decoder
-from barnabas.protocol.encoding import compile_encoder
-from barnabas.protocol.message import Message
+from barnabas.protocol.decoding import compile_decoder, compile_decoder_in_steps
+from barnabas.protocol.encoding import compile_encoder, compile_encoder_in_steps
+from barnabas.protocol.message import Message, Struct
 from barnabas.protocol.wire import Buffer
 
 M = TypeVar("M", bound=Message)
 Decoder = Callable[[Buffer, int], tuple[Message, int]]
 Encoder = Callable[[Message, bytearray], None]
+Work = Generator[int, None, Any]
 
 _decoders: dict[tuple[type[Message], int], Decoder] = {}
 _encoders: dict[tuple[type[Message], int], Encoder] = {}
@@ -70,4 +71,62 @@ def decoder(cls: type[Message], version: int) -> Decoder:
         if not cls.VERSIONS[0] <= version <= cls.VERSIONS[1]:
             raise DecodeError(f"{cls.NAME} has no version {version}")
         found = _decoders[cls, version] = compile_decoder(cls, version)
+    return found
+
+
+# -- long messages, a few elements at a time: generators that yield where others may have their turn
+
+
+def decode_in_steps(cls: type[M], version: int, data: Buffer, offset: int = 0) -> Generator[int, None, tuple[M, int]]:
+    """As `decode`, in a version that the message has."""
+    function = _decoders_in_steps.get((cls, version))
+    if function is None:
+        function = _decoders_in_steps[cls, version] = compile_decoder_in_steps(cls, version)
+    return cast("Generator[int, None, tuple[M, int]]", function(data, offset))
+
+
+def encode_in_steps(message: Message, version: int, out: bytearray) -> Generator[int, None, None]:
+    """As `encode_into`, in a version that the message has."""
+    cls = type(message)
+    function = _encoders_in_steps.get((cls, version))
+    if function is None:
+        function = _encoders_in_steps[cls, version] = compile_encoder_in_steps(cls, version)
+    return function(message, out)
+
+
+_decoders_in_steps: dict[tuple[type[Message], int], Callable[[Buffer, int], Work]] = {}
+_encoders_in_steps: dict[tuple[type[Message], int], Callable[[Message, bytearray], Work]] = {}
+
+
+def is_longer(message: Message, elements_max: int) -> bool:
+    """Whether all arrays of `message` together have more elements than that."""
+    return _count(type(message), message, elements_max) > elements_max
+
+
+def _count(message: type[Message], struct: Struct, enough: int) -> int:
+    found = 0
+    for attribute, has_arrays in _arrays(message, type(struct)):
+        values = getattr(struct, attribute)
+        if values:
+            found += len(values)
+            if has_arrays:
+                for each in values:
+                    if found > enough:
+                        return found
+                    found += _count(message, each, enough - found)
+    return found
+
+
+_known_arrays: dict[tuple[type[Message], type[Struct]], tuple[tuple[str, bool], ...]] = {}
+
+
+def _arrays(message: type[Message], struct: type[Struct]) -> tuple[tuple[str, bool], ...]:
+    """The array fields of a struct, each with whether its elements have arrays."""
+    found = _known_arrays.get((message, struct))
+    if found is None:
+        found = _known_arrays[message, struct] = tuple(
+            (field.attribute, field.is_struct and bool(_arrays(message, getattr(message, field.element_type))))
+            for field in struct.FIELDS
+            if field.is_array
+        )
     return found

@@ -8,7 +8,7 @@ end of a value. Nothing is read without a bound: `struct` and indexing refuse to
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import cast
 
 from barnabas.common.errors import DecodeError
@@ -19,17 +19,28 @@ from barnabas.protocol.wire import STRING_BYTES_MAX, Buffer, continue_unsigned_v
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[[Buffer, int], tuple[Message, int]]:
     """The decoder of a version that the message has."""
-    return _DecoderWriter(cls, version).compile()
+    return cast("Callable[[Buffer, int], tuple[Message, int]]", _DecoderWriter(cls, version, in_steps=False).compile())
+
+
+def compile_decoder_in_steps(
+    cls: type[Message], version: int
+) -> Callable[[Buffer, int], Generator[int, None, tuple[Message, int]]]:
+    """The same as a generator, which yields 1 after every `ELEMENTS_PER_STEP` elements of arrays."""
+    return cast(
+        "Callable[[Buffer, int], Generator[int, None, tuple[Message, int]]]",
+        _DecoderWriter(cls, version, in_steps=True).compile(),
+    )
 
 
 class _DecoderWriter:
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
+        self._in_steps = in_steps
         self._cls = cls
         self._layout = Layout(cls, version)
         self._label = f"{cls.NAME} v{version}"
         self._source = Source()
 
-    def compile(self) -> Callable[[Buffer, int], tuple[Message, int]]:
+    def compile(self) -> object:
         label = self._label
 
         def fault(what: str | Exception, position: int) -> DecodeError:
@@ -54,15 +65,20 @@ class _DecoderWriter:
         source.indent()
         add("e = len(b)")
         add(f"left = {ELEMENTS_MAX}")
+        if self._in_steps:
+            add("done = 0")
         add("try:")
         source.indent()
+        if self._in_steps:
+            # A generator, whatever the message holds.
+            add("if False: yield")
         result = self._struct(self._cls)
         add(f"return {result}, p")
         source.dedent()
         # Ends of the data met by struct and indexing; text that is not UTF-8.
         add("except (struct_error, IndexError, ValueError) as error:")
         add(" raise fault(error, p) from error")
-        return cast("Callable[[Buffer, int], tuple[Message, int]]", source.function("decode", f"decode {label}"))
+        return source.function("decode", f"decode {label}")
 
     def _struct(self, cls: type[Struct]) -> str:
         """Read a struct; the name of its variable."""
@@ -168,7 +184,10 @@ class _DecoderWriter:
             code = FIXED[field.element_type][0]
             short = source.constant(f"a_{code.replace('?', 'B')}", array_layouts(code, "unpack_from"))
             add(f"if {count} < {len(SHORT_ARRAYS)}: {target} = list({short}[{count}](b, p))")
-            add(f'else: {target} = list(unpack(f">{{{count}}}{code}", b, p))')
+            add("else:")
+            add(f" left -= {count}")
+            add(f" if left < 0: raise fault({field.name!r}, p)")
+            add(f' {target} = list(unpack(f">{{{count}}}{code}", b, p))')
             add(f"p += {size} * {count}")
             return
         add(f"left -= {count}")
@@ -177,6 +196,8 @@ class _DecoderWriter:
         add(f"{items} = {target} = []")
         add(f"for _ in range({count}):")
         source.indent()
+        if self._in_steps:
+            source.count_step()
         if field.is_struct:
             element = self._struct(layout.struct_class(field))
         else:

@@ -7,7 +7,7 @@ fields. Values that do not fit make `struct`, `encode` or `len` fail; one place 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import cast
 
 from barnabas.common.errors import EncodeError
@@ -18,17 +18,28 @@ from barnabas.protocol.wire import STRING_BYTES_MAX, write_tagged_fields, write_
 
 def compile_encoder(cls: type[Message], version: int) -> Callable[[Message, bytearray], None]:
     """The encoder of a version that the message has."""
-    return _EncoderWriter(cls, version).compile()
+    return cast("Callable[[Message, bytearray], None]", _EncoderWriter(cls, version, in_steps=False).compile())
+
+
+def compile_encoder_in_steps(
+    cls: type[Message], version: int
+) -> Callable[[Message, bytearray], Generator[int, None, None]]:
+    """The same as a generator, which yields 1 after every `ELEMENTS_PER_STEP` elements of arrays."""
+    return cast(
+        "Callable[[Message, bytearray], Generator[int, None, None]]",
+        _EncoderWriter(cls, version, in_steps=True).compile(),
+    )
 
 
 class _EncoderWriter:
-    def __init__(self, cls: type[Message], version: int) -> None:
+    def __init__(self, cls: type[Message], version: int, *, in_steps: bool) -> None:
+        self._in_steps = in_steps
         self._cls = cls
         self._layout = Layout(cls, version)
         self._label = f"{cls.NAME} v{version}"
         self._source = Source()
 
-    def compile(self) -> Callable[[Message, bytearray], None]:
+    def compile(self) -> object:
         label = self._label
 
         def refuse(field: str, reason: str) -> EncodeError:
@@ -46,15 +57,18 @@ class _EncoderWriter:
         }
         add("def encode(o, out):")
         source.indent()
+        if self._in_steps:
+            add("done = 0")
         add("try:")
         source.indent()
-        add("pass")
+        # A generator, whatever the message holds.
+        add("if False: yield" if self._in_steps else "pass")
         self._struct("o", self._cls, "out")
         source.dedent()
         # A null or a wrong type, a number out of range, text with lone surrogates.
         add("except (struct_error, AttributeError, TypeError, ValueError, OverflowError) as error:")
         add(' raise EncodeError(f"{LABEL}: {error}") from error')
-        return cast("Callable[[Message, bytearray], None]", source.function("encode", f"encode {label}"))
+        return source.function("encode", f"encode {label}")
 
     def _struct(self, o: str, cls: type[Struct], out: str) -> None:
         layout = self._layout
@@ -166,6 +180,8 @@ class _EncoderWriter:
         element = source.name("o")
         add(f"for {element} in {value}:")
         source.indent()
+        if self._in_steps:
+            source.count_step()
         if field.is_struct:
             add("pass")
             self._struct(element, self._layout.struct_class(field), out)

@@ -24,9 +24,12 @@ FIXED = {
     "uuid": ("16s", 16),
 }
 
-#: Most structs and strings that all arrays of one message may hold together. Two bytes of input can be one of them,
-#: but here it takes some hundred: a frame of the greatest size could else fill the memory. Real ones have far fewer.
+#: Most elements that all arrays of one message may hold together; short arrays of numbers are not counted. Two bytes of
+#: input can be one of them, but here it takes some hundred: a frame of the greatest size could else fill the memory.
+#: Real ones have far fewer.
 ELEMENTS_MAX = 1 << 20
+#: Elements that are decoded or encoded between two steps: some tenths of a millisecond.
+ELEMENTS_PER_STEP = 100
 #: Arrays of numbers up to this length have their `struct` ready: most are lists of replicas.
 SHORT_ARRAYS = range(17)
 
@@ -140,6 +143,11 @@ class Source:
         """Make `value` known to the function as `name`."""
         self.namespace.setdefault(name, value)
         return name
+
+    def count_step(self) -> None:
+        """Within a loop over elements: others may have their turn after some of them."""
+        self.add("done += 1")
+        self.add(f"if done >= {ELEMENTS_PER_STEP}: done = 0; yield 1")
 
     def function(self, name: str, label: str) -> object:
         """Run the text and return the function `name` it defines."""

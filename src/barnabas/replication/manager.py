@@ -109,7 +109,7 @@ class ReplicaManager:
         health = logs.health
         self.following.takes_writes = lambda directory: not health.is_troubled or health.has_room(root_of(directory))
         self._laggards = LaggardWatch(host.timers, self.surroundings, self.partitions)
-        self._slices = InSlices(host.timers, self._follow_image)
+        self._slices = InSlices(host.timers, host.clock, self._follow_image)
         #: Follow what changed, at once or soon.
         self.on_image: Subscriber = self._slices.on_image
         logs.on_directory_failed.append(self._on_directory_failed)

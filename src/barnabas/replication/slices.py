@@ -15,19 +15,24 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from barnabas.common.host import Timers
+from barnabas.common.host import Clock, Timers
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 
-#: Partitions between two looks at what else there is to do: some ten milliseconds where replicas are opened.
-_STEPS_AT_ONCE: Final = 200
+#: Partitions between two looks at what else there is to do, and the time after which there is a look in any case: a
+#: disk may be slow where replicas are opened.
+_STEPS_AT_ONCE: Final = 100
+_SLICE_MS: Final = 8
 _END: Final = object()
 
 
 class InSlices:
     """`apply` does one step before each of its `yield`s. `on_image` is a `metadata.store.Subscriber`."""
 
-    def __init__(self, timers: Timers, apply: Callable[[MetadataDelta, MetadataImage], Iterator[None]]) -> None:
+    def __init__(
+        self, timers: Timers, clock: Clock, apply: Callable[[MetadataDelta, MetadataImage], Iterator[None]]
+    ) -> None:
         self._timers = timers
+        self._clock = clock
         self._apply = apply
         self._waiting: deque[Iterator[None]] = deque()
         self._is_first = True
@@ -46,11 +51,12 @@ class InSlices:
         self._scheduled = False
         self._running = True
         left = _STEPS_AT_ONCE
+        until_ms = self._clock.now_ms() + _SLICE_MS
         try:
             while self._waiting and (left or self._is_first):
                 steps = self._waiting[0]
                 if next(steps, _END) is not _END:
-                    left = max(left - 1, 0)
+                    left = max(left - 1, 0) if self._clock.now_ms() < until_ms else 0
                 elif self._waiting:
                     self._waiting.popleft()
                     self._is_first = False

@@ -29,7 +29,7 @@ from barnabas.storage.recovery_points import RecoveryPoints
 _INITIAL_TASK_DELAY_MS = 30_000
 #: What goes through all logs holds up the loop for so long at a time, and comes back after so long a pause.
 _SLICE_MS = 3
-_STEPS_AT_ONCE = 200
+_STEPS_AT_ONCE = 100
 _PAUSE_MS = 1
 _FINISHED = object()
 #: Its name, and what it says of a log; None for nothing.

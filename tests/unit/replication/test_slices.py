@@ -10,6 +10,7 @@ from tests.support.wired import WiredBroker
 from barnabas.common.host import Timer
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.replication.slices import InSlices
+from barnabas.simulation.host import VirtualTime
 
 MANY = 1_000
 
@@ -41,7 +42,7 @@ class Followed:
         self.sizes: dict[int, int] = {}
         self.failing: tuple[int, int] | None = None
         self.within: list[tuple[int, int]] = []
-        self.slices = InSlices(self.soon, self.apply)
+        self.slices = InSlices(self.soon, VirtualTime(), self.apply)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         for step in range(self.sizes[image.offset]):
@@ -68,8 +69,8 @@ def test_the_first_image_is_followed_at_once() -> None:
 def test_what_changes_little_is_followed_at_once() -> None:
     followed = Followed()
     for offset in range(1, 6):
-        followed.image(offset, 150)
-        assert len(followed.steps) == 150 * offset
+        followed.image(offset, 90)
+        assert len(followed.steps) == 90 * offset
         assert followed.soon.due == []
 
 

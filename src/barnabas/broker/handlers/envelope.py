@@ -7,10 +7,14 @@ envelope is what brokers pass on; who asked is whom the broker vouches for.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
+from barnabas.broker.connection import LONG_ELEMENTS, LONG_FRAME_BYTES
 from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.error_answers import encode_answer
+from barnabas.broker.error_answers import encode_answer, encode_answer_in_steps
 from barnabas.broker.forwarding import decode_principal, shown_address
 from barnabas.broker.inner_requests import InnerRequest
+from barnabas.common.continuations import owner
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
@@ -34,7 +38,10 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         offer = CONTROLLER_APIS.get(key)
         if offer is None or key not in BROKER_APIS or not offer.version_min <= version <= offer.version_max:
             return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
-        message, _ = codec.decode(request_class(key), version, request.request_data, position)
+        if len(request.request_data) > LONG_FRAME_BYTES:
+            message = None
+        else:
+            message, _ = codec.decode(request_class(key), version, request.request_data, position)
     except DecodeError:
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
 
@@ -45,29 +52,70 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         data = bytearray(correlation_id.to_bytes(4, "big"))
         if response_header_version(key, version) == 1:
             data.append(0)
-        encode_answer(response, version, data)
+        if codec.is_longer(response, LONG_ELEMENTS):
+            services.steps.start(encode_answer_in_steps(response, version, data), lambda _: reply(data), owner())
+        else:
+            encode_answer(response, version, data)
+            reply(data)
+
+    def reply(data: bytearray) -> None:
         context.reply(EnvelopeResponse(error_code=ErrorCode.NONE, response_data=bytes(data)))
 
+    def serve(message: Message | None) -> None:
+        if message is None:
+            context.reply(EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST))
+        else:
+            inner.serve(offer, message, services)
+
     inner = InnerRequest(context, key, version, correlation_id, client_id, client_host, principal, answered)
-    inner.serve(offer, message, services)
+    if message is None:
+        services.steps.start(_decoding(key, version, request.request_data, position), serve, owner())
+    else:
+        serve(message)
     return None
+
+
+def _decoding(key: int, version: int, data: bytes, position: int) -> Generator[int, None, Message | None]:
+    """A long request; None where it does not decode."""
+    try:
+        message, _ = yield from codec.decode_in_steps(request_class(key), version, data, position)
+    except DecodeError:
+        return None
+    return message
 
 
 def is_of_former_controller(response: Message) -> bool:
     """Whether it says anywhere that who answers does not lead (any more)."""
     is_about_quorum = isinstance(response, DescribeQuorumResponse)
-    return _names(response, ErrorCode.NOT_LEADER_OR_FOLLOWER if is_about_quorum else ErrorCode.NOT_CONTROLLER)
+    code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_about_quorum else ErrorCode.NOT_CONTROLLER
+    return _names(type(response), response, code)
 
 
-def _names(struct: Struct, code: ErrorCode) -> bool:
-    for field in struct.FIELDS:
-        value = getattr(struct, field.attribute)
-        if field.attribute == "error_code":
-            if value == code:
-                return True
-        elif isinstance(value, list):
-            if any(_names(each, code) for each in value if isinstance(each, Struct)):
-                return True
-        elif isinstance(value, Struct) and _names(value, code):
-            return True
-    return False
+def _names(message: type[Message], struct: Struct, code: ErrorCode) -> bool:
+    has_code, arrays, structs = _places(message, type(struct))
+    if has_code and getattr(struct, "error_code") == code:  # noqa: B009
+        return True
+    return any(_names(message, each, code) for attribute in arrays for each in getattr(struct, attribute) or ()) or any(
+        _names(message, value, code) for attribute in structs if (value := getattr(struct, attribute)) is not None
+    )
+
+
+#: Whether a struct has an error code, and its arrays and structs in which there may be others.
+_Places = tuple[bool, tuple[str, ...], tuple[str, ...]]
+_known_places: dict[tuple[type[Message], type[Struct]], _Places] = {}
+
+
+def _places(message: type[Message], struct: type[Struct]) -> _Places:
+    found = _known_places.get((message, struct))
+    if found is None:
+        inner = [
+            field
+            for field in struct.FIELDS
+            if field.is_struct and any(_places(message, getattr(message, field.element_type)))
+        ]
+        found = _known_places[message, struct] = (
+            any(field.attribute == "error_code" for field in struct.FIELDS),
+            tuple(field.attribute for field in inner if field.is_array),
+            tuple(field.attribute for field in inner if not field.is_array),
+        )
+    return found

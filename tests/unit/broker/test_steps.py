@@ -1,0 +1,104 @@
+"""Long work is done a slice at a time, one slice in a turn of the loop, whoever asked for it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import pytest
+
+from barnabas.broker.steps import SLICE_UNITS, Steps
+from barnabas.simulation.host import VirtualTime
+
+
+class World:
+    def __init__(self) -> None:
+        self.time = VirtualTime()
+        self.steps = Steps(self.time, self.time)
+        self.order: list[str] = []
+        self.turns = 0
+        self.failed: list[Exception] = []
+
+    def work(self, name: str, units: int) -> Generator[int, None, str]:
+        for _ in range(units):
+            self.order.append(name)
+            yield 1
+        return name
+
+    def on_error(self, error: Exception) -> None:
+        self.failed.append(error)
+
+    def run(self) -> None:
+        enter = self.time.enter
+
+        def counted(callback: object) -> None:
+            self.turns += 1
+            enter(callback)  # type: ignore[arg-type]
+
+        self.time.enter = counted  # type: ignore[method-assign]
+        self.time.run_for(0)
+
+
+def test_work_takes_turns() -> None:
+    world = World()
+    done: list[str] = []
+    for name, slices in (("a", 3), ("b", 1), ("c", 2)):
+        world.steps.start(world.work(name, slices * SLICE_UNITS), done.append, world)
+    assert world.order == [], "nothing is done in the turn that asks"
+    world.run()
+    folded = [name for place, name in enumerate(world.order) if place % SLICE_UNITS == 0]
+    assert folded == ["a", "b", "c", "a", "c", "a"]
+    assert done == ["b", "c", "a"]
+    assert world.turns == 3 + 1 + 2 + 3, "one slice a turn, and one turn to find that the end is reached"
+
+
+def test_the_clock_ends_a_slice_too() -> None:
+    world = World()
+
+    def slow() -> Generator[int, None, None]:
+        for _ in range(3):
+            world.time._now_ms += 5
+            world.order.append("slow")
+            yield 1
+
+    world.steps.start(slow(), lambda _: world.order.append("slow is done"))
+    world.steps.start(world.work("other", 1), lambda _: world.order.append("other is done"))
+    world.time.run_for(100)
+    assert world.order[:3] == ["slow", "other", "other is done"]
+    assert world.order[-1] == "slow is done"
+
+
+def test_a_failure_is_the_owners() -> None:
+    world = World()
+
+    def fails() -> Generator[int, None, None]:
+        yield 1
+        raise ValueError("no")
+
+    done: list[object] = []
+    world.steps.start(fails(), done.append, world)
+    world.steps.start(world.work("other", 1), done.append, world)
+    world.run()
+    assert [str(error) for error in world.failed] == ["no"]
+    assert done == ["other"]
+
+
+@pytest.mark.parametrize("slices", [0, 2])
+def test_what_nobody_wants_any_more_is_given_up(slices: int) -> None:
+    world = World()
+    done: list[str] = []
+    closed: list[bool] = []
+
+    def work() -> Generator[int, None, str]:
+        try:
+            yield from world.work("a", 10 * SLICE_UNITS)
+        finally:
+            closed.append(True)
+        return "a"
+
+    wanted = iter([True] * slices + [False])
+    world.steps.start(work(), done.append, world, lambda: next(wanted))
+    world.run()
+    assert len(world.order) == slices * SLICE_UNITS
+    assert done == []
+    assert closed == ([True] if slices else []), "work that has begun is told of its end"
+    assert len(world.steps) == 0
