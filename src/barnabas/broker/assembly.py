@@ -114,6 +114,7 @@ class Broker:
             memory=self.memory,
             steps=Steps(host.timers, host.clock),
         )
+        self.memory.others.append(lambda: self.services.steps.held_bytes)
         self.access.own = OwnController(self.services)
         self.brokers.own = OwnBroker(self.services)
         self.controller.on_active = self.services.liveness.look_for_all

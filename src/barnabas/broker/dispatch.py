@@ -9,7 +9,7 @@ broker starts quickly.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from barnabas.broker import inner_requests, pieces
@@ -24,9 +24,10 @@ from barnabas.broker.connection import (
 )
 from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.memory_budget import MemoryBudget
+from barnabas.broker.steps import Work
 from barnabas.common.continuations import run
 from barnabas.common.errors import DecodeError
-from barnabas.common.host import Buffer, Link
+from barnabas.common.host import Link
 from barnabas.protocol import codec
 from barnabas.protocol.api import API_VERSIONS, FETCH, PRODUCE, Offer
 from barnabas.protocol.connection import ReceiveArea
@@ -124,23 +125,28 @@ class Dispatcher:
         # What stands behind the end is ignored, as Kafka does: librdkafka leaves three bytes there when it asks for the
         # metadata of all topics.
         if len(frame) > LONG_FRAME_BYTES:
-            self._call_in_steps(request, offer, bytes(frame), position)
+            data = bytes(frame)
+            self._in_steps(request, self._decode_and_serve(request, offer, data, position), len(data))
             return None
         message, _ = codec.decode(request_class(request.api_key), request.api_version, frame, position)
         request.message = message
-        return self._serve(request, offer, message, frame)
-
-    def _serve(self, request: InFlight, offer: Offer, message: Message, frame: Buffer) -> Chunks | None:
         if offer.is_forwarded:
             importlib.import_module("barnabas.broker.forwarding").forward(request, message, frame, self.services)
             return None
-        handler = self._handlers.get(request.api_key)
-        if handler is None:
-            handler = self._handlers[request.api_key] = self._load(offer, "handle")
         if pieces.is_long(message, self._default_partitions()):
-            inner_requests.serve_in_pieces(request, handler, message, self.services, connection=request.connection)
+            handler = self._handler_of(offer, request.api_key)
+            self._in_steps(request, inner_requests.in_pieces(request, handler, message, self.services))
             return None
-        response = handler(request, message, self.services)
+        return self._handle(request, offer, message)
+
+    def _handler_of(self, offer: Offer, api_key: int) -> Handler:
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            handler = self._handlers[api_key] = self._load(offer, "handle")
+        return handler
+
+    def _handle(self, request: InFlight, offer: Offer, message: Message) -> Chunks | None:
+        response = self._handler_of(offer, request.api_key)(request, message, self.services)
         if response is None:
             return None
         if request.is_long(response):
@@ -148,23 +154,34 @@ class Dispatcher:
             return None
         return request.encode(response)
 
-    def _call_in_steps(self, request: InFlight, offer: Offer, frame: bytes, position: int) -> None:
-        """As `_call`, for a frame that takes long to decode; nothing else of its connection is served meanwhile."""
+    def _in_steps(self, request: InFlight, work: Work, held_bytes: int = 0) -> None:
+        """Serve a long request. Nothing else of its connection is served until it is on its way; where the connection
+        ends before, the rest of it is not served at all."""
         connection = request.connection
 
-        def work() -> Generator[int, None, None]:
+        def slow() -> Work:
             try:
-                decoding = codec.decode_in_steps(request_class(request.api_key), request.api_version, frame, position)
-                message, _ = yield from decoding
-                request.message = message
+                yield from work
             finally:
                 connection.end_slow()
-            chunks = self._serve(request, offer, message, frame)
-            if chunks is not None:
-                connection.complete(request, chunks)
 
         connection.begin_slow()
-        self.steps.start(work(), lambda _: None, request, lambda: not connection.is_closed)
+        self.steps.start(slow(), lambda _: None, request, lambda: not connection.is_closed, held_bytes)
+
+    def _decode_and_serve(self, request: InFlight, offer: Offer, frame: bytes, position: int) -> Work:
+        """As `_call`, for a frame that takes long to decode."""
+        decoding = codec.decode_in_steps(request_class(request.api_key), request.api_version, frame, position)
+        message, _ = yield from decoding
+        request.message = message
+        if offer.is_forwarded:
+            importlib.import_module("barnabas.broker.forwarding").forward(request, message, frame, self.services)
+        elif pieces.is_long(message, self._default_partitions()):
+            handler = self._handler_of(offer, request.api_key)
+            yield from inner_requests.in_pieces(request, handler, message, self.services)
+        else:
+            chunks = self._handle(request, offer, message)
+            if chunks is not None:
+                request.connection.complete(request, chunks)
 
     def _default_partitions(self) -> int:
         return self.services.config.int_of("num.partitions")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable, Generator, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from barnabas.broker import pieces
 from barnabas.broker.context import RequestContext, Services
@@ -19,9 +19,6 @@ from barnabas.common.host import FaultHandler
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import response_class
-
-if TYPE_CHECKING:
-    from barnabas.broker.connection import Connection
 
 
 class Surroundings(Protocol):
@@ -133,11 +130,13 @@ class _Outer(Surroundings, continuations.Owner, Protocol):
     def reply(self, response: Message) -> None: ...
 
 
-def serve_in_pieces(
-    outer: _Outer, handler: _Handler, message: Message, services: Services, *, connection: Connection | None = None
-) -> None:
-    """Serve a request of many rows a few at a time (`broker.pieces`). Until all are on their way nothing else of its
-    connection is served; where that ends before, the rest is not served at all."""
+def serve_in_pieces(outer: _Outer, handler: _Handler, message: Message, services: Services) -> None:
+    """Serve a request of many rows a few at a time (`broker.pieces`)."""
+    services.steps.start(in_pieces(outer, handler, message, services), lambda _: None, outer)
+
+
+def in_pieces(outer: _Outer, handler: _Handler, message: Message, services: Services) -> Generator[int, None, None]:
+    """The same as work for `Steps`. It ends when all pieces are on their way; `outer` is answered when they are."""
 
     def handle(piece: Message, answered: Callable[[Message], None]) -> None:
         inner = InnerRequest(
@@ -152,18 +151,8 @@ def serve_in_pieces(
         )
         inner.serve_with(handler, piece, services)
 
-    def work() -> Generator[int, None, None]:
-        try:
-            answers = yield from pieces.serve(message, services.config.int_of("num.partitions"), handle)
-        finally:
-            if connection is not None:
-                connection.end_slow()
-        answers.when_whole(lambda: services.steps.start(answers.joined(), outer.reply, outer))
-
-    if connection is not None:
-        connection.begin_slow()
-    is_wanted = (lambda: not connection.is_closed) if connection is not None else (lambda: True)
-    services.steps.start(work(), lambda _: None, outer, is_wanted)
+    answers = yield from pieces.serve(message, services.config.int_of("num.partitions"), handle)
+    answers.when_whole(lambda: services.steps.start(answers.joined(), outer.reply, outer))
 
 
 _Handler = Callable[[RequestContext, Message, Services], Message | None]

@@ -2,7 +2,8 @@
 
 The work is a generator. Each `yield` is a place where others may be served; what it yields is how much was done since
 the last one, in units of about a quarter of a millisecond. All long work of a broker shares one queue, and one slice of
-one piece of work is done in a turn of the loop: however many clients ask for much, others wait for one slice.
+one piece of work is done in a turn of the loop: however many clients ask for much, others wait for one slice. What is
+made of a large frame takes many times its memory, so there is one such at a time; the frames of others wait.
 
 Where others may change the state between two steps, the work must look again; images of the metadata are immutable.
 """
@@ -20,6 +21,9 @@ from barnabas.common.host import Clock, Timers
 SLICE_UNITS: Final = 16
 _SLICE_MS: Final = 4
 
+#: Frames above this are decoded one at a time.
+LARGE_FRAME_BYTES: Final = 256 * 1024
+
 Work = Generator[int, None, Any]
 
 
@@ -28,11 +32,17 @@ def _always() -> bool:
 
 
 class _Job:
-    __slots__ = ("done", "is_wanted", "owner", "work")
+    __slots__ = ("done", "held_bytes", "is_wanted", "owner", "work")
 
     def __init__(
-        self, work: Work, done: Callable[[Any], object], owner: Owner | None, is_wanted: Callable[[], bool]
+        self,
+        work: Work,
+        done: Callable[[Any], object],
+        owner: Owner | None,
+        is_wanted: Callable[[], bool],
+        held_bytes: int,
     ) -> None:
+        self.held_bytes = held_bytes
         self.work = work
         self.done = done
         self.owner = owner
@@ -46,10 +56,15 @@ class Steps:
         self._timers = timers
         self._clock = clock
         self._queue: deque[_Job] = deque()
+        #: Jobs of large frames behind the one that is in the queue.
+        self._large: deque[_Job] = deque()
+        self._has_large = False
         self._is_scheduled = False
+        #: Of all frames that wait here.
+        self.held_bytes = 0
 
     def __len__(self) -> int:
-        return len(self._queue)
+        return len(self._queue) + len(self._large)
 
     def start(
         self,
@@ -57,11 +72,28 @@ class Steps:
         done: Callable[[Any], object],
         owner: Owner | None = None,
         is_wanted: Callable[[], bool] = _always,
+        held_bytes: int = 0,
     ) -> None:
         """Do this work, in turns of the loop after the one at hand, and call `done` with what it returns. It is given
-        up where `is_wanted` says so, without `done`; where it fails, `owner` hears of it."""
-        self._queue.append(_Job(work, done, owner, is_wanted))
+        up where `is_wanted` says so, without `done`; where it fails, `owner` hears of it. `held_bytes`: of the frame
+        that it is about."""
+        job = _Job(work, done, owner, is_wanted, held_bytes)
+        self.held_bytes += held_bytes
+        if held_bytes <= LARGE_FRAME_BYTES:
+            self._queue.append(job)
+        elif self._has_large:
+            self._large.append(job)
+        else:
+            self._has_large = True
+            self._queue.append(job)
         self._schedule()
+
+    def _end(self, job: _Job) -> None:
+        self.held_bytes -= job.held_bytes
+        if job.held_bytes > LARGE_FRAME_BYTES:
+            self._has_large = bool(self._large)
+            if self._large:
+                self._queue.append(self._large.popleft())
 
     def _schedule(self) -> None:
         if not self._is_scheduled:
@@ -72,17 +104,23 @@ class Steps:
         """One slice of the work that has waited longest."""
         self._is_scheduled = False
         job = self._queue.popleft()
+        goes_on = False
         try:
-            run(job.owner, self._slice, job)
+            goes_on = run(job.owner, self._slice, job) is True
         finally:
+            if goes_on:
+                self._queue.append(job)
+            else:
+                self._end(job)
             if self._queue:
                 self._schedule()
 
-    def _slice(self, job: _Job) -> None:
+    def _slice(self, job: _Job) -> bool:
+        """Whether there is more of it."""
         work = job.work
         if not job.is_wanted():
             work.close()
-            return
+            return False
         left = SLICE_UNITS
         until_ms = self._clock.now_ms() + _SLICE_MS
         try:
@@ -92,5 +130,5 @@ class Steps:
                     break
         except StopIteration as end:
             job.done(end.value)
-        else:
-            self._queue.append(job)
+            return False
+        return True

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from barnabas.broker.steps import SLICE_UNITS, Steps
+from barnabas.broker.steps import LARGE_FRAME_BYTES, SLICE_UNITS, Steps
 from barnabas.simulation.host import VirtualTime
 
 
@@ -102,3 +102,34 @@ def test_what_nobody_wants_any_more_is_given_up(slices: int) -> None:
     assert done == []
     assert closed == ([True] if slices else []), "work that has begun is told of its end"
     assert len(world.steps) == 0
+
+
+def test_large_frames_are_taken_one_at_a_time() -> None:
+    world = World()
+    done: list[str] = []
+    large = LARGE_FRAME_BYTES + 1
+    for name, held_bytes in (("large 1", large), ("large 2", large), ("small", 10), ("large 3", large)):
+        world.steps.start(world.work(name, 2 * SLICE_UNITS), done.append, world, held_bytes=held_bytes)
+    assert world.steps.held_bytes == 3 * large + 10
+    assert len(world.steps) == 4
+    world.run()
+    folded = [name for place, name in enumerate(world.order) if place % SLICE_UNITS == 0]
+    assert folded == ["large 1", "small", "large 1", "small", "large 2", "large 2", "large 3", "large 3"]
+    assert world.steps.held_bytes == 0
+
+
+def test_the_next_large_frame_comes_after_one_that_fails_or_is_given_up() -> None:
+    world = World()
+    done: list[str] = []
+    large = LARGE_FRAME_BYTES + 1
+
+    def fails() -> Generator[int, None, None]:
+        yield 1
+        raise ValueError("no")
+
+    world.steps.start(fails(), done.append, world, held_bytes=large)
+    world.steps.start(world.work("unwanted", 1), done.append, world, lambda: False, held_bytes=large)
+    world.steps.start(world.work("last", 1), done.append, world, held_bytes=large)
+    world.run()
+    assert done == ["last"]
+    assert world.steps.held_bytes == 0
