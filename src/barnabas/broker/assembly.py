@@ -27,7 +27,6 @@ from barnabas.broker.own_registration import AfterOwnRegistration, Door
 from barnabas.broker.producer_ids import ProducerIdPool
 from barnabas.broker.quorum_peers import QuorumPeers
 from barnabas.broker.quorum_watch import QuorumWatch
-from barnabas.broker.steps import Steps
 from barnabas.broker.verification import TransactionVerifier
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
@@ -112,9 +111,7 @@ class Broker:
             brokers=self.brokers,
             verifier=TransactionVerifier(host, config, self.brokers, self.transactions.partition_for),
             memory=self.memory,
-            steps=Steps(host.timers, host.clock),
         )
-        self.memory.others.append(lambda: self.services.steps.held_bytes)
         self.access.own = OwnController(self.services)
         self.brokers.own = OwnBroker(self.services)
         self.controller.on_active = self.services.liveness.look_for_all

@@ -95,9 +95,13 @@ class Services:
     verifier: TransactionVerifier
     #: What clients may make this process hold.
     memory: MemoryBudget
-    #: Where long work is done a little at a time.
-    steps: Steps
     request_counts: RequestCounts = field(default_factory=RequestCounts)
     lately_fenced: LatelyFenced = field(default_factory=LatelyFenced)
     #: Names of topics that this broker has asked the controller for, on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)
+    #: Where long work is done a little at a time.
+    steps: Steps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.steps = Steps(self.host.timers, self.host.clock)
+        self.memory.others.append(lambda: self.steps.held_bytes)
