@@ -135,7 +135,7 @@ HEEDED: Final[dict[str, str]] = {
     "replication.quota.window.num": "How many windows the rate of throttled replication looks at.",
     "replication.quota.window.size.seconds": "How long each of these windows is.",
     "request.timeout.ms": "How long another broker may take to answer.",
-    "socket.listen.backlog.size": "The most connections that wait to be accepted; the system may allow fewer.",
+    "socket.listen.backlog.size": "The most connections that wait to be accepted, if set; else 1024.",
     "socket.receive.buffer.bytes": "The receive buffer of a client's socket, if set; -1 leaves it to the system.",
     "socket.request.max.bytes": "The largest request; a larger one ends its connection.",
     "socket.send.buffer.bytes": "The send buffer of a client's socket, if set; -1 leaves it to the system.",

@@ -26,6 +26,8 @@ log = logging.getLogger("barnabas.connections")
 _WRITE_BUFFER_BYTES_MAX = 8 * 1024 * 1024
 
 _SWEEPS_PER_IDLE_TIME = 8
+#: Connections that may wait to be accepted, if the configuration does not say.
+BACKLOG = 1024
 #: With fewer file descriptors than this left, the log says so.
 _DESCRIPTORS_LEFT_MIN = 8
 _NUMBER = re.compile(r"[0-9]+")
@@ -35,7 +37,7 @@ class SocketOptions(NamedTuple):
     """How a listener treats its sockets. Sizes are in bytes; -1 leaves a buffer to the system."""
 
     #: `socket.listen.backlog.size`; the system may allow less.
-    backlog: int = 50
+    backlog: int = BACKLOG
     #: `connections.max.idle.ms`; 0: no limit.
     idle_ms_max: int = 0
     receive_buffer_bytes: int = -1
@@ -43,17 +45,18 @@ class SocketOptions(NamedTuple):
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> SocketOptions:
-        """Reads the keys of Kafka. Buffers have fixed sizes only where the configuration names one: Kafka's defaults of
-        100 kB would turn off the tuning by the system, which serves large fetches faster."""
+        """Reads the keys of Kafka, where the configuration names them. Kafka's defaults do not hold here: buffers of
+        100 kB would turn off the tuning by the system, which serves large fetches faster, and a queue of 50
+        connections is full soon where a process is paused; who dials then waits for seconds."""
 
-        def size_of(key: str) -> int:
-            return config.int_of(key) if key in config.originals else -1
+        def value_of(key: str, default: int) -> int:
+            return config.int_of(key) if key in config.originals else default
 
         return cls(
-            config.int_of("socket.listen.backlog.size"),
+            value_of("socket.listen.backlog.size", BACKLOG),
             config.int_of("connections.max.idle.ms"),
-            size_of("socket.receive.buffer.bytes"),
-            size_of("socket.send.buffer.bytes"),
+            value_of("socket.receive.buffer.bytes", -1),
+            value_of("socket.send.buffer.bytes", -1),
         )
 
 

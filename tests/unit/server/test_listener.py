@@ -174,7 +174,7 @@ def test_socket_options_reach_the_sockets(make_loop: Callable[[], asyncio.Abstra
 
 def test_options_come_from_the_configuration() -> None:
     plain = SocketOptions.from_config(BrokerConfig.from_properties(PROPERTIES))
-    assert plain == SocketOptions(50, 600_000, -1, -1)
+    assert plain == SocketOptions(1024, 600_000, -1, -1)
     asked = {
         "socket.listen.backlog.size": "9",
         "socket.receive.buffer.bytes": "-1",
