@@ -15,6 +15,8 @@ from barnabas.common.continuations import detached, later
 from barnabas.common.host import Clock, Timer, Timers
 
 _NONE: Final = -1
+#: Where more fall due at once, the others wait for the next turn of the loop.
+_FIRED_PER_TURN: Final = 100
 
 
 class Deadline:
@@ -105,8 +107,9 @@ class Deadlines:
             return
         now_ms = self._clock.now_ms()
         self._firing = True
+        fired = 0
         try:
-            while self._heap and self._heap[0][0] <= now_ms:
+            while fired < _FIRED_PER_TURN and self._heap and self._heap[0][0] <= now_ms:
                 heaped_ms, _, deadline = heapq.heappop(self._heap)
                 if heaped_ms != deadline._heaped_ms:
                     continue  # it was pulled forward since: its earlier place has come and gone
@@ -119,6 +122,7 @@ class Deadlines:
                 callback = deadline._callback
                 deadline.cancel()
                 assert callback is not None, "a deadline that is due has something to do"
+                fired += 1
                 callback()
         finally:
             self._firing = False

@@ -103,7 +103,9 @@ class GroupShard:
             timeout_ms=config.offsets_commit_timeout_ms,
             codec=config.offsets_topic_codec,
         )
-        self._context = GroupContext(host, config, log, deadlines, Writes(log, self._on_consumer_group), held)
+        self._context = GroupContext(
+            host, config, log, deadlines, Writes(log, host.timers, self._on_consumer_group), held
+        )
         self._rebalancer = Rebalancer(self._context)
         self._expiry = deadlines.new()
         self._loader = LogLoader(host, loads, partition, self)

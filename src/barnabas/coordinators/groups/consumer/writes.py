@@ -12,18 +12,24 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Final, NamedTuple
 
 from barnabas.common import continuations
 from barnabas.common.continuations import Owner, later
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.coordinators.groups.consumer.draft import Draft
+from barnabas.common.host import Timers
+from barnabas.coordinators.groups.consumer.draft import Draft, Mark
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.runtime import KeyValue, ShardLog, storing_failed
 
 #: A batch takes no further request in beyond this; with a large group's targets it still fits into a batch of 1 MB.
 _BATCH_BYTES: Final = 256 * 1024
 _BATCH_OPERATIONS: Final = 256
+
+#: In partitions and members of a group: each that a new target is made of, and what an operation costs beside it.
+_TURN_WORK: Final = 10_000
+_OPERATION_WORK: Final = 25
 
 Answer = Callable[[], None]
 
@@ -53,14 +59,22 @@ class Slot:
         self.topics_version = -1
 
 
+class _Batch(NamedTuple):
+    """What is put together: the draft, and what has run in it."""
+
+    draft: Draft
+    ran: list[tuple[Operation, Answer]]
+
+
 class Writes:
     """The slots of one shard."""
 
-    __slots__ = ("_is_closed", "_log", "_on_group", "slots")
+    __slots__ = ("_is_closed", "_log", "_on_group", "_timers", "slots")
 
-    def __init__(self, log: ShardLog, on_group: Callable[[str], None]) -> None:
+    def __init__(self, log: ShardLog, timers: Timers, on_group: Callable[[str], None]) -> None:
         """`on_group(group id)`: a consumer group has come to be under this id."""
         self._log = log
+        self._timers = timers
         self._on_group = on_group
         self._is_closed = False
         self.slots: dict[str, Slot] = {}
@@ -100,36 +114,50 @@ class Writes:
         while slot.queue:
             slot.queue.popleft().fail(RequestFailed(code))
 
-    def _run(self, slot: Slot) -> None:
-        """Runs what waits, until a write is on its way or nothing waits any more."""
-        while slot.queue and not self._is_closed:
-            draft = Draft(slot.group_id, slot.group)
-            ran = self._run_batch(slot, draft)
-            if draft.records:
-                self._write(slot, draft, ran)
+    def _run(self, slot: Slot, begun: _Batch | None = None) -> None:
+        """Runs what waits, until a write is on its way or nothing waits any more. A batch that is much work is put
+        together in several turns of the loop."""
+        batch = begun
+        while (batch is not None or slot.queue) and not self._is_closed:
+            batch = batch or _Batch(Draft(slot.group_id, slot.group), [])
+            if not self._fill(slot, batch):
+                self._timers.call_soon(partial(self._run, slot, batch))
                 return
-            self._apply(slot, draft)
-            for _, answer in ran:
+            if batch.draft.records:
+                self._write(slot, batch.draft, batch.ran)
+                return
+            self._apply(slot, batch.draft)
+            for _, answer in batch.ran:
                 answer()
+            batch = None
+        if batch is not None:
+            for operation, _ in batch.ran:
+                operation.fail(RequestFailed(ErrorCode.NOT_COORDINATOR))
         slot.is_busy = False
         if slot.group is None and self.slots.get(slot.group_id) is slot:
             del self.slots[slot.group_id]
 
     @staticmethod
-    def _run_batch(slot: Slot, draft: Draft) -> list[tuple[Operation, Answer]]:
-        ran: list[tuple[Operation, Answer]] = []
-        weighed, size_bytes = 0, 0
+    def _fill(slot: Slot, batch: _Batch) -> bool:
+        """False if the work of one turn is done and there is more."""
+        draft, ran = batch.draft, batch.ran
+        size_bytes = sum(_size(record) for record in draft.records) if ran else 0
+        weighed, work = len(draft.records), 0
         while slot.queue and not draft.is_last and len(ran) < _BATCH_OPERATIONS and size_bytes < _BATCH_BYTES:
+            if work >= _TURN_WORK:
+                return False
             operation = slot.queue.popleft()
             mark = draft.mark()
-            answer = continuations.run(operation.owner, _run_one, operation, draft)
-            if answer is None:
+            try:
+                answer = operation.run(draft)
+            except RequestFailed as failure:
                 draft.back_to(mark)
-                continue
+                answer = _failing(operation, failure)
             ran.append((operation, answer))
             size_bytes += sum(_size(record) for record in draft.records[weighed:])
+            work += _work(draft, mark)
             weighed = len(draft.records)
-        return ran
+        return True
 
     def _write(self, slot: Slot, draft: Draft, ran: list[tuple[Operation, Answer]]) -> None:
         outcome: list[ErrorCode] = []
@@ -187,3 +215,11 @@ def _failing(operation: Operation, failure: RequestFailed) -> Answer:
 
 def _size(record: KeyValue) -> int:
     return len(record.key) + len(record.value or b"") + 16
+
+
+def _work(draft: Draft, before: Mark) -> int:
+    """What the last operation cost, whatever the machine."""
+    now = draft.now
+    if now is None or (before.group is not None and now.epoch == before.group.epoch):
+        return _OPERATION_WORK
+    return _OPERATION_WORK + len(now.members) + len(now.owners)
