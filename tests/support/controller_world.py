@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TypeVar
 
 from barnabas.common.config import BrokerConfig
@@ -14,6 +14,7 @@ from barnabas.controller.kraft.view import ControllerView
 from barnabas.metadata.features import SUPPORTED_FEATURES
 from barnabas.metadata.frame import decode_record, encode_record
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
+from barnabas.metadata.refusing import refusing_tags
 from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest
@@ -96,7 +97,12 @@ class ControllerWorld:
             self.beat(broker_id)
 
     def beat(
-        self, broker_id: int, *, want_fence: bool = False, want_shut_down: bool = False
+        self,
+        broker_id: int,
+        *,
+        want_fence: bool = False,
+        want_shut_down: bool = False,
+        refusing: Sequence[bytes] = (),
     ) -> BrokerHeartbeatResponse:
         broker = self.image.brokers[broker_id]
         request = BrokerHeartbeatRequest(
@@ -105,6 +111,7 @@ class ControllerWorld:
             current_metadata_offset=self.image.offset,
             want_fence=want_fence,
             want_shut_down=want_shut_down,
+            unknown_tags=refusing_tags(refusing) if refusing else (),
         )
         return self.apply(brokers.heartbeat(self.view(), request, lowest_offset=self.image.offset, shutdown_offset=-1))
 

@@ -1,0 +1,126 @@
+"""When a log directory counts as one that takes no writes, and when as well again."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+
+from barnabas.simulation.host import MemoryHost
+from barnabas.storage import health
+from barnabas.storage.health import PROBE_FILE, SLOW_MS, WriteHealth
+
+
+class World:
+    def __init__(self) -> None:
+        self.host = MemoryHost()
+        self.host.disk.make_dirs("/a")
+        self.host.disk.make_dirs("/b")
+        self.health = WriteHealth(self.host, ["/a", "/b"])
+        self.changes = 0
+        self.health.on_change.append(self._changed)
+
+    def _changed(self) -> None:
+        self.changes += 1
+
+    def run(self, duration_ms: int) -> None:
+        self.host.time.run_for(duration_ms)
+
+    def fall_ill(self) -> None:
+        self.health.refused("/a")
+        self.run(0)
+
+
+def test_a_full_directory_refuses_until_probes_have_gone_well_for_ten_seconds() -> None:
+    world = World()
+    world.host.disk.free_bytes = 0
+    world.fall_ill()
+    assert world.health.refusing() == ["/a"]
+    assert world.changes == 1
+    assert not world.health.has_room("/a")
+    assert world.health.has_room("/b")
+    world.run(5_000)
+    assert not world.health.has_room("/a")
+    world.host.disk.free_bytes = 1 << 30
+    world.run(1_100)
+    assert world.health.has_room("/a"), "the next probe"
+    world.run(8_500)
+    assert world.health.refusing() == ["/a"]
+    world.run(2_000)
+    assert world.health.refusing() == []
+    assert world.changes == 2
+    assert not world.host.disk.exists(f"/a/{PROBE_FILE}")
+    assert world.host.faults.reported == []
+    assert len(world.host.faults.informed) == 2, "one line for the beginning, one for the end"
+
+
+def test_room_now_and_then_is_not_enough() -> None:
+    world = World()
+    world.fall_ill()
+    for _ in range(5):
+        world.run(7_000)
+        world.host.disk.free_bytes = 0
+        world.run(2_000)
+        world.host.disk.free_bytes = 1 << 30
+        assert world.health.refusing() == ["/a"]
+
+
+def test_each_relapse_takes_twice_as_long() -> None:
+    world = World()
+    for settle_s in (10, 20, 40):
+        world.fall_ill()
+        world.run(settle_s * 1_000 - 500)
+        assert world.health.refusing() == ["/a"]
+        world.run(2_500)
+        assert world.health.refusing() == []
+    world.run(700_000)
+    world.fall_ill()
+    world.run(12_500)
+    assert world.health.refusing() == [], "the last time is long ago"
+
+
+def test_three_slow_appends_in_a_row_are_a_slow_disk() -> None:
+    world = World()
+    for took_ms in (SLOW_MS, SLOW_MS, 0, SLOW_MS, SLOW_MS):
+        world.health.took("/a", took_ms)
+    world.run(0)
+    assert world.health.refusing() == []
+    world.health.took("/a", SLOW_MS)
+    world.run(0)
+    assert world.health.refusing() == ["/a"]
+    assert world.health.cause_of("/a") == "is slow"
+
+
+def test_a_sync_that_does_not_end_is_a_disk_that_hangs() -> None:
+    world = World()
+    parked: list[object] = []
+    world.host.blocking.run = lambda work, done: parked.append(done)  # type: ignore[method-assign]
+    ended: list[BaseException | None] = []
+    world.health.run("/a", lambda: None, lambda result, error: ended.append(error))
+    world.run(4_500)
+    assert world.health.refusing() == []
+    world.run(1_500)
+    assert world.health.refusing() == ["/a"]
+    assert world.health.cause_of("/a") == "does not answer"
+    world.run(60_000)
+    assert len(parked) == 2, "the sync and one probe"
+    parked[0](None, None)  # type: ignore[operator]
+    assert ended == [None]
+
+
+def test_a_directory_that_failed_is_not_looked_after() -> None:
+    world = World()
+    world.fall_ill()
+    world.health.failed("/a")
+    world.run(30_000)
+    assert world.health.refusing() == []
+    assert not world.health.is_troubled
+
+
+def test_a_probe_leaves_nothing_behind_when_it_fails() -> None:
+    world = World()
+    world.host.disk.free_bytes = 1_000
+    with pytest.raises(OSError) as caught:
+        health.probe(world.host.disk, "/a", world.host.clock.now_ms)
+    assert caught.value.errno == errno.ENOSPC
+    assert world.host.disk.list_dir("/a") == []
