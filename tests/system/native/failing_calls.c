@@ -1,7 +1,8 @@
 /* Makes the C library's file calls fail below one directory, for a process that loads this first (LD_PRELOAD).
 
    The file named by FAILING_CALLS holds "ERRNO DIRECTORY"; while it is missing or empty, nothing fails. With EROFS only
-   calls that change something fail, with any other error all of them. */
+   calls that change something fail, with any other error all of them. A negative number is no error: calls that change
+   or sync something wait for so many milliseconds first, or until the plan is gone. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-static int fault(const char *path, int changes) {
+static int planned(const char *path) {
     const char *plan = getenv("FAILING_CALLS");
     if (!plan || !path) return 0;
     int fd = syscall(SYS_openat, AT_FDCWD, plan, O_RDONLY | O_CLOEXEC);
@@ -32,7 +33,14 @@ static int fault(const char *path, int changes) {
     root[strcspn(root, "\n")] = 0;
     size_t length = strlen(root);
     if (!length || strncmp(path, root, length) || (path[length] && path[length] != '/')) return 0;
-    return code == EROFS && !changes ? 0 : code;
+    return code;
+}
+
+static int fault(const char *path, int changes) {
+    int code = planned(path);
+    if (code >= 0) return code == EROFS && changes != 1 ? 0 : code;
+    for (int waited_ms = 0; changes && waited_ms < -code && planned(path) < 0; waited_ms += 50) usleep(50000);
+    return 0;
 }
 
 static int fault_of(int fd, int changes) {
@@ -62,8 +70,8 @@ ssize_t write(int fd, const void *data, size_t size) { FAIL_IF(fault_of(fd, 1));
 ssize_t pread64(int fd, void *data, size_t size, off64_t at) { FAIL_IF(fault_of(fd, 0)); return NEXT(pread64)(fd, data, size, at); }
 ssize_t preadv64v2(int fd, const struct iovec *to, int count, off64_t at, int flags) { FAIL_IF(fault_of(fd, 0)); return NEXT(preadv64v2)(fd, to, count, at, flags); }
 int ftruncate64(int fd, off64_t size) { FAIL_IF(fault_of(fd, 1)); return NEXT(ftruncate64)(fd, size); }
-int fsync(int fd) { FAIL_IF(fault_of(fd, 0)); return NEXT(fsync)(fd); }
-int fdatasync(int fd) { FAIL_IF(fault_of(fd, 0)); return NEXT(fdatasync)(fd); }
+int fsync(int fd) { FAIL_IF(fault_of(fd, 2)); return NEXT(fsync)(fd); }
+int fdatasync(int fd) { FAIL_IF(fault_of(fd, 2)); return NEXT(fdatasync)(fd); }
 int rename(const char *from, const char *to) { FAIL_IF(fault(from, 1)); return NEXT(rename)(from, to); }
 int unlink(const char *path) { FAIL_IF(fault(path, 1)); return NEXT(unlink)(path); }
 int mkdir(const char *path, mode_t mode) { FAIL_IF(fault(path, 1)); return NEXT(mkdir)(path, mode); }
