@@ -320,7 +320,7 @@ FOUND_BY: dict[Mutation, Find] = {
     epoch_without_records_is_not_noted: Find(1, "a leader does not know its epoch"),
     the_checkpoint_is_believed: Find(4, "cannot be read", (FaultKind.POWER,)),
     consumers_see_the_log_end: Find(1, "read what is not committed"),
-    epochs_of_clients_are_not_compared: Find(80, _CANDIDATE),
+    epochs_of_clients_are_not_compared: Find(12, _CANDIDATE),
     retries_are_appended_again: Find(1, "a record is there twice"),
     producers_are_forgotten_at_a_restart: Find(8, "a record is there twice"),
     any_live_replica_is_elected: Find(7, _UNCLEAN),

@@ -165,7 +165,7 @@ def who_waits_is_not_told_what_failed(patch: pytest.MonkeyPatch) -> None:
 
 #: With the seed that found it first.
 FOUND_BY: dict[Mutation, int] = {
-    answers_before_it_is_durable: 6,
+    answers_before_it_is_durable: 33,
     late_markers_count: 3,
     lso_is_the_hw: 1,
     aborted_transactions_are_not_told: 1,

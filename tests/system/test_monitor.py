@@ -175,7 +175,7 @@ def test_without_a_majority_what_the_metadata_says_is_not_believed(tmp_path: Pat
 def test_bad_command_lines(capsys: pytest.CaptureFixture[str]) -> None:
     (port,) = kafka_jars.free_ports(1)
     assert run(["monitor", "--once", "-b", f"127.0.0.1:{port}"]) == NO_ANSWER
-    assert "connection refused" in capsys.readouterr().err
+    assert "Connection refused" in capsys.readouterr().err
     assert run(["monitor", "--once", "-b", "nowhere"]) == 1
     assert "expected HOST:PORT" in capsys.readouterr().err
     assert run(["monitor", "--once", "-X", "security.protocol=magic"]) == 1

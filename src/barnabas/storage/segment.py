@@ -267,6 +267,17 @@ class Segment(IndexedFile):
                     return record.timestamp, record.offset, header.partition_leader_epoch
         return None
 
+    def claimed_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
+        """(timestamp, last offset, leader epoch) of the first batch that reaches `from_offset`, whose header claims this
+        largest time, and in which no record that can be read has it."""
+        _, offset = self.sure_time(self.time_index.lookup(timestamp))
+        for at, header in self.headers(self._indexed_position(max(offset, from_offset))):
+            if header.max_timestamp == timestamp and header.last_offset >= from_offset:
+                records = _readable_records(self.read(at, header.size_bytes), header)
+                if all(record.timestamp != timestamp for record in records):
+                    return timestamp, header.last_offset, header.partition_leader_epoch
+        return None
+
     def sure_time(self, entry: tuple[int, int]) -> tuple[int, int]:
         """The time index's entry, if the batch that it names bears it out; else (-1, base offset)."""
         timestamp, offset = entry

@@ -15,7 +15,6 @@ from barnabas.storage.cold_read import FrozenSegment
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import Segments
 
-NO_EPOCH = -1
 #: timestamp, offset, leader epoch
 Found = tuple[int, int, int]
 
@@ -34,15 +33,17 @@ def latest(segments: Iterable[Segment], log_start_offset: int) -> Found | None:
     """The record with the largest timestamp, the first of them. Where it cannot be read, its batch's header is taken
     at its word, and the batch's last offset is told."""
     best: Segment | None = None
-    largest, last_offset = -1, -1
+    largest = -1
     for segment in segments:
-        timestamp, offset = segment.largest_timestamp()
+        timestamp, _ = segment.largest_timestamp()
         if best is None or timestamp > largest:
-            largest, last_offset, best = timestamp, offset, segment
+            largest, best = timestamp, segment
     if best is None or not best.size_bytes:
         return None
     found = best.find_timestamp(largest, log_start_offset)
-    return (largest, last_offset, NO_EPOCH) if found is None and largest >= 0 <= last_offset else found
+    if found is None and largest >= 0:
+        return best.claimed_timestamp(largest, log_start_offset)
+    return found
 
 
 class TimeSearch:

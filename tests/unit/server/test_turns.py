@@ -137,6 +137,7 @@ def test_tests_can_ask_for_a_line_of_each_long_turn(
     assert line.split()[1:3] == ["90", "60"]
 
 
+@pytest.mark.long_turns("they are what the broker is to notice")
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_the_request_the_connection_and_the_client_are_named(
     make_loop: Any, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture

@@ -97,3 +97,14 @@ def test_nothing_on_the_connection_waits_behind_it(timestamp: int) -> None:
     assert row.offset >= -1
     assert wired.closes.errors == []
     assert produce(wired, client, batch_of(b"y"))[0] == 0
+
+
+def test_a_record_below_the_log_start_is_not_the_latest() -> None:
+    """Its segment is still there, and nothing in it is damaged: no header may be taken at its word for it."""
+    world = LogWorld(LogConfig())
+    world.append(LATE)
+    world.log.delete_records_before(1)
+    assert world.log.max_timestamp() is None
+    assert searched(world.log, None) is None
+    world.append(NOW_MS)
+    assert world.log.max_timestamp() in (None, (NOW_MS, 1, 0))
