@@ -268,8 +268,8 @@ class Segment(IndexedFile):
         return None
 
     def claimed_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
-        """(timestamp, last offset, leader epoch) of the first batch that reaches `from_offset`, whose header claims this
-        largest time, and in which no record that can be read has it."""
+        """Return (timestamp, last offset, leader epoch) of the first batch that reaches `from_offset` and whose header
+        claims this largest timestamp while none of its readable records has it; None if there is no such batch."""
         _, offset = self.sure_time(self.time_index.lookup(timestamp))
         for at, header in self.headers(self._indexed_position(max(offset, from_offset))):
             if header.max_timestamp == timestamp and header.last_offset >= from_offset:
