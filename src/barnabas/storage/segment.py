@@ -12,14 +12,12 @@ the files when somebody asks.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 
 from barnabas.common.errors import RecordsRejected
 from barnabas.common.host import Buffer, Disk, File
 from barnabas.common.log_config import LogConfig
-from barnabas.records.batch import decode_batch
 from barnabas.records.header import NO_TIMESTAMP, BatchHeader
-from barnabas.records.record import Record
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import (
     DELETED_SUFFIX,
@@ -41,7 +39,6 @@ _UNREAD = -2
 
 
 #: The latest time that a client can be told.
-_TIMESTAMP_MAX = (1 << 63) - 1
 
 
 class RollLimits:
@@ -255,28 +252,11 @@ class Segment(IndexedFile):
 
     # -- reading
 
-    def find_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record at or above `from_offset` with at least this time. A
-        batch whose records cannot be read is stepped over, for no reader gets at them either."""
+    def headers_from_time(self, timestamp: int, from_offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield (position, header) of batches, from one at or before the first that can hold a record at or above
+        `from_offset` with at least this time."""
         _, offset = self.sure_time(self.time_index.lookup(timestamp))
-        for at, header in self.headers(self._indexed_position(max(offset, from_offset))):
-            if header.max_timestamp < timestamp or header.last_offset < from_offset:
-                continue
-            for record in _readable_records(self.read(at, header.size_bytes), header):
-                if record.timestamp >= timestamp and record.offset >= from_offset:
-                    return record.timestamp, record.offset, header.partition_leader_epoch
-        return None
-
-    def claimed_timestamp(self, timestamp: int, from_offset: int) -> tuple[int, int, int] | None:
-        """Return (timestamp, last offset, leader epoch) of the first batch that reaches `from_offset` and whose header
-        claims this largest timestamp while none of its readable records has it; None if there is no such batch."""
-        _, offset = self.sure_time(self.time_index.lookup(timestamp))
-        for at, header in self.headers(self._indexed_position(max(offset, from_offset))):
-            if header.max_timestamp == timestamp and header.last_offset >= from_offset:
-                records = _readable_records(self.read(at, header.size_bytes), header)
-                if all(record.timestamp != timestamp for record in records):
-                    return timestamp, header.last_offset, header.partition_leader_epoch
-        return None
+        return self.headers(self._indexed_position(max(offset, from_offset)))
 
     def sure_time(self, entry: tuple[int, int]) -> tuple[int, int]:
         """The time index's entry, if the batch that it names bears it out; else (-1, base offset)."""
@@ -347,15 +327,3 @@ class Segment(IndexedFile):
                 self._disk.rename(path, path + DELETED_SUFFIX)
                 marked.append(path + DELETED_SUFFIX)
         return marked
-
-
-def _readable_records(batch: Buffer, header: BatchHeader) -> Sequence[Record]:
-    """Those of one batch; none where they cannot be read, or where one is not of this batch or of no time."""
-    try:
-        records = decode_batch(batch)
-    except RecordsRejected:
-        return ()
-    low, high = header.base_offset, header.last_offset
-    if all(low <= record.offset <= high and record.timestamp <= _TIMESTAMP_MAX for record in records):
-        return records
-    return ()

@@ -10,11 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from barnabas.common.errors import RecordsRejected
-from barnabas.common.host import Disk
+from barnabas.common.host import Buffer, Disk
+from barnabas.records.batch import decode_batch
+from barnabas.records.header import BatchHeader
+from barnabas.records.record import Record
 from barnabas.storage.cold_read import FrozenSegment
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import Segments
 
+_TIMESTAMP_MAX = (1 << 63) - 1
 #: timestamp, offset, leader epoch
 Found = tuple[int, int, int]
 
@@ -23,7 +27,7 @@ def first_at(segments: Iterable[Segment], timestamp: int, log_start_offset: int)
     """The first record at or above the log start with at least this time."""
     for segment in segments:
         if segment.largest_timestamp()[0] >= timestamp:
-            found = segment.find_timestamp(timestamp, log_start_offset)
+            found = _first_in(segment, timestamp, log_start_offset)
             if found is not None:
                 return found
     return None
@@ -40,10 +44,46 @@ def latest(segments: Iterable[Segment], log_start_offset: int) -> Found | None:
             largest, best = timestamp, segment
     if best is None or not best.size_bytes:
         return None
-    found = best.find_timestamp(largest, log_start_offset)
+    found = _first_in(best, largest, log_start_offset)
     if found is None and largest >= 0:
-        return best.claimed_timestamp(largest, log_start_offset)
+        return _claimed_in(best, largest, log_start_offset)
     return found
+
+
+def _first_in(segment: Segment, timestamp: int, from_offset: int) -> Found | None:
+    """Return the segment's first record at or above `from_offset` with at least this time. A batch whose records cannot
+    be read is stepped over, because no reader gets at them either."""
+    for at, header in segment.headers_from_time(timestamp, from_offset):
+        if header.max_timestamp < timestamp or header.last_offset < from_offset:
+            continue
+        for record in _readable_records(segment.read(at, header.size_bytes), header):
+            if record.timestamp >= timestamp and record.offset >= from_offset:
+                return record.timestamp, record.offset, header.partition_leader_epoch
+    return None
+
+
+def _claimed_in(segment: Segment, timestamp: int, from_offset: int) -> Found | None:
+    """Return (timestamp, last offset, leader epoch) of the segment's first batch that reaches `from_offset` and whose
+    header claims this largest timestamp while none of its readable records has it; None if there is no such batch."""
+    for at, header in segment.headers_from_time(timestamp, from_offset):
+        if header.max_timestamp == timestamp and header.last_offset >= from_offset:
+            records = _readable_records(segment.read(at, header.size_bytes), header)
+            if all(record.timestamp != timestamp for record in records):
+                return timestamp, header.last_offset, header.partition_leader_epoch
+    return None
+
+
+def _readable_records(batch: Buffer, header: BatchHeader) -> Sequence[Record]:
+    """Return the batch's records; none if they cannot be read, or if one is outside the batch's offsets or has a time
+    beyond all times."""
+    try:
+        records = decode_batch(batch)
+    except RecordsRejected:
+        return ()
+    low, high = header.base_offset, header.last_offset
+    if all(low <= record.offset <= high and record.timestamp <= _TIMESTAMP_MAX for record in records):
+        return records
+    return ()
 
 
 class TimeSearch:
