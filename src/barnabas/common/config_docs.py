@@ -1,7 +1,7 @@
-"""What Barnabas does with each of Kafka's keys: a sentence for those it heeds, a reason for those it does not.
+"""Documentation of Kafka's configuration keys: what a key does, or why it has no effect.
 
-A key is heeded if it stands in HEEDED; DescribeConfigs gives these sentences as documentation. Any other key loads, is
-described and kept, but a node that starts with it set away from its default says why it has no effect.
+HEEDED lists the keys that have an effect; DescribeConfigs returns these texts as documentation. Every other key is
+parsed, described and kept, but a node that starts with a value other than the default logs why it has no effect.
 """
 
 from __future__ import annotations
@@ -9,175 +9,285 @@ from __future__ import annotations
 from typing import Final
 
 HEEDED: Final[dict[str, str]] = {
-    "add.partitions.to.txn.retry.backoff.max.ms": "How long a leader goes on asking a coordinator that is busy.",
-    "add.partitions.to.txn.retry.backoff.ms": "How long it waits before it asks again.",
-    "advertised.listeners": "What clients are told to connect to; the listeners themselves if not set.",
-    "alter.log.dirs.replication.quota.window.num": "How many windows the rate of moves between directories looks at.",
-    "alter.log.dirs.replication.quota.window.size.seconds": "How long each of these windows is.",
-    "auto.create.topics.enable": "Whether a topic that a client asks for by name is created.",
-    "auto.leader.rebalance.enable": "Whether leaders are brought back to the replicas that are preferred.",
-    "broker.heartbeat.interval.ms": "How often a broker tells the controller that it lives.",
-    "broker.id": "The same as node.id.",
-    "broker.rack": "Where this broker stands; replicas of a partition are laid on different racks.",
-    "broker.session.timeout.ms": "After this long without a heartbeat a broker is fenced.",
-    "compression.gzip.level": "How hard gzip works where the broker compresses.",
-    "compression.lz4.level": "How hard LZ4 works where the broker compresses.",
-    "compression.type": "The codec in which batches are stored; `producer` keeps the producer's.",
-    "compression.zstd.level": "How hard Zstandard works where the broker compresses.",
-    "connections.max.idle.ms": "A connection without a request for this long is closed.",
-    "controlled.shutdown.enable": "Whether a broker that stops asks the controller to move its leaderships first.",
-    "controller.listener.names": "Which of the listeners belong to the controller.",
-    "controller.quorum.bootstrap.servers": "Where controllers of the quorum may be found.",
-    "controller.quorum.election.backoff.max.ms": "The longest that a voter waits after an election that nobody won.",
-    "controller.quorum.election.timeout.ms": "A voter without a leader stands for election after this to twice this.",
-    "controller.quorum.fetch.timeout.ms": "A voter that cannot fetch from its leader for so long stands for election.",
-    "controller.quorum.request.timeout.ms": "How long a request within the quorum may take.",
-    "controller.quorum.retry.backoff.ms": "How long to wait before a request within the quorum is repeated.",
-    "controller.quorum.voters": "The fixed members of the quorum, id@host:port.",
-    "default.replication.factor": "How many replicas a topic gets when nobody says a number.",
-    "delete.topic.enable": "Whether topics may be deleted.",
-    "fetch.max.bytes": "The most bytes one Fetch answer carries (its first batch always fits).",
-    "follower.replication.throttled.replicas": "Replicas whose following is throttled.",
-    "group.consumer.assignors": "How consumer groups share partitions, if not their members choose: the first listed.",
-    "group.consumer.heartbeat.interval.ms": "How often members of consumer groups are to send heartbeats.",
-    "group.consumer.max.heartbeat.interval.ms": "The longest heartbeat interval that a group may be given.",
-    "group.consumer.max.session.timeout.ms": "The longest session timeout that a consumer group may be given.",
-    "group.consumer.max.size": "The most members of one consumer group.",
-    "group.consumer.migration.policy": "Which groups may change from one protocol to the other, with members in them.",
-    "group.consumer.min.heartbeat.interval.ms": "The shortest heartbeat interval that a group may be given.",
-    "group.consumer.min.session.timeout.ms": "The shortest session timeout that a consumer group may be given.",
-    "group.consumer.regex.refresh.interval.ms": "How often regular expressions are matched anew if no topic changes.",
-    "group.consumer.session.timeout.ms": "How long a member of a consumer group may be silent.",
-    "group.coordinator.rebalance.protocols": "Which protocols of groups are served: classic ones always.",
-    "group.initial.rebalance.delay.ms": "How long an empty group waits for more members before its first rebalance.",
-    "group.max.session.timeout.ms": "The longest session timeout a group member may ask for.",
-    "group.max.size": "The most members of one group.",
-    "group.min.session.timeout.ms": "The shortest session timeout a group member may ask for.",
-    "initial.broker.registration.timeout.ms": "How long a broker may try to register before it gives up.",
-    "inter.broker.listener.name": "The listener by which brokers talk to one another.",
-    "leader.imbalance.check.interval.seconds": "How often is looked for leaders to be brought back.",
-    "leader.replication.throttled.replicas": "Replicas whose reading from their leader is throttled.",
-    "listener.security.protocol.map": "The security protocol of each listener name.",
-    "listeners": "Where this node listens, NAME://host:port.",
-    "log.cleaner.backoff.ms": "How long compaction rests when no log needs it.",
-    "log.cleaner.dedupe.buffer.size": "The most memory for the keys of one pass of compaction.",
-    "log.cleaner.delete.retention.ms": "How long tombstones and transaction markers stay in a compacted log.",
-    "log.cleaner.enable": "Whether logs are compacted.",
-    "log.cleaner.io.buffer.size": "How much compaction reads and writes at once.",
-    "log.cleaner.io.max.bytes.per.second": "The most that compaction reads and writes in a second.",
-    "log.cleaner.max.compaction.lag.ms": "After this long a record is compacted, however clean its log is.",
-    "log.cleaner.min.cleanable.ratio": "The share of a log's bytes that must be dirty before it is compacted.",
-    "log.cleaner.min.compaction.lag.ms": "So long a record is not compacted.",
-    "log.cleaner.threads": "The buffers are divided by it; there is one pass at a time.",
-    "log.cleanup.policy": "Whether old segments are deleted, compacted, or both.",
-    "log.dir": "The one directory for logs, if log.dirs is not set.",
-    "log.dir.failure.timeout.ms": "A broker that cannot tell the controller of a failed directory for this long ends.",
-    "log.dirs": "The directories for logs.",
-    "log.flush.interval.messages": "After this many records in a partition its log is forced to disk.",
-    "log.flush.interval.ms": "After this long unforced records are forced to disk.",
-    "log.flush.offset.checkpoint.interval.ms": "How often what is written is synced beside the loop, so "
-    "that the start after a kill is short, and recovery points are written down.",
-    "log.flush.scheduler.interval.ms": "How often is looked for logs to be forced to disk.",
-    "log.flush.start.offset.checkpoint.interval.ms": "How often log start offsets are written down.",
-    "log.index.interval.bytes": "About this many bytes of log lie between two entries of an index.",
-    "log.index.size.max.bytes": "The most bytes of an index; a full one rolls its segment.",
-    "log.message.timestamp.after.max.ms": "How far in the future a record's timestamp may lie.",
-    "log.message.timestamp.before.max.ms": "How far in the past a record's timestamp may lie.",
-    "log.message.timestamp.type": "Whether records bear the producer's time or that of their append.",
-    "log.retention.bytes": "The oldest segments of a partition above this size go; -1 is no limit.",
-    "log.retention.check.interval.ms": "How often is looked for segments that may go.",
-    "log.retention.hours": "As log.retention.ms in hours, if the finer ones are not set.",
-    "log.retention.minutes": "As log.retention.ms in minutes, if that is not set.",
-    "log.retention.ms": "Segments whose youngest record is older than this go; -1 keeps them.",
-    "log.roll.hours": "As log.roll.ms in hours, if that is not set.",
-    "log.roll.jitter.hours": "As log.roll.jitter.ms in hours, if that is not set.",
-    "log.roll.jitter.ms": "A segment may roll up to this much earlier, by chance, lest all roll at once.",
-    "log.roll.ms": "A segment older than this is closed and a new one begun.",
-    "log.segment.bytes": "The most bytes of one segment.",
-    "log.segment.delete.delay.ms": "How long a removed file stays on disk under another name.",
-    "max.incremental.fetch.session.cache.slots": "How many fetch sessions are remembered.",
-    "max.request.partition.size.limit": "The most partitions in one answer of DescribeTopicPartitions.",
-    "message.max.bytes": "The largest batch of records that is accepted.",
-    "metadata.log.dir": "Where the metadata log lies; the first log directory if not set.",
-    "metadata.log.max.record.bytes.between.snapshots": "After this many bytes of metadata records a snapshot is made.",
-    "metadata.log.max.snapshot.interval.ms": "After this long with new metadata records a snapshot is made.",
-    "metadata.log.segment.bytes": "The most bytes of one segment of the metadata log.",
-    "metadata.log.segment.ms": "A segment of the metadata log older than this is closed.",
-    "metadata.max.idle.interval.ms": "The active controller writes a record that says nothing this often; 0: never.",
-    "metadata.max.retention.bytes": "Segments of the metadata log go above this size, where a snapshot covers them.",
-    "metadata.max.retention.ms": "Segments of the metadata log go after this long, where a snapshot covers them.",
-    "min.insync.replicas": "Produce requests with acks=all need this many replicas in sync.",
-    "node.id": "The number of this node in the cluster.",
-    "num.partitions": "How many partitions a topic gets when nobody says a number.",
-    "num.recovery.threads.per.data.dir": "How many logs of a directory are read again at once after an unclean stop.",
-    "num.replica.alter.log.dirs.threads": "How many replicas move between directories at once; as many as there are.",
-    "offset.metadata.max.bytes": "The longest text that may go with a committed offset.",
-    "offsets.commit.timeout.ms": "How long an offset commit may take to be replicated.",
-    "offsets.retention.check.interval.ms": "How often is looked for committed offsets that may go.",
-    "offsets.retention.minutes": "How long offsets of a group without members are kept.",
-    "offsets.topic.compression.codec": "The codec of the topic of committed offsets, by number.",
-    "offsets.topic.num.partitions": "How many partitions the topic of committed offsets gets.",
-    "offsets.topic.replication.factor": "How many replicas the topic of committed offsets gets.",
-    "offsets.topic.segment.bytes": "The most bytes of one segment of the topic of committed offsets.",
-    "process.roles": "What this node does: broker, controller or both.",
-    "producer.id.expiration.check.interval.ms": "How often is looked for producers to be forgotten.",
-    "producer.id.expiration.ms": "After this long without a batch a producer is forgotten.",
-    "queued.max.request.bytes": "The memory for requests and answers of all connections; -1: by the machine's memory.",
-    "replica.fetch.backoff.ms": "How long a follower waits after a fetch that failed.",
-    "replica.fetch.max.bytes": "The most bytes of one partition in an answer to a follower.",
-    "replica.fetch.min.bytes": "So many bytes are waited for before a follower is answered.",
-    "replica.fetch.response.max.bytes": "The most bytes in an answer to a follower.",
-    "replica.fetch.wait.max.ms": "The longest wait of a follower's fetch.",
-    "replica.high.watermark.checkpoint.interval.ms": "How often high watermarks are written down.",
-    "replica.lag.time.max.ms": "A follower that was not caught up for so long leaves the ISR.",
-    "replica.selector.class": "Who finds the replica nearest to a consumer; Kafka's two selectors are known by name.",
-    "replica.socket.timeout.ms": "How long a fetch of a follower may stay without an answer.",
-    "replication.quota.window.num": "How many windows the rate of throttled replication looks at.",
-    "replication.quota.window.size.seconds": "How long each of these windows is.",
-    "request.timeout.ms": "How long another broker may take to answer.",
-    "socket.listen.backlog.size": "The most connections that wait to be accepted, if set; else 1024.",
-    "socket.receive.buffer.bytes": "The receive buffer of a client's socket, if set; -1 leaves it to the system.",
-    "socket.request.max.bytes": "The largest request; a larger one ends its connection.",
-    "socket.send.buffer.bytes": "The send buffer of a client's socket, if set; -1 leaves it to the system.",
-    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often open transactions are looked at.",
-    "transaction.max.timeout.ms": "The longest transaction timeout a producer may ask for.",
-    "transaction.partition.verification.enable": "Whether the first write of an old producer is verified.",
-    "transaction.remove.expired.transaction.cleanup.interval.ms": "How often unused ids are looked for.",
-    "transaction.state.log.min.isr": "min.insync.replicas of __transaction_state, when it is made.",
-    "transaction.state.log.num.partitions": "How many partitions __transaction_state gets.",
-    "transaction.state.log.replication.factor": "How many replicas __transaction_state gets.",
-    "transaction.state.log.segment.bytes": "The segment size of __transaction_state.",
-    "transactional.id.expiration.ms": "After this long without a change a transactional id is forgotten.",
-    "unclean.leader.election.enable": "Whether a replica that lacks records may lead when no other one can.",
-    "unclean.leader.election.interval.ms": "How often is looked for partitions that such a replica may lead.",
+    "add.partitions.to.txn.retry.backoff.max.ms": "The longest time, in milliseconds, for which a partition leader "
+    "retries to add a partition to a transaction while the coordinator still completes the producer's previous "
+    "transaction.",
+    "add.partitions.to.txn.retry.backoff.ms": "How long a partition leader waits between two such attempts "
+    "(add.partitions.to.txn.retry.backoff.max.ms), in milliseconds.",
+    "advertised.listeners": "The addresses that clients and other brokers are given to connect to, as "
+    "NAME://host:port, separated by commas. If not set, the value of listeners is used.",
+    "alter.log.dirs.replication.quota.window.num": "The number of samples kept in memory to measure the rate at which "
+    "replicas move between log directories.",
+    "alter.log.dirs.replication.quota.window.size.seconds": "The time span of each sample of the rate at which "
+    "replicas move between log directories, in seconds.",
+    "auto.create.topics.enable": "Whether the broker creates a topic that does not exist when a client asks for it by "
+    "name.",
+    "auto.leader.rebalance.enable": "Whether the controller periodically moves leadership back to the preferred "
+    "replica of each partition, every leader.imbalance.check.interval.seconds.",
+    "broker.heartbeat.interval.ms": "How often a broker sends a heartbeat to the active controller, in milliseconds.",
+    "broker.id": "The older name of node.id. If both are set, they must be equal.",
+    "broker.rack": "The rack of this broker. The replicas of a partition are spread over racks, and a consumer can "
+    "read from a replica in its own rack (replica.selector.class).",
+    "broker.session.timeout.ms": "How long a broker can go without a heartbeat before the controller fences it, in "
+    "milliseconds. Must be at least twice broker.heartbeat.interval.ms.",
+    "compression.gzip.level": "The gzip compression level that the broker uses if compression.type is gzip: 1 to 9, "
+    "or -1 for the default level.",
+    "compression.lz4.level": "The LZ4 compression level that the broker uses if compression.type is lz4.",
+    "compression.type": "The codec in which batches are stored: gzip, snappy, lz4, zstd, uncompressed, or producer, "
+    "which keeps the codec of the producer.",
+    "compression.zstd.level": "The Zstandard compression level that the broker uses if compression.type is zstd.",
+    "connections.max.idle.ms": "How long a connection can be idle before the broker closes it, in milliseconds.",
+    "controlled.shutdown.enable": "Whether a broker asks the controller to move its leaderships to other brokers "
+    "before it stops.",
+    "controller.listener.names": "The names of the listeners that controllers use, separated by commas. Voters reach "
+    "each other over the first one.",
+    "controller.quorum.bootstrap.servers": "Addresses of controllers from which a node finds the metadata quorum, as "
+    "host:port, separated by commas.",
+    "controller.quorum.election.backoff.max.ms": "The upper limit of the random, exponentially growing wait before a "
+    "voter starts another election after one that no candidate won, in milliseconds.",
+    "controller.quorum.election.timeout.ms": "How long a voter waits for a leader of the metadata quorum before it "
+    "starts an election, in milliseconds. The actual wait is random, between one and two times this value.",
+    "controller.quorum.fetch.timeout.ms": "How long a voter can go without a successful fetch from the leader of the "
+    "metadata quorum before it starts an election, in milliseconds.",
+    "controller.quorum.request.timeout.ms": "How long a node waits for the response to a request within the metadata "
+    "quorum, in milliseconds.",
+    "controller.quorum.retry.backoff.ms": "How long a node waits before it repeats a failed request within the "
+    "metadata quorum, in milliseconds.",
+    "controller.quorum.voters": "The voters of a static metadata quorum, as id@host:port, separated by commas. Leave "
+    "it empty for a dynamic quorum and set controller.quorum.bootstrap.servers.",
+    "default.replication.factor": "The replication factor of topics that are created automatically, or created "
+    "without a replication factor.",
+    "delete.topic.enable": "Whether topics can be deleted.",
+    "fetch.max.bytes": "The maximum size of a Fetch response in bytes. Not an absolute limit: the first batch is "
+    "returned even if it is larger, so that the reader makes progress.",
+    "follower.replication.throttled.replicas": "The replicas of this topic whose fetching is throttled on the "
+    "follower, as partition:broker pairs separated by commas; * means all.",
+    "group.consumer.assignors": "The server-side assignors for consumer groups, separated by commas. The first one is "
+    "used if the members of a group select none.",
+    "group.consumer.heartbeat.interval.ms": "The heartbeat interval that the coordinator gives to the members of "
+    "consumer groups, in milliseconds.",
+    "group.consumer.max.heartbeat.interval.ms": "The maximum heartbeat interval that can be set for a consumer group, "
+    "in milliseconds.",
+    "group.consumer.max.session.timeout.ms": "The maximum session timeout that can be set for a consumer group, in "
+    "milliseconds.",
+    "group.consumer.max.size": "The maximum number of members in a consumer group of the consumer protocol (KIP-848).",
+    "group.consumer.migration.policy": "Which groups can change protocol while they have members: UPGRADE (classic to "
+    "consumer), DOWNGRADE (consumer to classic), BIDIRECTIONAL or DISABLED.",
+    "group.consumer.min.heartbeat.interval.ms": "The minimum heartbeat interval that can be set for a consumer group, "
+    "in milliseconds.",
+    "group.consumer.min.session.timeout.ms": "The minimum session timeout that can be set for a consumer group, in "
+    "milliseconds.",
+    "group.consumer.regex.refresh.interval.ms": "How often the coordinator matches the regular expressions of "
+    "subscriptions again if no topic has changed, in milliseconds.",
+    "group.consumer.session.timeout.ms": "How long a member of a consumer group can go without a heartbeat before the "
+    "coordinator removes it, in milliseconds.",
+    "group.coordinator.rebalance.protocols": "The rebalance protocols that are enabled. classic is always enabled; "
+    "consumer is enabled if it is listed; share and streams are not supported.",
+    "group.initial.rebalance.delay.ms": "How long the coordinator waits for more members to join an empty classic "
+    "group before the first rebalance, in milliseconds.",
+    "group.max.session.timeout.ms": "The maximum session timeout that a member of a classic group can request, in "
+    "milliseconds.",
+    "group.max.size": "The maximum number of members in a classic group.",
+    "group.min.session.timeout.ms": "The minimum session timeout that a member of a classic group can request, in "
+    "milliseconds.",
+    "initial.broker.registration.timeout.ms": "How long a broker tries to register with the controller before it "
+    "gives up and exits, in milliseconds.",
+    "inter.broker.listener.name": "The name of the listener that brokers use to communicate with each other.",
+    "leader.imbalance.check.interval.seconds": "How often the controller checks for leaders to move back to their "
+    "preferred replicas, in seconds.",
+    "leader.replication.throttled.replicas": "The replicas of this topic whose fetches are throttled on the leader, "
+    "as partition:broker pairs separated by commas; * means all.",
+    "listener.security.protocol.map": "The security protocol of each listener name, as NAME:PROTOCOL, separated by "
+    "commas. Only PLAINTEXT is supported.",
+    "listeners": "The addresses that this node listens on, as NAME://host:port, separated by commas.",
+    "log.cleaner.backoff.ms": "How long the log cleaner waits when no log needs compaction, in milliseconds.",
+    "log.cleaner.dedupe.buffer.size": "The memory for the map of keys of the log cleaner in bytes, divided by "
+    "log.cleaner.threads.",
+    "log.cleaner.delete.retention.ms": "How long tombstones and transaction markers stay in a compacted log, in "
+    "milliseconds. A reader that starts from offset 0 has this long to see them.",
+    "log.cleaner.enable": "Whether the log cleaner compacts logs whose cleanup policy includes compact.",
+    "log.cleaner.io.buffer.size": "The memory for the read and write buffers of the log cleaner in bytes, divided by "
+    "log.cleaner.threads.",
+    "log.cleaner.io.max.bytes.per.second": "The maximum sum of bytes per second that the log cleaner reads and "
+    "writes, on average.",
+    "log.cleaner.max.compaction.lag.ms": "The maximum time, in milliseconds, for which a record stays uncompacted, "
+    "whatever the dirty ratio of its log.",
+    "log.cleaner.min.cleanable.ratio": "The minimum ratio of dirty bytes to total bytes at which a log is compacted.",
+    "log.cleaner.min.compaction.lag.ms": "The minimum age of a record before it can be compacted, in milliseconds.",
+    "log.cleaner.threads": "Divides the buffers of the log cleaner. It does not add threads: one log is compacted at "
+    "a time.",
+    "log.cleanup.policy": "What happens to old segments: delete removes them by age and size, compact keeps the last "
+    "record of each key; both can be given.",
+    "log.dir": "The log directory. Used only if log.dirs is not set.",
+    "log.dir.failure.timeout.ms": "How long a broker tries to report a failed log directory to the controller before "
+    "it exits, in milliseconds.",
+    "log.dirs": "The log directories, separated by commas. If not set, log.dir is used.",
+    "log.flush.interval.messages": "The number of records in a partition after which the log is synced to disk.",
+    "log.flush.interval.ms": "The maximum time, in milliseconds, that a record stays in memory before the log is "
+    "synced to disk. If not set, log.flush.scheduler.interval.ms is used.",
+    "log.flush.offset.checkpoint.interval.ms": "How often the recovery points are written to disk, in milliseconds. "
+    "Here, the broker also syncs its logs in the background at this interval, which keeps recovery after a kill "
+    "short.",
+    "log.flush.scheduler.interval.ms": "How often the broker checks for logs to sync to disk (log.flush.interval.ms), "
+    "in milliseconds.",
+    "log.flush.start.offset.checkpoint.interval.ms": "How often the log start offsets are written to disk, in "
+    "milliseconds.",
+    "log.index.interval.bytes": "The approximate number of log bytes between two entries of the offset index.",
+    "log.index.size.max.bytes": "The maximum size of an offset or time index in bytes. A segment is rolled when one "
+    "of its indexes is full.",
+    "log.message.timestamp.after.max.ms": "How far the timestamp of a record can be ahead of the broker's clock, in "
+    "milliseconds. Ignored for LogAppendTime.",
+    "log.message.timestamp.before.max.ms": "How far the timestamp of a record can be behind the broker's clock, in "
+    "milliseconds. Ignored for LogAppendTime.",
+    "log.message.timestamp.type": "Whether the timestamp of a record is the time it was created (CreateTime) or the "
+    "time it was appended (LogAppendTime).",
+    "log.retention.bytes": "The maximum size of the log of a partition in bytes. Above it the oldest segments are "
+    "deleted; -1 means no limit.",
+    "log.retention.check.interval.ms": "How often the broker checks for segments that retention allows it to delete, "
+    "in milliseconds.",
+    "log.retention.hours": "How long a segment is kept, in hours. Used only if log.retention.ms and "
+    "log.retention.minutes are not set.",
+    "log.retention.minutes": "How long a segment is kept, in minutes. Used only if log.retention.ms is not set.",
+    "log.retention.ms": "How long a segment is kept, counted from the largest timestamp in it, in milliseconds; -1 "
+    "means no limit. If not set, log.retention.minutes is used.",
+    "log.roll.hours": "How long a segment can be active before it is rolled, in hours. Used only if log.roll.ms is "
+    "not set.",
+    "log.roll.jitter.hours": "The maximum jitter to subtract from log.roll.hours, in hours. Used only if "
+    "log.roll.jitter.ms is not set.",
+    "log.roll.jitter.ms": "The maximum random jitter, in milliseconds, to subtract from the roll time, so that not "
+    "all segments roll at the same time. If not set, log.roll.jitter.hours is used.",
+    "log.roll.ms": "How long a segment can be active before it is rolled, in milliseconds. If not set, log.roll.hours "
+    "is used.",
+    "log.segment.bytes": "The maximum size of a segment file in bytes.",
+    "log.segment.delete.delay.ms": "How long a file stays on disk, under another name, after it is removed from the "
+    "log, in milliseconds.",
+    "max.incremental.fetch.session.cache.slots": "The maximum number of incremental fetch sessions that the broker "
+    "keeps.",
+    "max.request.partition.size.limit": "The maximum number of partitions in one DescribeTopicPartitions response.",
+    "message.max.bytes": "The maximum size of a record batch in bytes, after compression.",
+    "metadata.log.dir": "The directory of the metadata log. If not set, the first log directory is used.",
+    "metadata.log.max.record.bytes.between.snapshots": "The maximum number of bytes of metadata records between two "
+    "snapshots.",
+    "metadata.log.max.snapshot.interval.ms": "The maximum time between two snapshots while there are new metadata "
+    "records, in milliseconds.",
+    "metadata.log.segment.bytes": "The maximum size of a segment of the metadata log in bytes.",
+    "metadata.log.segment.ms": "How long a segment of the metadata log can be active before it is rolled, in "
+    "milliseconds.",
+    "metadata.max.idle.interval.ms": "How often the active controller writes a no-op record to the metadata log, in "
+    "milliseconds; 0 means never.",
+    "metadata.max.retention.bytes": "The maximum size of the metadata log and its snapshots in bytes. Above it, "
+    "segments and snapshots that a newer snapshot covers are deleted.",
+    "metadata.max.retention.ms": "How long segments of the metadata log and snapshots are kept once a newer snapshot "
+    "covers them, in milliseconds.",
+    "min.insync.replicas": "The minimum number of replicas that must be in the ISR for a produce request with "
+    "acks=all to succeed.",
+    "node.id": "The id of this node, unique in the cluster.",
+    "num.partitions": "The number of partitions of topics that are created automatically, or created without a "
+    "partition count.",
+    "num.recovery.threads.per.data.dir": "The number of threads per log directory that recover logs at startup after "
+    "an unclean shutdown.",
+    "num.replica.alter.log.dirs.threads": "The number of replicas that can move between log directories at the same "
+    "time. If not set, the number of log directories.",
+    "offset.metadata.max.bytes": "The maximum size of the metadata string of a committed offset in bytes.",
+    "offsets.commit.timeout.ms": "How long an offset commit waits for replication before it fails, in milliseconds.",
+    "offsets.retention.check.interval.ms": "How often the coordinator checks for committed offsets that have expired, "
+    "in milliseconds.",
+    "offsets.retention.minutes": "How long committed offsets are kept after their group has lost its last member, in "
+    "minutes.",
+    "offsets.topic.compression.codec": "The codec of batches in __consumer_offsets, by number: 0 none, 1 gzip, 2 "
+    "snappy, 3 lz4, 4 zstd.",
+    "offsets.topic.num.partitions": "The number of partitions of __consumer_offsets. Do not change it after the topic "
+    "is created.",
+    "offsets.topic.replication.factor": "The replication factor of __consumer_offsets.",
+    "offsets.topic.segment.bytes": "The maximum size of a segment of __consumer_offsets in bytes.",
+    "process.roles": "The roles of this node: broker, controller, or both, separated by commas.",
+    "producer.id.expiration.check.interval.ms": "How often the broker checks for producer ids that have expired, in "
+    "milliseconds.",
+    "producer.id.expiration.ms": "How long a partition keeps the state of a producer id after the producer's last "
+    "batch, in milliseconds.",
+    "queued.max.request.bytes": "The memory for requests and responses of all connections in bytes. -1 means a "
+    "sixteenth of the memory of the machine or container, at least 256 MiB and at most 2 GiB.",
+    "replica.fetch.backoff.ms": "How long a follower waits after a failed fetch before it fetches that partition "
+    "again, in milliseconds.",
+    "replica.fetch.max.bytes": "The maximum number of bytes per partition in a Fetch response to a follower. The "
+    "first batch is returned even if it is larger.",
+    "replica.fetch.min.bytes": "The minimum number of bytes in a Fetch response to a follower. The leader waits up to "
+    "replica.fetch.wait.max.ms for them.",
+    "replica.fetch.response.max.bytes": "The maximum size of a Fetch response to a follower in bytes. The first batch "
+    "is returned even if it is larger.",
+    "replica.fetch.wait.max.ms": "The maximum time that a follower's fetch waits at the leader, in milliseconds. "
+    "Should be less than replica.lag.time.max.ms, or followers of slow topics leave the ISR.",
+    "replica.high.watermark.checkpoint.interval.ms": "How often the high watermarks are written to disk, in "
+    "milliseconds.",
+    "replica.lag.time.max.ms": "How long a follower can go without being caught up to the end of the leader's log "
+    "before the leader removes it from the ISR, in milliseconds.",
+    "replica.selector.class": "The class that selects the replica a consumer reads from. The two selectors of Kafka "
+    "are supported, RackAwareReplicaSelector and LeaderSelector, by their full class names.",
+    "replica.socket.timeout.ms": "How long a follower waits for the response to a fetch, in milliseconds. Must be at "
+    "least replica.fetch.wait.max.ms.",
+    "replication.quota.window.num": "The number of samples kept in memory to measure the rate of throttled "
+    "replication.",
+    "replication.quota.window.size.seconds": "The time span of each sample of the rate of throttled replication, in "
+    "seconds.",
+    "request.timeout.ms": "How long this broker waits for the response of another broker, in milliseconds.",
+    "socket.listen.backlog.size": "The length of the queue of connections to accept. Here, the default of 50 does not "
+    "apply: if not set, the queue has 1,024 places.",
+    "socket.receive.buffer.bytes": "The SO_RCVBUF buffer of client sockets in bytes; -1 means the default of the "
+    "operating system. Here, that is also used if the key is not set.",
+    "socket.request.max.bytes": "The maximum size of a request in bytes. The broker closes a connection that sends a "
+    "larger one.",
+    "socket.send.buffer.bytes": "The SO_SNDBUF buffer of client sockets in bytes; -1 means the default of the "
+    "operating system. Here, that is also used if the key is not set.",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "How often the coordinator checks for transactions "
+    "that have timed out, in milliseconds.",
+    "transaction.max.timeout.ms": "The maximum transaction timeout that a producer can request, in milliseconds.",
+    "transaction.partition.verification.enable": "Whether a leader checks with the transaction coordinator, before a "
+    "producer's first write in a transaction, that the partition was added to the transaction. Applies to transaction "
+    "version 1; version 2 always checks.",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "How often the coordinator checks for transactional "
+    "ids that have expired, in milliseconds.",
+    "transaction.state.log.min.isr": "min.insync.replicas of __transaction_state, set when the topic is created.",
+    "transaction.state.log.num.partitions": "The number of partitions of __transaction_state. Do not change it after "
+    "the topic is created.",
+    "transaction.state.log.replication.factor": "The replication factor of __transaction_state.",
+    "transaction.state.log.segment.bytes": "The maximum size of a segment of __transaction_state in bytes.",
+    "transactional.id.expiration.ms": "How long the coordinator keeps a transactional id without any change of its "
+    "state, in milliseconds.",
+    "unclean.leader.election.enable": "Whether a replica that is not in the ISR can become leader when no other "
+    "replica can. Records can be lost.",
+    "unclean.leader.election.interval.ms": "How often the controller checks for partitions without a leader that need "
+    "an unclean election, in milliseconds.",
 }
 
 _ONE_LOOP = "has no effect: one event loop serves all connections"
-_NOT_NEEDED = "has no effect: nothing here works that way"
-_NO_QUOTAS = "has no effect: there are no quotas"
-_NO_SECURITY = "has no effect: there is no TLS and no SASL"
-_NO_TIERS = "has no effect: there is no tiered storage"
-_NO_TWO_PHASES = "has no effect: two-phase commit is not served"
-_OWN_SLICES = "has no effect: __transaction_state is read in slices of a fixed size"
+_NOT_NEEDED = "has no effect: Barnabas has no such mechanism"
+_NO_QUOTAS = "has no effect: quotas are not supported"
+_NO_SECURITY = "has no effect: TLS and SASL are not supported"
+_NO_TIERS = "has no effect: tiered storage is not supported"
+_NO_TWO_PHASES = "has no effect: two-phase commit is not supported"
+_OWN_SLICES = "has no effect: __transaction_state is loaded in slices of a fixed size"
 _NO_PLUGINS = "has no effect: Java classes cannot be loaded"
 
 _REASONS: Final[dict[str, str]] = {
     "background.threads": _ONE_LOOP,
     "num.io.threads": _ONE_LOOP,
     "num.network.threads": _ONE_LOOP,
-    "num.replica.fetchers": "has no effect: one fetch per leader is under way, for all its partitions",
+    "num.replica.fetchers": "has no effect: one fetch at a time per leader covers all its partitions",
     "queued.max.requests": _ONE_LOOP,
-    "log.preallocate": "has no effect: the file of a segment grows as it is written",
-    "log.cleaner.io.buffer.load.factor": "has no effect: the map of keys is bounded by its memory",
+    "log.preallocate": "has no effect: segment files grow as they are written",
+    "log.cleaner.io.buffer.load.factor": "has no effect: only log.cleaner.dedupe.buffer.size limits the map of keys",
     "early.start.listeners": "has no effect: there is no authorizer to wait for",
 }
 
-#: By the beginning of the key; the first that fits.
+#: Reasons by prefix of the key; the first match applies.
 _REASONS_BY_PREFIX: Final = (
     (("remote.", "log.local."), _NO_TIERS),
-    (("group.share.", "share."), "has no effect: share groups are not served"),
-    (("group.streams.",), "has no effect: streams groups are not served"),
-    (("group.coordinator.",), "has no effect: groups are coordinated on the broker's one loop, and write at once"),
+    (("group.share.", "share."), "has no effect: share groups are not supported"),
+    (("group.streams.",), "has no effect: streams groups are not supported"),
+    (
+        ("group.coordinator.",),
+        "has no effect: the group coordinator runs on the broker's event loop and appends without delay",
+    ),
     (("transaction.two.phase.commit.",), _NO_TWO_PHASES),
     (("transaction.state.log.load.buffer.size",), _OWN_SLICES),
     (("ssl.", "sasl.", "security.", "principal.", "connection.failed.", "connections.max.reauth."), _NO_SECURITY),
@@ -191,7 +301,7 @@ _REASONS_BY_PREFIX: Final = (
 
 
 def note_on(name: str) -> str | None:
-    """Why a known key has no effect; None for one that is heeded."""
+    """Why a known key has no effect; None if it has one."""
     if name in HEEDED:
         return None
     reason = _REASONS.get(name)
@@ -203,7 +313,7 @@ def note_on(name: str) -> str | None:
     )
 
 
-#: Keys of Kafka 3.9 that 4.0 took away (those of ZooKeeper apart).
+#: Keys of Kafka 3.9 that 4.0 removed, except those of ZooKeeper.
 _REMOVED: Final = frozenset(
     {
         "auto.include.jmx.reporter",
@@ -228,11 +338,11 @@ _REMOVED: Final = frozenset(
 
 
 def unknown(name: str) -> str:
-    """What to say of a key that is none of Kafka 4.1's."""
+    """The warning for a key that Kafka 4.1 does not have."""
     if name.startswith("zookeeper."):
-        return f"{name} is left out: it belongs to ZooKeeper mode, which ended with Kafka 3.9"
+        return f"{name} is ignored: it belongs to ZooKeeper mode, which Kafka 4.0 removed"
     if name in _REMOVED or name.startswith("password.encoder."):
-        return f"{name} is left out: it ended with Kafka 3.9"
+        return f"{name} is ignored: Kafka 4.0 removed it"
     if name == "config.providers" or name.startswith("config.providers."):
-        return f"{name} is left out: values from config providers (${{provider:key}}) are not looked up"
-    return f"{name} is left out: neither Kafka 4.1 nor Barnabas knows it"
+        return f"{name} is ignored: config providers (${{provider:key}}) are not supported"
+    return f"{name} is ignored: neither Kafka 4.1 nor Barnabas has this key"
