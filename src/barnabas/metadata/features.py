@@ -36,8 +36,11 @@ SUPPORTED_FEATURES: Final = (
     SupportedFeature(ELR_VERSION, 0, 1),
     SupportedFeature(KRAFT_VERSION, 0, 1),
     SupportedFeature(METADATA_VERSION, MINIMUM_METADATA_VERSION, LATEST_METADATA_VERSION),
-    SupportedFeature(SHARE_VERSION, 0, 1),
 )
+
+#: Kafka's features that nothing here serves. Nobody can turn them on; a level that a log of Kafka's brought along stays
+#: until somebody takes it back, and keeps no broker out.
+UNSERVED_FEATURES: Final = frozenset({SHARE_VERSION})
 
 #: (feature, level) -> what else must be at least at which level.
 DEPENDENCIES: Final[Mapping[tuple[str, int], tuple[tuple[str, int], ...]]] = {

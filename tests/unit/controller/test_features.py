@@ -67,6 +67,26 @@ def test_a_level_goes_down_and_up_again(world: ControllerWorld) -> None:
     assert ask(world, (GROUP_VERSION, 1, UPGRADE)).error_code == 0, "the level that it has already"
 
 
+def test_a_downgrade_that_would_go_up_is_refused() -> None:
+    world = ControllerWorld(features={GROUP_VERSION: 0})
+    text = refusal(world, (GROUP_VERSION, 1, SAFE))
+    assert text == f"Invalid update version 1 for feature {GROUP_VERSION}. Can't downgrade to a newer version."
+
+
+def test_share_groups_cannot_be_turned_on_and_a_level_that_is_there_can_be_taken_back() -> None:
+    """Nothing here serves them."""
+    world = ControllerWorld(features={"share.version": 1})
+    world.add_broker(1)
+    assert world.image.features["share.version"] == 1
+    assert all(feature.name != "share.version" for feature in world.image.brokers[1].features)
+    assert ask(world, ("share.version", 0, SAFE)).error_code == 0
+    assert "share.version" not in world.image.features
+    text = refusal(world, ("share.version", 1, UPGRADE))
+    assert text == (
+        "Invalid update version 1 for feature share.version. Local controller 1 does not support this feature."
+    )
+
+
 def test_validating_changes_nothing(world: ControllerWorld) -> None:
     assert ask(world, (GROUP_VERSION, 0, UNSAFE), validate_only=True).error_code == 0
     assert world.image.features[GROUP_VERSION] == 1
@@ -88,7 +108,6 @@ def test_one_fault_fails_all_updates(world: ControllerWorld) -> None:
         ((GROUP_VERSION, 1, 0), "The controller does not support the given upgrade type."),
         ((GROUP_VERSION, 1, 4), "The controller does not support the given upgrade type."),
         ((GROUP_VERSION, -1, SAFE), "A feature version cannot be less than 0."),
-        (("share.version", 1, SAFE), "Can't downgrade to a newer version."),
         ((METADATA_VERSION, 6, SAFE), "Local controller 1 only supports versions 7-27"),
         (("kraft.version", 0, SAFE), "Can't downgrade the version of this feature."),
     ],
@@ -114,19 +133,20 @@ def test_metadata_version_goes_back_only_where_nothing_is_lost(world: Controller
 
 def test_every_broker_must_support_the_level(world: ControllerWorld) -> None:
     world.add_broker(1)
+    assert ask(world, ("transaction.version", 0, SAFE)).error_code == 0
     request = registration(7)
     request.features = [
         feature
         if feature.name != GROUP_VERSION
         else BrokerRegistrationRequest.Feature(name=GROUP_VERSION, min_supported_version=1, max_supported_version=1)
         for feature in request.features
-        if feature.name != "share.version"
+        if feature.name != "transaction.version"
     ]
     world.apply(brokers.register(world.view(), request, session_alive=False))
     text = refusal(world, (GROUP_VERSION, 0, SAFE))
     assert text == f"Invalid update version 0 for feature {GROUP_VERSION}. Broker 7 only supports versions 1"
-    text = refusal(world, ("share.version", 1, UPGRADE))
-    assert text == "Invalid update version 1 for feature share.version. Broker 7 does not support this feature."
+    text = refusal(world, ("transaction.version", 1, UPGRADE))
+    assert text == "Invalid update version 1 for feature transaction.version. Broker 7 does not support this feature."
 
 
 def test_every_voter_must_have_registered() -> None:

@@ -10,12 +10,14 @@ from pathlib import Path
 import pytest
 from tests.support.controller_world import make_config
 from tests.support.metadata_logs import DATA
+from tests.support.wired import PROPERTIES, WiredBroker
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.types import uuid_from_text
+from barnabas.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
-from barnabas.raft.formatting import Formatted, ensure_formatted
+from barnabas.raft.formatting import Formatted, default_bootstrap, ensure_formatted
 from barnabas.raft.snapshots import decode_snapshot
 from barnabas.records.batch import iter_headers
 from barnabas.simulation.host import MemoryHost
@@ -108,6 +110,25 @@ def test_a_release_of_ones_own_choice_and_a_credential() -> None:
     formatted = ensure_formatted(host, make_config(KAFKAS), cluster_id=CLUSTER_ID, bootstrap=records)
     ours = host.disk.read("/d/bootstrap.checkpoint")
     assert without_chance(ours, formatted.metadata_directory_id) == without_chance(kafkas, bytes(16))
+
+
+def test_a_directory_formatted_with_share_groups_is_served_and_they_are_not_offered() -> None:
+    """As `kafka-storage format --feature share.version=1` leaves it: nothing here serves share groups."""
+    host = MemoryHost()
+    bootstrap = [*default_bootstrap(), (FeatureLevelRecord(name="share.version", feature_level=1), 0)]
+    ensure_formatted(host, BrokerConfig.from_properties(PROPERTIES), bootstrap=bootstrap)
+    wired = WiredBroker(host)
+    for topic in ("before", "after"):
+        assert wired.broker.metadata.image.features["share.version"] == 1
+        wired.create_topic(topic)
+        answer = wired.connect().call(
+            ApiVersionsRequest(client_software_name="t", client_software_version="1"), 4, ApiVersionsResponse
+        )
+        assert "share.version" not in {feature.name for feature in answer.supported_features}
+        assert "share.version" in {feature.name for feature in answer.finalized_features}, (
+            "so that it can be taken back"
+        )
+        wired.restart()
 
 
 def test_a_formatted_directory_is_left_as_it_is() -> None:

@@ -17,6 +17,7 @@ from barnabas.controller.kraft.partitions import BrokerEvent, find, leader_and_i
 from barnabas.controller.kraft.result import Cause, Result, Versioned
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.metadata.cluster import BrokerImage
+from barnabas.metadata.features import UNSERVED_FEATURES
 from barnabas.metadata.image import METADATA_VERSION
 from barnabas.metadata.refusing import read_refusing, refusing_tags
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
@@ -100,7 +101,7 @@ def _registration_record(view: ControllerView, request: BrokerRegistrationReques
     offered.setdefault(METADATA_VERSION, (1, 1))
     for name, level in sorted(view.image.features.items()):
         low, high = offered.get(name, (0, 0))
-        if not low <= level <= high:
+        if not low <= level <= high and name not in UNSERVED_FEATURES:
             raise RequestFailed(
                 ErrorCode.UNSUPPORTED_VERSION,
                 f"Unable to register because the broker does not support finalized version {level} of {name}. The "
