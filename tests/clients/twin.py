@@ -26,7 +26,16 @@ NOW_MS = re.compile(r"-?\b(?:179|18\d|9223370)\d+")
 #: Requests that name their topics by id alone; elsewhere an id is an alternative.
 BY_TOPIC_ID = ("Produce", "Fetch")
 #: Answers list these in the order of some hash table.
-ORDERED_BY = ("partition_index", "partition", "name", "config_name", "group_id", "api_key")
+ORDERED_BY = (
+    "resource_type",
+    "resource_name",
+    "partition_index",
+    "partition",
+    "name",
+    "config_name",
+    "group_id",
+    "api_key",
+)
 VARYING = ("total_bytes", "usable_bytes", "finalized_features_epoch")
 #: Later than any time stamp that the tests choose.
 NOW_MS_MIN = 1_750_000_000_000

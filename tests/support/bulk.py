@@ -25,6 +25,7 @@ from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
+from barnabas.protocol.messages.list_config_resources import ListConfigResourcesRequest
 from barnabas.protocol.messages.list_groups import ListGroupsRequest
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
@@ -79,6 +80,7 @@ class Situation:
         yield Bulk("reassignments", ListPartitionReassignmentsRequest(topics=None, timeout_ms=TIMEOUT_MS), 0)
         yield Bulk("groups", ListGroupsRequest(), 5)
         yield Bulk("transactions", ListTransactionsRequest(), 1)
+        yield Bulk("resources with a configuration", ListConfigResourcesRequest(), 1)
 
     def _of_partitions(self) -> Iterator[Bulk]:
         offsets, epochs, producers = ListOffsetsRequest, OffsetForLeaderEpochRequest, DescribeProducersRequest

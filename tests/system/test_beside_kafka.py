@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -70,6 +71,7 @@ def produced(name: str, *records: bytes | None, index: int = 0, **more: Any) -> 
 
 
 def test_api_versions(pair: Pair) -> None:
+    """But for the APIs and the feature that are not there yet."""
     for version in versions(0, 4):
         ours, theirs = (
             side.ask("ApiVersions", version, {"client_software_name": "t", "client_software_version": "1"})
@@ -77,6 +79,9 @@ def test_api_versions(pair: Pair) -> None:
         )
         keys = {each["api_key"] for each in ours["api_keys"]}
         theirs["api_keys"] = [each for each in theirs["api_keys"] if each["api_key"] in keys]
+        if version >= 3:
+            features = theirs["supported_features"]
+            theirs["supported_features"] = [each for each in features if each["name"] != "share.version"]
         assert differences(ours, theirs) == [], version
     compare(pair, [("ApiVersions", versions(3, 4), {"client_software_name": "", "client_software_version": "1"})])
     compare(pair, [("ApiVersions", versions(3, 4), {"client_software_name": "a b", "client_software_version": "1"})])
@@ -398,6 +403,34 @@ def test_configs(pair: Pair) -> None:
             describe(2, "configured", ["retention.ms", "cleanup.policy"]),
         ],
     )
+
+
+def test_resources_with_a_configuration(pair: Pair) -> None:
+    create(pair, "with-resources")
+    set_for = ((32, "g", "consumer.session.timeout.ms", "50000"), (16, "sub", "interval.ms", "100000"))
+    for kind, name, key, value in set_for:
+        config = {"name": key, "config_operation": 0, "value": value}
+        resource = {"resource_type": kind, "resource_name": name, "configs": [config]}
+        compare(pair, [("IncrementalAlterConfigs", versions(1, 1), {"resources": [resource]})])
+    asked = ([], [2], [4], [8], [16], [32], [32, 2, 32], [0], [1], [2, 3], [64], [-1])
+    both = versions(0, 1)
+    deadline = time.monotonic() + 60
+    while len(pair[1].ask("ListConfigResources", 1, {"resource_types": [16, 32]})["config_resources"]) < 2:
+        assert time.monotonic() < deadline, "Kafka takes configurations over a moment after it has answered"
+        time.sleep(0.1)
+    compare(pair, [("ListConfigResources", both, {"resource_types": types}) for types in asked])
+
+
+def test_acls_without_an_authorizer(pair: Pair) -> None:
+    every = versions(1, 3)
+    anything = {"resource_type_filter": 1, "pattern_type_filter": 1, "operation": 1, "permission_type": 1}
+    acl = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
+    wanted = {"resource_type_filter": 2, "operation": 3, "permission_type": 3}
+    asks: list[Ask] = [("DescribeAcls", every, anything)]
+    for count in (0, 1, 2):
+        asks.append(("CreateAcls", every, {"creations": [{**acl, "permission_type": 3}] * count}))
+        asks.append(("DeleteAcls", every, {"filters": [wanted] * count}))
+    compare(pair, asks)
 
 
 def test_groups_without_members(pair: Pair) -> None:

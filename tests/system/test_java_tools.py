@@ -193,6 +193,48 @@ def test_config_command_shows_and_changes_topic_configs(run: Run, filled_topic: 
     assert "segment.bytes=1073741824" in run(tool, *topic, "--describe", "--all").out
 
 
+def test_groups_and_client_metrics_are_listed_by_what_is_set_for_them(run: Run, new_topic_name: Names) -> None:
+    """Without a name the tools ask for all of a kind (ListConfigResources)."""
+    configs, metrics = "kafka.admin.ConfigCommand", f"{TOOLS}.ClientMetricsCommand"
+    group, subscription = new_topic_name("group"), new_topic_name("subscription")
+    named = ("--entity-type", "groups", "--entity-name", group)
+    run(configs, *named, "--alter", "--add-config", "consumer.session.timeout.ms=50000")
+    run(metrics, "--alter", "--name", subscription, "--interval", "100000", "--metrics", "org.apache.kafka.")
+    assert subscription in run(metrics, "--list").out.split()
+    assert subscription in run(metrics, "--describe").out
+
+    groups = run(configs, "--describe", "--entity-type", "groups").out
+    assert f"Dynamic configs for group {group} are:" in groups
+    assert "consumer.session.timeout.ms=50000" in groups
+    subscriptions = run(configs, "--describe", "--entity-type", "client-metrics").out
+    assert f"Dynamic configs for client-metric {subscription} are:" in subscriptions
+    assert "interval.ms=100000" in subscriptions
+
+    run(configs, *named, "--alter", "--delete-config", "consumer.session.timeout.ms")
+    run(metrics, "--delete", "--name", subscription)
+    assert group not in run(configs, "--describe", "--entity-type", "groups").out
+    assert subscription not in run(metrics, "--list").out
+
+
+def test_acls_need_an_authorizer(java: ProcessClient, server: Server) -> None:
+    added = ("--add", "--allow-principal", "User:a", "--operation", "Read", "--topic", "orders")
+    removed = ("--remove", "--force", *added[1:])
+    for arguments in (("--list",), added, removed):
+        result = java.tool(f"{TOOLS}.AclCommand", "--bootstrap-server", server.bootstrap, *arguments)
+        assert result.code == 1
+        assert "SecurityDisabledException: No Authorizer is configured" in result.text
+
+
+def test_share_groups_are_no_feature(java: ProcessClient, server: Server) -> None:
+    tool = (f"{TOOLS}.FeatureCommand", "--bootstrap-server", server.bootstrap)
+    features = java.tool(*tool, "describe").out
+    assert "Feature: group.version" in features
+    assert "share.version" not in features
+    refused = java.tool(*tool, "upgrade", "--feature", "share.version=1")
+    assert refused.code == 1
+    assert "Local controller 1 does not support this feature." in refused.text
+
+
 def test_cluster_id_is_the_one_on_disk(run: Run, server: Server) -> None:
     lines = (server.data_dir / "meta.properties").read_text().splitlines()
     stored = dict(line.split("=", 1) for line in lines if not line.startswith("#"))

@@ -2,9 +2,10 @@
 
 A handler module in `broker/handlers/` has one function
 
-    def handle(context: RequestContext, request: XRequest, services: Services) -> XResponse | None
+    def handle(context: RequestContext, request: XRequest, services: Services) -> XResponse | Work | None
 
-It returns the response at once, or returns None and calls `context.reply(response)` exactly once later. It never waits.
+It returns the response at once, or returns work that makes the response in steps, or returns None and calls
+`context.reply(response)` exactly once later. It never waits.
 Views into the request (records) are valid only until `handle` returns.
 """
 

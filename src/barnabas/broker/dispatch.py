@@ -9,7 +9,7 @@ broker starts quickly.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
 from typing import Any, Final
 
 from barnabas.broker import inner_requests, pieces
@@ -36,7 +36,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class
 
 RawHandler = Callable[[InFlight, memoryview, int, Services], Chunks | None]
-Handler = Callable[[RequestContext, Message, Services], Message | None]
+Handler = Callable[[RequestContext, Message, Services], Message | Work | None]
 
 
 #: Requests of one connection are served so long before others are.
@@ -149,6 +149,9 @@ class Dispatcher:
         response = self._handler_of(offer, request.api_key)(request, message, self.services)
         if response is None:
             return None
+        if isinstance(response, Generator):
+            self._in_steps(request, _reply_in_steps(request, response))
+            return None
         if request.is_long(response):
             request.reply(response)
             return None
@@ -188,3 +191,8 @@ class Dispatcher:
 
     def _load(self, offer: Offer, function: str) -> Any:
         return getattr(importlib.import_module(f"{self._package}.{offer.name}"), function)
+
+
+def _reply_in_steps(request: InFlight, response: Work) -> Work:
+    made = yield from response
+    request.reply(made)

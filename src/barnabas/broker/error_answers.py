@@ -67,6 +67,8 @@ _ROWS: Final[dict[int, tuple[_Rows, ...]]] = {
     ),
     27: (_Rows("markers", "markers", inner=_Rows("topics", "topics", inner=_INDEXES)),),
     28: (_TOPICS,),
+    30: (_Rows("results", "creations"),),
+    31: (_Rows("filter_results", "filters"),),
     32: (_Rows("results", "resources"),),
     33: (_Rows("responses", "resources"),),
     34: (_Rows("results", "dirs.topics", key="topic_name", inner=_MOVED),),

@@ -12,6 +12,7 @@ from typing import Protocol
 from barnabas.broker import pieces
 from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.error_answers import UNEXPECTED, error_answer
+from barnabas.broker.steps import Work
 from barnabas.common import continuations
 from barnabas.common.continuations import run
 from barnabas.common.errors import ErrorCode
@@ -107,7 +108,9 @@ class InnerRequest:
     def serve_with(self, handler: _Handler, message: Message, services: Services) -> None:
         self._message, self._faults = message, services.host.faults
         response = run(self, handler, self, message, services)
-        if response is not None:
+        if isinstance(response, Generator):
+            services.steps.start(response, self.reply, self)
+        elif response is not None:
             self.reply(response)
 
 
@@ -155,7 +158,7 @@ def in_pieces(outer: _Outer, handler: _Handler, message: Message, services: Serv
     answers.when_whole(lambda: services.steps.start(answers.joined(), outer.reply, outer))
 
 
-_Handler = Callable[[RequestContext, Message, Services], Message | None]
+_Handler = Callable[[RequestContext, Message, Services], Message | Work | None]
 _handlers: dict[str, _Handler] = {}
 
 

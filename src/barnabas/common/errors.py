@@ -225,6 +225,9 @@ MALFORMED_REQUEST = (
     "incompatible broker. See the broker logs for more details."
 )
 
+#: What Kafka says with SECURITY_DISABLED to a change of ACLs.
+NO_AUTHORIZER = "No Authorizer is configured."
+
 
 class RecordsRejected(Exception):
     """A batch that must not be appended. `record_errors` are (index in batch, text), as Produce >= 8 answers them.

@@ -1,0 +1,14 @@
+"""CreateAcls (30), versions 1-3: SECURITY_DISABLED for each ACL, as Apache Kafka answers without an authorizer."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.common.errors import NO_AUTHORIZER, ErrorCode
+from barnabas.protocol.messages.create_acls import CreateAclsRequest, CreateAclsResponse
+
+_Result = CreateAclsResponse.AclCreationResult
+
+
+def handle(context: RequestContext, request: CreateAclsRequest, services: Services) -> CreateAclsResponse:
+    refused = _Result(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+    return CreateAclsResponse(results=[refused] * len(request.creations))

@@ -1,0 +1,14 @@
+"""DeleteAcls (31), versions 1-3: SECURITY_DISABLED for each filter, as Apache Kafka answers without an authorizer."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.common.errors import NO_AUTHORIZER, ErrorCode
+from barnabas.protocol.messages.delete_acls import DeleteAclsRequest, DeleteAclsResponse
+
+_Result = DeleteAclsResponse.DeleteAclsFilterResult
+
+
+def handle(context: RequestContext, request: DeleteAclsRequest, services: Services) -> DeleteAclsResponse:
+    refused = _Result(error_code=ErrorCode.SECURITY_DISABLED, error_message=NO_AUTHORIZER)
+    return DeleteAclsResponse(filter_results=[refused] * len(request.filters))

@@ -1,0 +1,13 @@
+"""DescribeAcls (29), versions 1-3: SECURITY_DISABLED, as Apache Kafka answers where no authorizer is configured."""
+
+from __future__ import annotations
+
+from barnabas.broker.context import RequestContext, Services
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+
+
+def handle(context: RequestContext, request: DescribeAclsRequest, services: Services) -> DescribeAclsResponse:
+    return DescribeAclsResponse(
+        error_code=ErrorCode.SECURITY_DISABLED, error_message="No Authorizer is configured on the broker"
+    )
