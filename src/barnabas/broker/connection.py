@@ -548,3 +548,10 @@ class Connection:
             self._flush()
             self.log.closed_for_cause(self.peer, cause, error)
             self.close()
+
+    def hang_up(self, cause: str) -> None:
+        """End the connection for this cause and drop what the peer has not taken: an orderly close would keep it."""
+        if not self._closed:
+            self.log.closed_for_cause(self.peer, cause, None)
+            self.closed()
+            self._link.abort()

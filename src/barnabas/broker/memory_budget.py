@@ -62,8 +62,8 @@ class Holder(Protocol):
 
     def memory_is_there(self) -> None: ...
 
-    def fail(self, cause: str, error: BaseException | None) -> None:
-        """End it for this cause."""
+    def hang_up(self, cause: str) -> None:
+        """End the connection for this cause and drop the answers that the peer has not taken."""
 
 
 class _Progress:
@@ -245,10 +245,9 @@ class MemoryBudget:
             used += size
             self.closed_count += 1
             self.forget(holder)
-            holder.fail(
+            holder.hang_up(
                 f"memory for requests and answers is short (queued.max.request.bytes={self.limit_bytes}), and it holds "
-                f"{-size} bytes without going on",
-                None,
+                f"{-size} bytes without going on"
             )
 
     def _let_go_on(self, now_ms: int) -> None:

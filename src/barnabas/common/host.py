@@ -152,7 +152,11 @@ class Link(Protocol):
 
     def resume_reading(self) -> None: ...
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        """End the connection once what was written is sent."""
+
+    def abort(self) -> None:
+        """End the connection and drop what was written and not sent."""
 
 
 class LinkEnd(Protocol):

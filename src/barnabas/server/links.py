@@ -131,6 +131,13 @@ class DialledLink(asyncio.BufferedProtocol):
         else:
             self._transport.close()
 
+    def abort(self) -> None:
+        self._is_over = True
+        if self._transport is None:
+            self._dialling.cancel()
+        else:
+            self._transport.abort()
+
 
 class LoopLinks:
     """`common.host.Links` on the event loop."""

@@ -9,7 +9,7 @@ import resource
 import socket
 from collections.abc import Callable, Sequence
 from time import perf_counter_ns
-from typing import NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from barnabas.broker.connection import Connection
 from barnabas.broker.dispatch import Dispatcher
@@ -24,6 +24,8 @@ log = logging.getLogger("barnabas.connections")
 
 #: Unsent answers above which a connection is not served any further.
 _WRITE_BUFFER_BYTES_MAX = 8 * 1024 * 1024
+#: Sizes of written chunks that are kept before those of sent ones are dropped.
+_WRITTEN_MAX: Final = 64
 
 _SWEEPS_PER_IDLE_TIME = 8
 #: Connections that may wait to be accepted, if the configuration does not say.
@@ -73,6 +75,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         "_send_buffer_bytes",
         "_transport",
         "_turns",
+        "_written",
         "idle_sweeps",
     )
 
@@ -95,6 +98,8 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         self._open = open_connections
         self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
+        #: Sizes of the chunks that were handed to the transport and may be unsent.
+        self._written: list[int] = []
         #: Sweeps of the listener since the last byte came or went.
         self.idle_sweeps = 0
 
@@ -167,14 +172,33 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         transport = self._transport
         assert transport is not None
         self.idle_sweeps = 0
+        if not transport.get_write_buffer_size():
+            self._written.clear()
+        elif len(self._written) > _WRITTEN_MAX:
+            self._forget_sent()
         if len(chunks) == 1:
+            self._written.append(len(chunks[0]))
             transport.write(chunks[0])
         else:
+            self._written += map(len, chunks)
             transport.writelines(chunks)
 
     @property
     def unsent_bytes(self) -> int:
-        return 0 if self._transport is None else self._transport.get_write_buffer_size()
+        """What the transport keeps in memory: a chunk of which the system has taken a part is kept whole."""
+        return self._forget_sent()
+
+    def _forget_sent(self) -> int:
+        """Drop the sizes of chunks that are sent, and return the sum of the others."""
+        left = 0 if self._transport is None else self._transport.get_write_buffer_size()
+        written = self._written
+        kept = 0
+        first = len(written)
+        while kept < left and first:
+            first -= 1
+            kept += written[first]
+        del written[:first]
+        return kept
 
     def pause_reading(self) -> None:
         transport = self._transport
@@ -195,6 +219,10 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             transport.abort()
         else:
             transport.close()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
 
 
 def _ignore(descriptor: int) -> None:

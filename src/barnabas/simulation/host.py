@@ -202,6 +202,9 @@ class MemoryLink:
     def close(self) -> None:
         self.is_closed = True
 
+    def abort(self) -> None:
+        self.is_closed = True
+
     def take(self) -> bytes:
         """What was sent since the last call."""
         sent, self.sent = bytes(self.sent), bytearray()

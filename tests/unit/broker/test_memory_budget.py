@@ -57,7 +57,7 @@ class Peer:
     def memory_is_there(self) -> None:
         self.waits = False
 
-    def fail(self, cause: str, error: BaseException | None) -> None:
+    def hang_up(self, cause: str) -> None:
         self.failed = cause
         self.frames.close()
 

@@ -46,6 +46,9 @@ class ScriptedPeer(Link):
     def close(self) -> None:
         self.is_closed = True
 
+    def abort(self) -> None:
+        self.is_closed = True
+
     def requests(self) -> list[tuple[int, int, int, Message]]:
         """(api key, version, correlation id, request) of what came since the last look."""
         found = []

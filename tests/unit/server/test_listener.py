@@ -126,6 +126,64 @@ def test_a_peer_that_never_reads_is_given_up_after_its_idle_time(
 
 
 @pytest.mark.parametrize("make_loop", LOOPS)
+def test_a_chunk_that_is_sent_in_part_counts_whole(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """The transport keeps it whole, and 300 peers of which each took 2 MB held 100 MB more than was counted."""
+
+    async def main() -> None:
+        async with serving(WiredBroker()) as listening:
+            reader, writer = await asyncio.open_connection("127.0.0.1", listening.port, limit=1024)
+            while not listening._open:
+                await asyncio.sleep(0.01)
+            protocol = the_connection(listening)
+            transport = protocol._transport
+            assert transport is not None
+            chunk = bytes(32 * MIB)
+            protocol.write([b"head", chunk])
+            protocol.write([b"tail"])
+            while transport.get_write_buffer_size() > 32 * MIB:
+                await asyncio.sleep(0.01)
+            assert protocol.unsent_bytes in (32 * MIB + 4, 32 * MIB + 8)
+            await reader.readexactly(32 * MIB + 8)
+            while transport.get_write_buffer_size():
+                await asyncio.sleep(0.01)
+            assert protocol.unsent_bytes == 0
+            writer.transport.abort()
+
+    run(make_loop, main())
+
+
+@pytest.mark.parametrize("make_loop", LOOPS)
+def test_answers_that_a_peer_does_not_take_end_with_a_connection_that_is_hung_up_on(
+    make_loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    """An orderly close would keep them until the peer takes them, which is never."""
+    wired = filled()
+
+    async def main() -> None:
+        async with serving(wired) as listening:
+            _, writer = await asyncio.open_connection("127.0.0.1", listening.port, limit=1024)
+            writer.write(fetches(wired, 100))
+            while not listening._open:
+                await asyncio.sleep(0.01)
+            protocol = the_connection(listening)
+            core = protocol._connection
+            assert core is not None
+            while not protocol.unsent_bytes:
+                await asyncio.sleep(0.01)
+            core.hang_up("memory is short")
+            for _ in range(100):
+                if not listening._open:
+                    break
+                await asyncio.sleep(0.02)
+            assert core.is_closed
+            assert not listening._open
+            assert protocol.unsent_bytes == 0
+            writer.transport.abort()
+
+    run(make_loop, main())
+
+
+@pytest.mark.parametrize("make_loop", LOOPS)
 def test_a_socket_refuses_peers_until_it_serves(make_loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     """As Kafka's: a broker that does not know the metadata yet is not there for clients, who then ask another one."""
     dispatcher = WiredBroker().broker.dispatcher(BROKER_APIS)
