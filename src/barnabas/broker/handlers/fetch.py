@@ -10,6 +10,7 @@ and a leader sends them to the replica that is nearest (KIP-392).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from barnabas.broker.connection import Chunks, InFlight
 from barnabas.broker.context import Services
@@ -32,6 +33,8 @@ _REPLICA_STATE_SINCE = 15
 #: The replica id of consumers, and of who looks at a replica whatever its role.
 _CONSUMER = -1
 _DEBUGGER = -2
+#: An answer is read in one turn of the loop: copying 50 MB takes more than 50 ms, and others wait meanwhile.
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
@@ -50,7 +53,7 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
 
 
 def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Services) -> FetchPlan:
-    max_bytes = min(message.max_bytes, services.config.int_of("fetch.max.bytes"))
+    max_bytes = min(message.max_bytes, services.config.int_of("fetch.max.bytes"), ANSWER_BYTES_MAX)
     is_exhausted = False
     if reader.replica_id < 0:
         # Without any memory left, a reader of large batches waits as if there were none.
