@@ -119,7 +119,7 @@ def test_exit_codes_grow_with_severity_and_leave_one_and_two_free() -> None:
 def test_the_json_of_a_look_is_as_documented() -> None:
     """docs/monitor.md names every field of it."""
     text = (Path(__file__).resolve().parents[3] / "docs" / "monitor.md").read_text()
-    documented = text[text.index('{"type": "snapshot"') : text.index("What is not known is null")]
+    documented = text[text.index('{"type": "snapshot"') : text.index("Unknown values are null")]
     found = snapshot(partition(details=details(b1=5))).to_json()
     (state,) = found["partitions"]
     names = {*found, *found["counts"], *found["brokers"][0], *state, *state["replica_details"][0]}
