@@ -2,6 +2,7 @@
 
     python -m tests.support.flood PORT announce CONNECTIONS     announce 90 MB each and send 200 kB
     python -m tests.support.flood PORT readers CONNECTIONS      ask for 50 MB of topic `flood` 20 times, read nothing
+    python -m tests.support.flood PORT members CONNECTIONS      join groups as 100 members each, of 50 kB of metadata
 
 It prints `ready` when everything is sent or refused, and ends when its input does.
 """
@@ -19,6 +20,8 @@ from pathlib import Path
 ANNOUNCED_BYTES = 90_000_000
 SENT_BYTES = 200_000
 FETCHES = 20
+MEMBERS = 100
+METADATA_BYTES = 50_000
 TOPIC = b"flood"
 
 
@@ -43,8 +46,36 @@ async def _read_nothing(port: int) -> asyncio.StreamWriter:
     return writer
 
 
+def _text(text: str) -> bytes:
+    return struct.pack(f">h{len(text)}s", len(text), text.encode())
+
+
+async def _join(port: int) -> asyncio.StreamWriter:
+    """Each member is alone in its group, is never synced, and ends with its session."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    find = struct.pack(">hhih", 10, 1, 0, -1) + _text("flood") + b"\0"
+    error = -1
+    while error:  # until the coordinators are there
+        writer.write(struct.pack(">i", len(find)) + find)
+        answer = await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+        error = int.from_bytes(answer[8:10], "big")
+        await asyncio.sleep(0.5)
+    name = writer.transport.get_extra_info("sockname")[1]
+    for number in range(MEMBERS):
+        body = _text(f"flood-{name}-{number}") + struct.pack(">ii", 6_000, 60_000) + _text("") + _text("consumer")
+        body += struct.pack(">i", 1) + _text("range") + struct.pack(">i", METADATA_BYTES) + bytes(METADATA_BYTES)
+        frame = struct.pack(">hhih", 11, 2, number, -1) + body
+        writer.write(struct.pack(">i", len(frame)) + frame)
+    for _ in range(MEMBERS):
+        await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+    return writer
+
+
+_ATTACKS = {"announce": _announce, "readers": _read_nothing, "members": _join}
+
+
 async def _flood(port: int, kind: str, count: int) -> None:
-    attack = _announce if kind == "announce" else _read_nothing
+    attack = _ATTACKS[kind]
     kept: list[asyncio.StreamWriter] = []
     for start in range(0, count, 100):
         tasks = (attack(port) for _ in range(min(100, count - start)))

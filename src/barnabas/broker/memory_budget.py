@@ -38,8 +38,6 @@ _PIECE_BYTES: Final = 64 * 1024
 _GRANT_MS: Final = 1_000
 #: Connections that one tick hangs up on: ending thousands would hold the loop.
 _CLOSED_PER_TICK: Final = 100
-#: After a peak above this, what is free goes back to the system.
-_TRIMMED_PEAK_BYTES: Final = 64 * 1024 * 1024
 
 
 class Holder(Protocol):
@@ -86,7 +84,6 @@ class MemoryBudget:
         self.area = area
         self._clock = clock
         self._timers = timers
-        self._memory = memory
         self.limit_bytes = limit_bytes if limit_bytes > 0 else memory.budget_bytes()
         #: Bytes that other parts hold for clients.
         self.others: list[Callable[[], int]] = []
@@ -98,7 +95,6 @@ class MemoryBudget:
         self._granted: set[Holder] = set()
         self._timer: Timer | None = None
         self._short_since_ms = 0
-        self._peak = 0
         #: Connections that were hung up on.
         self.closed_count = 0
 
@@ -200,7 +196,6 @@ class MemoryBudget:
         now_ms = self._clock.now_ms()
         self._timer = self._timers.call_later(TICK_MS, self._tick)
         self._see_progress(now_ms)
-        self._peak = max(self._peak, self.used_bytes)
         if self.used_bytes > self.limit_bytes // 2:
             self._hang_up_on_stalled(now_ms)
         self._let_go_on(now_ms)
@@ -212,9 +207,6 @@ class MemoryBudget:
         self._timer.cancel()
         self._timer = None
         self.area.read_bytes_max = SHARED_AREA_BYTES
-        if self._peak > _TRIMMED_PEAK_BYTES:
-            self._memory.trim()
-        self._peak = 0
 
     def _see_progress(self, now_ms: int) -> None:
         self._unsent = 0

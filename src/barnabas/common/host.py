@@ -191,9 +191,6 @@ class Memory(Protocol):
         """Writable memory with any content, which is used up only as it is written, and goes back to the system as a
         whole. Raises OSError or MemoryError where the system refuses."""
 
-    def trim(self) -> None:
-        """Give memory that is free back to the system."""
-
 
 class FaultHandler(Protocol):
     def fatal(self, message: str, error: BaseException | None = None) -> None:

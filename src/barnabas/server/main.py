@@ -23,7 +23,7 @@ from barnabas.common.errors import ConfigError, FatalFault, StorageFault
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.server.host import ServerHost
 from barnabas.server.listener import ListenerLog, ListeningSocket, SocketOptions
-from barnabas.server.memory import prepare, settle
+from barnabas.server.memory import FreeMemory, prepare, settle
 from barnabas.server.turns import Turns
 
 if TYPE_CHECKING:
@@ -132,6 +132,7 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
             await _open(for_clients)
             await _first_of(ready, stop)
         settle()
+        FreeMemory().look_regularly(loop)
         host.turns.begin_serving()
         if ready.is_set():
             _announce(config)

@@ -6,12 +6,13 @@ take it again, page by page, for the next one: a third of what such a read costs
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import gc
 import mmap
 import os
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 #: Collections are rare and short: what lives long is frozen after the start, and requests leave no cycles behind. Those
 #: of the middle generation look at 100,000 objects, which takes some ten milliseconds; whole ones are put off as far as
@@ -20,6 +21,8 @@ _GC_THRESHOLDS = (20_000, 4, 1_000)
 #: From glibc's malloc.h: free memory kept at the top of the heap, and the size from which a block is a mapping.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 32 * 1024 * 1024
+#: So often is looked whether there is free memory to give back.
+_LOOK_S: Final = 5.0
 #: The share of the machine's memory, and its bounds, for requests and answers.
 _BUDGET_SHARE: Final = 16
 _BUDGET_BYTES_MIN: Final = 256 * 1024 * 1024
@@ -56,10 +59,55 @@ class ProcessMemory:
         """A mapping of its own: pages that were never written take no memory, and the rest is given back at once."""
         return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
-    def trim(self) -> None:
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
+
+class _MallocInfo(ctypes.Structure):
+    """`struct mallinfo2` of glibc."""
+
+    _fields_: ClassVar = [
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    ]
+
+
+class FreeMemory:
+    """Gives freed memory back to the system. The C library keeps what lies below a block that is in use, for good."""
+
+    def __init__(self) -> None:
+        library = ctypes.CDLL(None)
+        self._info = getattr(library, "mallinfo2", None)
+        self._trim = getattr(library, "malloc_trim", None)
+        if self._info is not None:
+            self._info.restype = _MallocInfo
+        #: The least that was free since the last time it was given back: that much is still with the system.
+        self._given_back = 0
+
+    def look(self) -> bool:
+        """Give memory back if much has become free since the last time. Returns whether it did."""
+        if self._info is None or self._trim is None:
+            return False  # another C library than glibc has its own ways
+        free: int = self._info().fordblks
+        self._given_back = min(self._given_back, free)
+        if free - self._given_back < _KEPT_BYTES:
+            return False
+        self._trim(0)
+        self._given_back = free
+        return True
+
+    def look_regularly(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Look every `_LOOK_S` seconds from now on."""
+        self.look()
+        loop.call_later(_LOOK_S, self.look_regularly, loop)
 
 
 def memory_bytes() -> int:

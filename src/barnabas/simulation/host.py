@@ -149,17 +149,11 @@ class RaisedFaults:
 class PlentyOfMemory:
     """`common.host.Memory` without limits."""
 
-    def __init__(self) -> None:
-        self.trims = 0
-
     def budget_bytes(self) -> int:
         return 1 << 30
 
     def allocate(self, size: int) -> Buffer:
         return bytearray(size)
-
-    def trim(self) -> None:
-        self.trims += 1
 
 
 class MemoryHost:

@@ -214,19 +214,6 @@ def test_what_others_hold_counts() -> None:
     assert world.budget.answer_bytes_max(50_000_000) == ANSWER_BYTES_MIN
 
 
-def test_memory_is_given_back_after_a_flood() -> None:
-    world = World()
-    world.budget = MemoryBudget(world.area, world.host.time, world.host.time, world.memory, 200_000_000)
-    reader = world.peer()
-    reader.unsent_bytes = 180_000_000
-    world.budget.sent(reader, 180_000_000)
-    world.run(100)
-    reader.unsent_bytes = 0
-    world.run(100)
-    assert world.memory.trims == 1
-    assert not world.budget.is_short
-
-
 def test_one_that_is_gone_is_forgotten() -> None:
     world = World()
     hogs = [world.peer() for _ in range(40)]

@@ -1,0 +1,37 @@
+"""Memory that was freed goes back to the system, and the system is not asked for nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+_PROGRAM = """
+from pathlib import Path
+from barnabas.server.memory import FreeMemory, prepare
+
+def resident_mb():
+    fields = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+    return int(fields["VmRSS"].split()[0]) // 1024
+
+prepare()
+free = FreeMemory()
+free.look()
+before = resident_mb()
+held = [b"x" * 100_000 for _ in range(2_000)]
+pin = bytes(100_000)
+assert not free.look(), "all of it is in use"
+del held
+kept = resident_mb() - before
+assert kept > 100, f"without it {kept} MB stay, because of the block above them"
+assert free.look()
+assert resident_mb() - before < 20
+assert not free.look(), "it has gone back already"
+held = [b"x" * 100_000 for _ in range(2_000)]
+assert not free.look()
+del held
+assert free.look(), "it was taken again and freed again"
+"""
+
+
+def test_what_lies_below_a_block_in_use_goes_back() -> None:
+    subprocess.run([sys.executable, "-c", _PROGRAM], check=True, timeout=60)
