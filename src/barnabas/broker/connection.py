@@ -17,7 +17,9 @@ from typing import Final, Protocol
 from barnabas.broker.error_answers import UNEXPECTED, encode_answer, encode_answer_in_steps, error_answer
 from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.broker.steps import Steps
+from barnabas.common import effort
 from barnabas.common.continuations import run
+from barnabas.common.effort import Work
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.common.host import Buffer, Link
 from barnabas.common.metrics import TimeBuckets
@@ -129,6 +131,7 @@ class InFlight:
         """The whole response frame."""
         head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
         encode_answer(response, self.api_version, head)
+        effort.add(Work.ENCODED_BYTE, len(head))
         finish_response(head)
         return [head]
 

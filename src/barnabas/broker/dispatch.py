@@ -25,7 +25,9 @@ from barnabas.broker.connection import (
 from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.broker.steps import Work
+from barnabas.common import effort
 from barnabas.common.continuations import run
+from barnabas.common.effort import Work as Effort
 from barnabas.common.errors import DecodeError
 from barnabas.common.host import Link
 from barnabas.protocol import codec
@@ -87,7 +89,10 @@ class Dispatcher:
         """Serve one request. Returns how much work it was. DecodeError ends the connection."""
         shortcut = connection.shortcut
         if shortcut is not None and shortcut.serve(frame):
+            if effort.meter is not None:
+                effort.meter.add(Effort.SHORTCUT, 1)
             return 1
+        effort.add(Effort.REQUEST, 1)
         api_key, api_version, correlation_id, client_id, position = decode_request_header(frame)
         offer = self.offers.get(api_key)
         if offer is None:
@@ -118,6 +123,8 @@ class Dispatcher:
 
     def _call(self, request: InFlight, offer: Offer, frame: memoryview, position: int) -> Chunks | None:
         if request.api_key in self._raw_keys:
+            if request.api_key != PRODUCE:
+                effort.add(Effort.DECODED_BYTE, len(frame))
             raw = self._raw.get(request.api_key)
             if raw is None:
                 raw = self._raw[request.api_key] = self._load(offer, "handle_raw")
@@ -128,6 +135,7 @@ class Dispatcher:
             data = bytes(frame)
             self._in_steps(request, self._decode_and_serve(request, offer, data, position), len(data))
             return None
+        effort.add(Effort.DECODED_BYTE, len(frame))
         message, _ = codec.decode(request_class(request.api_key), request.api_version, frame, position)
         request.message = message
         if offer.is_forwarded:

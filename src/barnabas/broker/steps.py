@@ -14,7 +14,9 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, Final
 
+from barnabas.common import effort
 from barnabas.common.continuations import Owner, run
+from barnabas.common.effort import Work as Effort
 from barnabas.common.host import Clock, Timers
 
 #: Units of work in a slice, and its time: whichever is used up first.
@@ -125,7 +127,9 @@ class Steps:
         until_ms = self._clock.now_ms() + _SLICE_MS
         try:
             while left > 0:
-                left -= next(work)
+                units = next(work)
+                effort.add(Effort.UNIT, units)
+                left -= units
                 if self._clock.now_ms() >= until_ms:
                     break
         except StopIteration as end:

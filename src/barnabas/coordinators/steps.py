@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, TypeVar
 
+from barnabas.common import effort
+from barnabas.common.effort import Work
 from barnabas.common.host import Timers
 
 T = TypeVar("T")
@@ -33,7 +35,9 @@ def parts(rows: Sequence[T], size: int = ROWS) -> Iterator[Sequence[T]]:
         yield rows
         return
     for start in range(0, len(rows), size):
-        yield rows[start : start + size]
+        part = rows[start : start + size]
+        effort.add(Work.ROW, len(part))
+        yield part
 
 
 def by_weight(names: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -266,11 +266,13 @@ class TopicsDelta:
         return delta
 
     def replay_difference(self, by_id: TopicsById) -> None:
-        """Take on whatever differs between the base and these topics (a snapshot that replaces the base)."""
-        for topic_id, base in self._by_id.items():
+        """Take on whatever differs between the base and these topics (a snapshot that replaces the base), in the
+        order of their ids: that of a map would be another one in every process."""
+        for topic_id in sorted(self._by_id):
             if topic_id not in by_id:
-                self.deleted[topic_id] = base
-        for topic_id, topic in by_id.items():
+                self.deleted[topic_id] = self._by_id[topic_id]
+        for topic_id in sorted(by_id):
+            topic = by_id[topic_id]
             before = self._by_id.get(topic_id)
             if before == topic:
                 continue

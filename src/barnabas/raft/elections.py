@@ -6,9 +6,10 @@
     a majority votes for it                                 -> leads
     it cannot win any more, or the time is up               -> backs off for a random while
 
-The voters that find the port of a dead leader refused stand in the order of their ids, `_TURN_MS` apart: without an
-order two of three would often stand at once, and each would vote for itself. An election in which one voter has
-refused and nobody listens at the ports of the others cannot be won now, so it does not wait for its time to be up.
+The voters that find the port of a dead leader refused, or that heard of it last at the same moment, stand in the order
+of their ids, `_TURN_MS` apart: without an order two of three would often stand at once, and each would vote for itself.
+An election in which one voter has refused and nobody listens at the ports of the others cannot be won now, so it does
+not wait for its time to be up.
 
 Invariants
 - A vote is given only to a candidate whose log ends where this one does or beyond, and is on disk before it is told.
@@ -63,7 +64,7 @@ class Elections:
         if isinstance(role, Leader):
             self._alarm.cancel()
         elif isinstance(role, Follower):
-            self._alarm.set(core.times.fetch_timeout_ms)
+            self._wait_for_leader(role)
         elif isinstance(role, Unattached) and not core.may_stand:
             self._alarm.cancel()
         elif isinstance(role, Resigned) and not core.may_stand:
@@ -86,9 +87,16 @@ class Elections:
 
     def heard_of_leader(self) -> None:
         """A fetch was answered."""
-        assert isinstance(self._core.quorum.role, Follower)
+        role = self._core.quorum.role
+        assert isinstance(role, Follower)
         self._ended_epoch = -1
-        self._alarm.set(self._core.times.fetch_timeout_ms)
+        self._wait_for_leader(role)
+
+    def _wait_for_leader(self, role: Follower) -> None:
+        """A leader answers all its followers at one moment, when it appends: what they wait for differs by their
+        turns, or all of them would stand at once when it falls silent."""
+        turn_ms = self._turn_ms(role.leader_id) if self._core.may_stand else 0
+        self._alarm.set(self._core.times.fetch_timeout_ms + turn_ms)
 
     def leader_is_gone(self) -> None:
         """Nobody listens at the leader's address, or it says itself that it leads no more: there is no need to wait,

@@ -19,6 +19,8 @@ from array import array
 from importlib import import_module
 from typing import Final, NamedTuple, Protocol, cast
 
+from barnabas.common import effort
+from barnabas.common.effort import Work
 from barnabas.common.host import Buffer
 from barnabas.records import compression, python_walk
 from barnabas.records.header import HEADER_BYTES, BatchHeader
@@ -124,12 +126,16 @@ WALKER: Final = compiled_walker() or cast("Walker", python_walk)
 
 def survey(data: Buffer, start: int, count: int, base_timestamp: int) -> Survey:
     """Of the records from byte `start` to the end of `data`, of which there should be `count`."""
-    return Survey._make(WALKER.survey(data, start, count, base_timestamp))
+    found = Survey._make(WALKER.survey(data, start, count, base_timestamp))
+    effort.add(Work.RECORD, found.records)
+    return found
 
 
 def index(data: Buffer, start: int, count: int) -> Index:
     """Of the records from byte `start` to the end of `data`, of which there should be `count`."""
-    return Index._make(WALKER.index(data, start, count))
+    found = Index._make(WALKER.index(data, start, count))
+    effort.add(Work.RECORD, found.records)
+    return found
 
 
 def renumbered(data: Buffer, start: int, count: int) -> bytearray:
@@ -143,7 +149,9 @@ def unpacked(header: BatchHeader, batch: Buffer, limit: int = compression.DECOMP
     codec = compression.codec_of(header.attributes)
     if codec is compression.Codec.NONE:
         return (batch if len(batch) == header.size_bytes else memoryview(batch)[: header.size_bytes]), HEADER_BYTES
-    return compression.unpack(codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], limit), 0
+    data = compression.unpack(codec, memoryview(batch)[HEADER_BYTES : header.size_bytes], limit)
+    effort.add(Work.UNPACKED_BYTE, len(data))
+    return data, 0
 
 
 def survey_batch(header: BatchHeader, batch: Buffer, limit: int = compression.DECOMPRESSED_BYTES_MAX) -> Survey:

@@ -12,6 +12,7 @@ from typing import Any
 from barnabas.common.continuations import later
 from barnabas.common.errors import DecodeError, FatalFault, RecordsRejected, RequestFailed, StorageFault
 from barnabas.common.host import Link, LinkEnd
+from barnabas.simulation.cpu import Cpu
 from barnabas.simulation.faulty_disk import FaultyDisk, Loss
 from barnabas.simulation.host import PlentyOfMemory, SeededRandom
 from barnabas.simulation.network import Network, Socket
@@ -115,7 +116,10 @@ class SimulatedPool:
         result: Any = None
         failed: BaseException | None = None
         try:
-            result = work()
+            if process.cpu is None:
+                result = work()
+            else:
+                result = Cpu(charge).run(work)
         except ProcessExit as ended:
             process.end(str(ended))
             return

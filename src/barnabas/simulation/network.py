@@ -243,6 +243,8 @@ class Socket:
         out = self.out
         if self.is_closed or out is None or not data:
             return
+        if self.process.cpu is not None:
+            self.process.cpu.sent(len(data))
         random = out.way.random
         if len(data) > 1 and random.random() < 0.05:
             cut = random.randrange(1, len(data))
@@ -345,6 +347,8 @@ class Socket:
                 elif self._reading:
                     rx.popleft()
                     self._peer_pipe().consumed(len(item))
+                    if self.process.cpu is not None:
+                        self.process.cpu.received(len(item))
                     end.received(item)
                 else:
                     break

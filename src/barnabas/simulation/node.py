@@ -11,6 +11,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
 from barnabas.raft.formatting import ensure_formatted
+from barnabas.simulation.cpu import Cpu
 from barnabas.simulation.faulty_disk import FaultyDisk, Loss
 from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.network import Listening, Network, Socket
@@ -154,6 +155,7 @@ class Node:
         except (ConfigError, FatalFault, StorageFault) as error:
             raise ProcessExit(f"did not start: {error}") from error
         self.broker = broker
+        process.cpu = Cpu(process.charge)
 
     def _listen(self, broker: Broker, config: BrokerConfig, *, for_controllers: bool) -> None:
         process = self.machine.process

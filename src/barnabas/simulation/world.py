@@ -18,6 +18,8 @@ from collections.abc import Callable
 from enum import Enum
 from typing import NamedTuple, Protocol
 
+from barnabas.simulation.cpu import Cpu
+
 #: 2025-01-01T00:00:00Z, where the virtual wall clock begins.
 EPOCH_WALL_US = 1_735_689_600_000_000
 MILLISECOND_US = 1_000
@@ -102,15 +104,18 @@ class Ending(Protocol):
 
 
 class Process:
-    """One incarnation of a program on a machine. `busy_until_us`: it waits in a call and takes no event before."""
+    """One incarnation of a program on a machine. `busy_until_us`: it works, or waits in a call, and takes no event
+    before."""
 
-    __slots__ = ("_held", "busy_until_us", "holdings", "life", "name", "on_exit", "owner", "world")
+    __slots__ = ("_held", "busy_until_us", "cpu", "holdings", "life", "name", "on_exit", "owner", "world")
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
         self.life = Life.RUNNING
         self.busy_until_us = 0
+        #: What its code costs; None where it takes no time.
+        self.cpu: Cpu | None = None
         #: Sockets and the like, in the order in which they were made.
         self.holdings: dict[Ending, None] = {}
         self.on_exit: Callable[[str], None] | None = None
@@ -147,7 +152,10 @@ class Process:
         if self.owner is not None:
             self.world.stirred[self.owner] = None
         try:
-            callback()
+            if self.cpu is None:
+                callback()
+            else:
+                self.cpu.turn(callback)
         except ProcessExit as ended:
             self.end(str(ended))
         except Exception as error:

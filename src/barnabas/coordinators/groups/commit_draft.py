@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
+from barnabas.common import effort
+from barnabas.common.effort import COUNTED_ROWS, Work
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.records import CommittedOffset, offset_key, offset_key_head, offset_value
 from barnabas.coordinators.groups.shard import GroupShard
@@ -78,6 +80,8 @@ class CommitDraft:
             self._head = b""
             for asked in topic.partitions:
                 self._count += 1
+                if not self._count % COUNTED_ROWS:
+                    effort.add(Work.ROW, COUNTED_ROWS)
                 if not self._count % ROWS:
                     yield
                 answer = row_type(partition_index=asked.partition_index)

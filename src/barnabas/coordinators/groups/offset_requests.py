@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
+from barnabas.common import effort
+from barnabas.common.effort import COUNTED_ROWS, Work
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Timers
 from barnabas.coordinators.gather import Gather
@@ -247,6 +249,8 @@ class OffsetRequests:
                 subscribed = self._deletable(request.group_id)[1].is_subscribed_to(topic.name)
                 for asked in topic.partitions:
                     count += 1
+                    if not count % COUNTED_ROWS:
+                        effort.add(Work.ROW, COUNTED_ROWS)
                     if not count % ROWS:
                         yield
                     code = ErrorCode.NONE
@@ -333,6 +337,8 @@ def _read(
         topics.append((topic, found))
         for partition in partitions:
             count += 1
+            if not count % COUNTED_ROWS:
+                effort.add(Work.ROW, COUNTED_ROWS)
             if not count % ROWS:
                 yield
             if (topic, partition) in unstable:
@@ -355,6 +361,8 @@ def _fill(
         out.append(topic_type(name=name, partitions=rows))
         for index, committed, code in partitions:
             count += 1
+            if not count % COUNTED_ROWS:
+                effort.add(Work.ROW, COUNTED_ROWS)
             if not count % ROWS:
                 yield
             rows.append(
