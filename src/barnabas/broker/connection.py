@@ -141,6 +141,14 @@ class InFlight:
         else:
             self.reply_with(lambda: self.encode(response))
 
+    def replied_in_steps(self, response: Message) -> Generator[int, None, None]:
+        """The same as work, after which the request is answered."""
+        if self.is_long(response):
+            chunks = yield from self._encode_in_steps(response)
+            self._complete_with(chunks)
+        else:
+            self.reply(response)
+
     def is_long(self, response: Message) -> bool:
         """Whether it takes too long to encode for one turn."""
         return codec.is_longer(response, LONG_ELEMENTS)

@@ -4,8 +4,9 @@ A handler module in `broker/handlers/` has one function
 
     def handle(context: RequestContext, request: XRequest, services: Services) -> XResponse | Work | None
 
-It returns the response at once, or returns work that makes the response in steps, or returns None and calls
-`context.reply(response)` exactly once later. It never waits.
+It returns the response at once, or returns None and calls `context.reply(response)` exactly once later. It never waits.
+What may be long is a generator that returns one of these (`broker.steps`): it is begun at once, and goes on in later
+turns of the loop where it does not come to its end in this one.
 Views into the request (records) are valid only until `handle` returns.
 """
 

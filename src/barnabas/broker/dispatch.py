@@ -9,7 +9,7 @@ broker starts quickly.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from barnabas.broker import inner_requests, pieces
@@ -37,7 +37,7 @@ from barnabas.protocol.header import decode_request_header
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class
 
-RawHandler = Callable[[InFlight, memoryview, int, Services], Chunks | None]
+RawHandler = Callable[[InFlight, memoryview, int, Services], Chunks | Work | None]
 Handler = Callable[[RequestContext, Message, Services], Message | Work | None]
 
 
@@ -128,7 +128,8 @@ class Dispatcher:
             raw = self._raw.get(request.api_key)
             if raw is None:
                 raw = self._raw[request.api_key] = self._load(offer, "handle_raw")
-            return raw(request, frame, position, self.services)
+            found = raw(request, frame, position, self.services)
+            return found if found is None or isinstance(found, list) else self._chunks_of(request, found)
         # What stands behind the end is ignored, as Kafka does: librdkafka leaves three bytes there when it asks for the
         # metadata of all topics.
         if len(frame) > LONG_FRAME_BYTES:
@@ -157,13 +158,27 @@ class Dispatcher:
         response = self._handler_of(offer, request.api_key)(request, message, self.services)
         if response is None:
             return None
-        if isinstance(response, Generator):
-            self._in_steps(request, _reply_in_steps(request, response))
-            return None
+        if not isinstance(response, Message):
+            found = self.steps.first_slice(response)
+            if found is None:
+                self._in_steps(request, _answered(request, response))
+                return None
+            (response,) = found
+            if response is None:
+                return None
         if request.is_long(response):
-            request.reply(response)
+            self._in_steps(request, request.replied_in_steps(response))
             return None
         return request.encode(response)
+
+    def _chunks_of(self, request: InFlight, work: Work) -> Chunks | None:
+        """What a handler that answers in bytes has begun; None if it takes longer."""
+        found = self.steps.first_slice(work)
+        if found is not None:
+            chunks: Chunks | None = found[0]
+            return chunks
+        self._in_steps(request, _completed(request, work))
+        return None
 
     def _in_steps(self, request: InFlight, work: Work, held_bytes: int = 0) -> None:
         """Serve a long request. Nothing else of its connection is served until it is on its way; where the connection
@@ -190,9 +205,11 @@ class Dispatcher:
             handler = self._handler_of(offer, request.api_key)
             yield from inner_requests.in_pieces(request, handler, message, self.services)
         else:
-            chunks = self._handle(request, offer, message)
-            if chunks is not None:
-                request.connection.complete(request, chunks)
+            response = self._handler_of(offer, request.api_key)(request, message, self.services)
+            if response is not None and not isinstance(response, Message):
+                response = yield from response
+            if response is not None:
+                yield from request.replied_in_steps(response)
 
     def _default_partitions(self) -> int:
         return self.services.config.int_of("num.partitions")
@@ -201,6 +218,15 @@ class Dispatcher:
         return getattr(importlib.import_module(f"{self._package}.{offer.name}"), function)
 
 
-def _reply_in_steps(request: InFlight, response: Work) -> Work:
-    made = yield from response
-    request.reply(made)
+def _answered(request: InFlight, work: Work) -> Work:
+    """What is left of a handler's work, and its answer."""
+    response = yield from work
+    if response is not None:
+        yield from request.replied_in_steps(response)
+
+
+def _completed(request: InFlight, work: Work) -> Work:
+    """The same of a handler that answers in bytes."""
+    chunks = yield from work
+    if chunks is not None:
+        request.reply_with(lambda: chunks)

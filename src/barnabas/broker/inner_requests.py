@@ -107,10 +107,17 @@ class InnerRequest:
 
     def serve_with(self, handler: _Handler, message: Message, services: Services) -> None:
         self._message, self._faults = message, services.host.faults
-        response = run(self, handler, self, message, services)
-        if isinstance(response, Generator):
-            services.steps.start(response, self.reply, self)
-        elif response is not None:
+        run(self, self._serve, handler, message, services)
+
+    def _serve(self, handler: _Handler, message: Message, services: Services) -> None:
+        response = handler(self, message, services)
+        if response is None or isinstance(response, Message):
+            self._maybe_reply(response)
+        else:
+            services.steps.begin(response, self._maybe_reply, self)
+
+    def _maybe_reply(self, response: Message | None) -> None:
+        if response is not None:
             self.reply(response)
 
 

@@ -64,6 +64,8 @@ class Steps:
         self._is_scheduled = False
         #: Of all frames that wait here.
         self.held_bytes = 0
+        #: Counts the turns in which work was gone on with: who finds another number than before was interrupted.
+        self.slices = 0
 
     def __len__(self) -> int:
         return len(self._queue) + len(self._large)
@@ -89,6 +91,29 @@ class Steps:
             self._has_large = True
             self._queue.append(job)
         self._schedule()
+
+    def begin(self, work: Work, done: Callable[[Any], object], owner: Owner | None = None) -> None:
+        """As `start`, with the first slice in the turn at hand: `done` may be called from within."""
+        found = self.first_slice(work)
+        if found is None:
+            self.start(work, done, owner)
+        else:
+            done(found[0])
+
+    def first_slice(self, work: Work) -> tuple[Any] | None:
+        """Do as much of the work as a turn may. What it returns, or None if there is more of it to `start`."""
+        left = SLICE_UNITS
+        until_ms = self._clock.now_ms() + _SLICE_MS
+        try:
+            while left > 0:
+                units = next(work)
+                effort.add(Effort.UNIT, units)
+                left -= units
+                if self._clock.now_ms() >= until_ms:
+                    break
+        except StopIteration as end:
+            return (end.value,)
+        return None
 
     def _end(self, job: _Job) -> None:
         self.held_bytes -= job.held_bytes
@@ -123,16 +148,9 @@ class Steps:
         if not job.is_wanted():
             work.close()
             return False
-        left = SLICE_UNITS
-        until_ms = self._clock.now_ms() + _SLICE_MS
-        try:
-            while left > 0:
-                units = next(work)
-                effort.add(Effort.UNIT, units)
-                left -= units
-                if self._clock.now_ms() >= until_ms:
-                    break
-        except StopIteration as end:
-            job.done(end.value)
-            return False
-        return True
+        self.slices += 1
+        found = self.first_slice(work)
+        if found is None:
+            return True
+        job.done(found[0])
+        return False

@@ -20,6 +20,7 @@ from barnabas.broker.handlers import (
 )
 from barnabas.broker.inner_requests import OwnController
 from barnabas.broker.lately_fenced import LatelyFenced
+from barnabas.broker.steps import Work
 from barnabas.broker.topic_creation import SHARE_GROUP_STATE_TOPIC, ensure_internal_topic
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ZERO_UUID
@@ -35,6 +36,15 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+
+
+def whole(work: Work) -> Any:
+    """What work returns that is done without a break."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
 
 
 class World:
@@ -62,6 +72,8 @@ class World:
         )
         before = len(self.replies)
         answer = handler.handle(context, request, self.services)
+        if answer is not None and not isinstance(answer, Message):
+            answer = whole(answer)
         if answer is None:
             assert len(self.replies) == before + 1
             return self.replies[-1]

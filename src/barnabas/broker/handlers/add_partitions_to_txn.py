@@ -7,10 +7,12 @@ PRODUCER_FENCED before version 2, INVALID_TXN_STATE for TRANSACTION_ABORTABLE be
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Sequence, Set
 from typing import Final
 
 from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.steps import Work
+from barnabas.common.continuations import owner
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.gather import Gather
@@ -28,11 +30,16 @@ Topic = AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult
 Row = AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult
 Transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 Asked = Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
+CodeOf = Callable[[TopicPartition], ErrorCode]
 
 
-def handle(context: RequestContext, request: AddPartitionsToTxnRequest, services: Services) -> None:
+#: Rows that are looked at in a step.
+_LOOK: Final = 200
+
+
+def handle(context: RequestContext, request: AddPartitionsToTxnRequest, services: Services) -> Work:
     if context.api_version < _BATCHED_SINCE:
-        _handle_one(context, request, services)
+        yield from _handle_one(context, request, services)
         return
 
     def finish(results: Sequence[Result]) -> None:
@@ -40,51 +47,55 @@ def handle(context: RequestContext, request: AddPartitionsToTxnRequest, services
 
     gather: Gather[Result] = Gather(len(request.transactions), finish)
     for index, transaction in enumerate(request.transactions):
-        _handle_transaction(context.api_version, transaction, services, gather.slot(index))
+        yield from _handle_transaction(context.api_version, transaction, services, gather.slot(index))
+        yield 1
 
 
 def _handle_transaction(
     api_version: int, transaction: Transaction, services: Services, give: Callable[[Result], None]
-) -> None:
-    def answer(codes: Mapping[TopicPartition, ErrorCode]) -> None:
-        if api_version < _ABORTABLE_SINCE:
-            codes = {partition: _OLDER.get(code, code) for partition, code in codes.items()}
-        give(Result(transactional_id=transaction.transactional_id, topic_results=_topics(transaction.topics, codes)))
+) -> Work:
+    def answer(code_of: CodeOf) -> None:
+        def older(partition: TopicPartition) -> ErrorCode:
+            code = code_of(partition)
+            return _OLDER.get(code, code)
+
+        def answered(topics: list[Topic]) -> None:
+            give(Result(transactional_id=transaction.transactional_id, topic_results=topics))
+
+        chosen = older if api_version < _ABORTABLE_SINCE else code_of
+        services.steps.begin(_topics(transaction.topics, chosen), answered, owner())
 
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
-    partitions = frozenset(_partitions(transaction.topics))
+    partitions, missing = yield from _looked_up(transaction.topics, services)
     if transaction.verify_only:
-        answer(services.transactions.verify_partitions(transaction.transactional_id, producer, partitions))
-        return
-    codes = _missing(transaction.topics, services)
-    if codes:
-        answer(codes)
-        return
-    services.transactions.add_partitions(
-        transaction.transactional_id,
-        producer,
-        partitions,
-        EPOCH_BUMP_SINCE,
-        lambda code: answer(dict.fromkeys(partitions, code)),
-    )
+        codes = services.transactions.verify_partitions(transaction.transactional_id, producer, partitions)
+        answer(codes.__getitem__)
+    elif missing:
+        answer(_of_missing(missing))
+    else:
+        services.transactions.add_partitions(
+            transaction.transactional_id, producer, partitions, EPOCH_BUMP_SINCE, lambda code: answer(lambda _: code)
+        )
 
 
-def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, services: Services) -> None:
+def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, services: Services) -> Work:
     topics = request.v3_and_below_topics
 
-    def answer(codes: Mapping[TopicPartition, ErrorCode]) -> None:
-        context.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics(topics, codes)))
+    def answer(code_of: CodeOf) -> None:
+        def answered(found: list[Topic]) -> None:
+            context.reply(AddPartitionsToTxnResponse(results_by_topic_v3_and_below=found))
 
-    codes = _missing(topics, services)
-    if codes:
-        answer(codes)
+        services.steps.begin(_topics(topics, code_of), answered, owner())
+
+    partitions, missing = yield from _looked_up(topics, services)
+    if missing:
+        answer(_of_missing(missing))
         return
-    partitions = frozenset(_partitions(topics))
 
     def done(code: ErrorCode) -> None:
         if code is ErrorCode.PRODUCER_FENCED and context.api_version < _FENCED_SINCE:
             code = ErrorCode.INVALID_PRODUCER_EPOCH
-        answer(dict.fromkeys(partitions, code))
+        answer(lambda _: code)
 
     services.transactions.add_partitions(
         request.v3_and_below_transactional_id,
@@ -96,31 +107,43 @@ def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, ser
     )
 
 
-def _partitions(topics: Asked) -> list[TopicPartition]:
-    return [TopicPartition(topic.name, index) for topic in topics for index in topic.partitions]
-
-
-def _missing(topics: Asked, services: Services) -> dict[TopicPartition, ErrorCode]:
-    """Codes for all, if some are not there; else nothing."""
+def _looked_up(
+    topics: Asked, services: Services
+) -> Generator[int, None, tuple[frozenset[TopicPartition], set[TopicPartition]]]:
+    """The partitions, and those of them that are not there."""
     image = services.metadata.image
-    partitions = _partitions(topics)
-    missing = {partition for partition in partitions if image.partition(*partition) is None}
-    if not missing:
-        return {}
-    return {
-        partition: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if partition in missing else ErrorCode.OPERATION_NOT_ATTEMPTED
-        for partition in partitions
-    }
+    asked: set[TopicPartition] = set()
+    missing: set[TopicPartition] = set()
+    for topic in topics:
+        for place, index in enumerate(topic.partitions):
+            partition = TopicPartition(topic.name, index)
+            asked.add(partition)
+            if image.partition(*partition) is None:
+                missing.add(partition)
+            if place % _LOOK == _LOOK - 1:
+                yield 1
+    return frozenset(asked), missing
 
 
-def _topics(topics: Asked, codes: Mapping[TopicPartition, ErrorCode]) -> list[Topic]:
-    return [
-        Topic(
-            name=topic.name,
-            results_by_partition=[
-                Row(partition_index=index, partition_error_code=codes[TopicPartition(topic.name, index)])
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+def _of_missing(missing: Set[TopicPartition]) -> CodeOf:
+    """Codes where some are not there: nothing is done with the others."""
+
+    def code_of(partition: TopicPartition) -> ErrorCode:
+        if partition in missing:
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return ErrorCode.OPERATION_NOT_ATTEMPTED
+
+    return code_of
+
+
+def _topics(topics: Asked, code_of: CodeOf) -> Generator[int, None, list[Topic]]:
+    found = []
+    for topic in topics:
+        rows: list[Row] = []
+        found.append(Topic(name=topic.name, results_by_partition=rows))
+        for index in topic.partitions:
+            code = code_of(TopicPartition(topic.name, index))
+            rows.append(Row(partition_index=index, partition_error_code=code))
+            if len(rows) % _LOOK == 0:
+                yield 1
+    return found

@@ -7,27 +7,32 @@ there yet is made in the wished directory when it comes; its answer is an error 
 from __future__ import annotations
 
 from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.steps import Work
 from barnabas.common.types import TopicPartition
 from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 
 Row = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
-def handle(
-    context: RequestContext, request: AlterReplicaLogDirsRequest, services: Services
-) -> AlterReplicaLogDirsResponse:
-    wished = {
-        TopicPartition(topic.name, index): directory.path
-        for directory in request.dirs
-        for topic in directory.topics
-        for index in topic.partitions
-    }
+#: Rows that are looked at in a step.
+_LOOK = 200
+
+
+def handle(context: RequestContext, request: AlterReplicaLogDirsRequest, services: Services) -> Work:
+    wished: dict[TopicPartition, str] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                wished[TopicPartition(topic.name, index)] = directory.path
+                if len(wished) % _LOOK == 0:
+                    yield 1
     rows: dict[str, list[Row]] = {}
     for topic_partition, path in wished.items():
         code = services.replicas.moves.alter(topic_partition, path)
         rows.setdefault(topic_partition.topic, []).append(
             Row(partition_index=topic_partition.partition, error_code=code)
         )
+        yield 1
     return AlterReplicaLogDirsResponse(
         results=[
             AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(topic_name=topic, partitions=partitions)

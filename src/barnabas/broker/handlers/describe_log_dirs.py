@@ -6,7 +6,10 @@ copy of the log that it becomes, any other of its own high watermark; -1 for a c
 
 from __future__ import annotations
 
+from collections.abc import Generator
+
 from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.steps import Work
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -18,21 +21,31 @@ Row = DescribeLogDirsResponse.DescribeLogDirsPartition
 _NO_LAG_KNOWN = -1
 
 
-def handle(context: RequestContext, request: DescribeLogDirsRequest, services: Services) -> DescribeLogDirsResponse:
+#: Partitions that are looked at in a step.
+_LOOK = 50
+
+
+def handle(context: RequestContext, request: DescribeLogDirsRequest, services: Services) -> Work:
     wanted: set[TopicPartition] | None = None
     if request.topics is not None:
-        wanted = {TopicPartition(topic.topic, index) for topic in request.topics for index in topic.partitions}
+        wanted = set()
+        for topic in request.topics:
+            for place, index in enumerate(topic.partitions):
+                wanted.add(TopicPartition(topic.topic, index))
+                if place % _LOOK == _LOOK - 1:
+                    yield 1
     logs = services.replicas.logs
     response = DescribeLogDirsResponse()
     for directory in logs.directories:
         if directory in logs.offline_directories:
             response.results.append(Result(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory))
             continue
-        response.results.append(_describe(services, directory, wanted))
+        result = yield from _describe(services, directory, wanted)
+        response.results.append(result)
     return response
 
 
-def _describe(services: Services, directory: str, wanted: set[TopicPartition] | None) -> Result:
+def _describe(services: Services, directory: str, wanted: set[TopicPartition] | None) -> Generator[int, None, Result]:
     result = Result(log_dir=directory)
     try:
         usage = services.host.disk.usage(directory)
@@ -40,12 +53,18 @@ def _describe(services: Services, directory: str, wanted: set[TopicPartition] | 
         return Result(error_code=ErrorCode.KAFKA_STORAGE_ERROR, log_dir=directory)
     result.total_bytes, result.usable_bytes = usage
     topics: dict[str, list[Log]] = {}
-    for log in services.replicas.logs.logs_in(directory):
+    for place, log in enumerate(list(services.replicas.logs.logs_in(directory))):
+        if place % _LOOK == _LOOK - 1:
+            yield 1
         if wanted is None or log.topic_partition in wanted:
             topics.setdefault(log.topic_partition.topic, []).append(log)
     for topic, logs in sorted(topics.items()):
-        rows = [_row(services, log) for log in sorted(logs, key=lambda log: log.topic_partition.partition)]
+        rows: list[Row] = []
         result.topics.append(DescribeLogDirsResponse.DescribeLogDirsTopic(name=topic, partitions=rows))
+        for log in sorted(logs, key=lambda log: log.topic_partition.partition):
+            rows.append(_row(services, log))
+            if len(rows) % _LOOK == 0:
+                yield 1
     return result
 
 

@@ -7,6 +7,7 @@ went on, the cursor says.
 from __future__ import annotations
 
 from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.steps import Work
 from barnabas.broker.topic_views import TOPIC_OPERATIONS, leader_of, offline_replicas
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import INTERNAL_TOPICS
@@ -22,9 +23,11 @@ _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
 
-def handle(
-    context: RequestContext, request: DescribeTopicPartitionsRequest, services: Services
-) -> DescribeTopicPartitionsResponse:
+#: Topics, or partitions, that are looked at in a step.
+_LOOK = 50
+
+
+def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, services: Services) -> Work:
     image = services.metadata.image
     cursor = request.cursor
     everything = not request.topics
@@ -36,7 +39,9 @@ def handle(
     limit = min(services.config.int_of("max.request.partition.size.limit"), request.response_partition_limit)
     left = max(limit, 1)
     response = DescribeTopicPartitionsResponse()
-    for name in sorted(names):
+    for place, name in enumerate(sorted(names)):
+        if place % _LOOK == _LOOK - 1:
+            yield 1
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         if left == 0:
             response.next_cursor = DescribeTopicPartitionsResponse.Cursor(topic_name=name, partition_index=0)
@@ -47,19 +52,21 @@ def handle(
                 response.topics.append(_missing(name))
             continue
         partitions = topic.partitions[first : first + left]
+        rows: list[_Partition] = []
         response.topics.append(
             _Topic(
                 error_code=ErrorCode.NONE,
                 name=name,
                 topic_id=topic.topic_id,
                 is_internal=name in INTERNAL_TOPICS,
-                partitions=[
-                    _describe(image, first + index, partition, context.listener)
-                    for index, partition in enumerate(partitions)
-                ],
+                partitions=rows,
                 topic_authorized_operations=TOPIC_OPERATIONS,
             )
         )
+        for index, partition in enumerate(partitions, first):
+            rows.append(_describe(image, index, partition, context.listener))
+            if len(rows) % _LOOK == 0:
+                yield 1
         left -= len(partitions)
         following = first + len(partitions)
         if following < len(topic.partitions):

@@ -8,9 +8,10 @@ every operation is allowed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 
 from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.steps import Work
 from barnabas.broker.topic_creation import auto_create
 from barnabas.broker.topic_views import (
     CLUSTER_OPERATIONS,
@@ -32,7 +33,11 @@ _TOPIC_IDS_SINCE = 12
 _LISTENER_ERROR_SINCE = 6
 
 
-def handle(context: RequestContext, request: MetadataRequest, services: Services) -> MetadataResponse:
+#: Partitions that are described in a step.
+_LOOK = 50
+
+
+def handle(context: RequestContext, request: MetadataRequest, services: Services) -> Work:
     version = context.api_version
     if version < _TOPIC_IDS_SINCE and _names_ids(request):
         return MetadataResponse(
@@ -44,11 +49,12 @@ def handle(context: RequestContext, request: MetadataRequest, services: Services
     image = services.metadata.image
     brokers = _brokers(image.alive_brokers(), context.listener)
     lately_fenced = _brokers(services.lately_fenced.listed(), context.listener)
+    topics = yield from _topics(context, request, services, image)
     response = MetadataResponse(
         brokers=brokers + lately_fenced,
         cluster_id=services.cluster_id,
         controller_id=_some_broker(services, brokers),
-        topics=_topics(context, request, services, image),
+        topics=topics,
     )
     if request.include_topic_authorized_operations:
         for topic in response.topics:
@@ -81,18 +87,21 @@ def _some_broker(services: Services, brokers: Sequence[MetadataResponse.Metadata
 
 def _topics(
     context: RequestContext, request: MetadataRequest, services: Services, image: MetadataImage
-) -> list[MetadataResponse.MetadataResponseTopic]:
+) -> Generator[int, None, list[MetadataResponse.MetadataResponseTopic]]:
     version = context.api_version
     asked = request.topics
     if asked is None or (version == 0 and not asked):
-        return [_describe(image, topic, context) for topic in image.topics()]
+        everything = yield from _described(image, image.topics(), context)
+        return everything
     ids = list(dict.fromkeys(topic.topic_id for topic in asked if topic.topic_id != ZERO_UUID))
     if ids:
         found = [(topic_id, image.topics_by_id.get(topic_id)) for topic_id in ids]
         unknown = [_error(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id) for topic_id, topic in found if topic is None]
-        return unknown + [_describe(image, topic, context) for _, topic in found if topic is not None]
+        present = yield from _described(image, [topic for _, topic in found if topic is not None], context)
+        return unknown + present
     names = list(dict.fromkeys(topic.name for topic in asked if topic.name is not None))
-    present = [_describe(image, topic, context) for name in names if (topic := image.topics_by_name.get(name))]
+    known = [topic for name in names if (topic := image.topics_by_name.get(name))]
+    present = yield from _described(image, known, context)
     missing = [name for name in names if name not in image.topics_by_name]
     create = request.allow_auto_topic_creation and services.config.bool_of("auto.create.topics.enable")
     answers = auto_create(services, missing) if create else _unknown(missing)
@@ -116,17 +125,31 @@ def _error(code: ErrorCode, name: str | None, topic_id: bytes) -> MetadataRespon
     )
 
 
-def _describe(
-    image: MetadataImage, topic: TopicImage, context: RequestContext
-) -> MetadataResponse.MetadataResponseTopic:
+def _described(
+    image: MetadataImage, topics: Iterable[TopicImage], context: RequestContext
+) -> Generator[int, None, list[MetadataResponse.MetadataResponseTopic]]:
     describe = _partition_reachable_only if context.api_version == 0 else _partition
-    return MetadataResponse.MetadataResponseTopic(
-        error_code=ErrorCode.NONE,
-        name=topic.name,
-        topic_id=topic.topic_id,
-        is_internal=topic.name in INTERNAL_TOPICS,
-        partitions=[describe(image, index, partition, context) for index, partition in enumerate(topic.partitions)],
-    )
+    found = []
+    left = _LOOK
+    for topic in topics:
+        rows: list[MetadataResponse.MetadataResponsePartition] = []
+        found.append(
+            MetadataResponse.MetadataResponseTopic(
+                error_code=ErrorCode.NONE,
+                name=topic.name,
+                topic_id=topic.topic_id,
+                is_internal=topic.name in INTERNAL_TOPICS,
+                partitions=rows,
+            )
+        )
+        left -= 1
+        for index, partition in enumerate(topic.partitions):
+            rows.append(describe(image, index, partition, context))
+            left -= 1
+            if left <= 0:
+                left = _LOOK
+                yield 1
+    return found
 
 
 def _partition(

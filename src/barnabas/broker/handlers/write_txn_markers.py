@@ -8,12 +8,12 @@ if it would end the next transaction (`storage.verification`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.steps import Work
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
-from barnabas.coordinators.gather import Gather
 from barnabas.coordinators.transactions.markers import version_of
 from barnabas.coordinators.transactions.transitions import EPOCH_BUMP_SINCE
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
@@ -28,25 +28,57 @@ Topic = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
 Row = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
-def handle(context: RequestContext, request: WriteTxnMarkersRequest, services: Services) -> None:
-    rows: list[tuple[Marker, TopicPartition, Row]] = []
-    results = []
+#: Rows that are refused in a step.
+_LOOK = 50
+
+
+def handle(context: RequestContext, request: WriteTxnMarkersRequest, services: Services) -> Work:
+    answer = _Answer(context)
     for marker in request.markers:
         result = Result(producer_id=marker.producer_id)
+        answer.results.append(result)
         for topic in marker.topics:
-            answered = [Row(partition_index=index) for index in topic.partition_indexes]
-            rows += [(marker, TopicPartition(topic.name, row.partition_index), row) for row in answered]
-            result.topics.append(Topic(name=topic.name, partitions=answered))
-        results.append(result)
+            rows: list[Row] = []
+            result.topics.append(Topic(name=topic.name, partitions=rows))
+            for index in topic.partition_indexes:
+                row = Row(partition_index=index)
+                rows.append(row)
+                _write(services, marker, TopicPartition(topic.name, index), answer.expect(row))
+                # What is refused at once costs little.
+                if row.error_code == ErrorCode.NONE or len(rows) % _LOOK == 0:
+                    yield 1
+        yield 1
+    answer.all_expected()
 
-    def finish(codes: Sequence[ErrorCode]) -> None:
-        for (_, _, row), code in zip(rows, codes, strict=True):
+
+class _Answer:
+    """Given when all markers are committed, or refused."""
+
+    __slots__ = ("_context", "_missing", "results")
+
+    def __init__(self, context: RequestContext) -> None:
+        self._context = context
+        #: One more while it is not known how many there are.
+        self._missing = 1
+        self.results: list[Result] = []
+
+    def expect(self, row: Row) -> Callable[[ErrorCode], None]:
+        """Where the code of this row goes."""
+        self._missing += 1
+
+        def done(code: ErrorCode) -> None:
             row.error_code = code
-        context.reply(WriteTxnMarkersResponse(markers=results))
+            self._settle()
 
-    gather: Gather[ErrorCode] = Gather(len(rows), finish)
-    for place, (marker, partition, _) in enumerate(rows):
-        _write(services, marker, partition, gather.slot(place))
+        return done
+
+    def all_expected(self) -> None:
+        self._settle()
+
+    def _settle(self) -> None:
+        self._missing -= 1
+        if not self._missing:
+            self._context.reply(WriteTxnMarkersResponse(markers=self.results))
 
 
 def _write(services: Services, marker: Marker, partition: TopicPartition, done: Callable[[ErrorCode], None]) -> None:
