@@ -4,7 +4,7 @@ but for small ones."""
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 
 from barnabas.broker.connection import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.context import Services
@@ -34,7 +34,13 @@ _LEADER = struct.Struct(">ii")
 Told = Sequence[tuple[FetchItem, FetchResult]]
 
 
-def encode_answer(request: InFlight, services: Services, error: ErrorCode, session_id: int, told: Told) -> Chunks:
+#: Partitions that are encoded in a step.
+_LOOK = 100
+
+
+def encode_answer(
+    request: InFlight, services: Services, error: ErrorCode, session_id: int, told: Told
+) -> Generator[int, None, Chunks]:
     version = request.api_version
     flexible = version >= _FLEXIBLE
     writer = _Writer(start_response(request.correlation_id, 1 if flexible else 0))
@@ -47,10 +53,10 @@ def encode_answer(request: InFlight, services: Services, error: ErrorCode, sessi
     for item, result in told:
         topics.setdefault(item.topic_id if version >= _BY_TOPIC_ID else item.topic or "", []).append((item, result))
     if flexible:
-        _write_topics_flexible(writer, topics, version)
+        yield from _write_topics_flexible(writer, topics, version)
         writer.head += _response_tags(request, services, told) if version >= _LEADER_SINCE else b"\0"
     else:
-        _write_topics(writer, topics, version)
+        yield from _write_topics(writer, topics, version)
     return writer.finish()
 
 
@@ -81,14 +87,18 @@ class _Writer:
 
 def _write_topics(
     writer: _Writer, topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]], version: int
-) -> None:
+) -> Generator[int, None, None]:
     """Versions 4-11."""
     writer.head += _INT32.pack(len(topics))
-    for topic, rows in topics.items():
+    for place, (topic, rows) in enumerate(topics.items(), 1):
+        if place % _LOOK == 0:
+            yield 1
         assert isinstance(topic, str)
         name = topic.encode()
         writer.head += _INT16.pack(len(name)) + name + _INT32.pack(len(rows))
-        for item, result in rows:
+        for row, (item, result) in enumerate(rows, 1):
+            if row % _LOOK == 0:
+                yield 1
             head = writer.head
             fields = (item.index, result.error, result.high_watermark, result.last_stable_offset)
             if version >= 5:
@@ -106,10 +116,12 @@ def _write_topics(
 
 def _write_topics_flexible(
     writer: _Writer, topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]], version: int
-) -> None:
+) -> Generator[int, None, None]:
     """Versions 12-18."""
     write_unsigned_varint(writer.head, len(topics) + 1)
-    for topic, rows in topics.items():
+    for place, (topic, rows) in enumerate(topics.items(), 1):
+        if place % _LOOK == 0:
+            yield 1
         if isinstance(topic, str):
             name = topic.encode()
             write_unsigned_varint(writer.head, len(name) + 1)
@@ -117,7 +129,9 @@ def _write_topics_flexible(
         else:
             writer.head += topic
         write_unsigned_varint(writer.head, len(rows) + 1)
-        for item, result in rows:
+        for row, (item, result) in enumerate(rows, 1):
+            if row % _LOOK == 0:
+                yield 1
             head = writer.head
             aborted, data = result.aborted, result.data
             fields = (

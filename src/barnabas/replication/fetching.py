@@ -23,10 +23,13 @@ from barnabas.storage.cold_read import ColdRead
 class FetchRound:
     """The results of reading all items once."""
 
-    __slots__ = ("answer_now", "cold", "items", "results", "size_bytes", "some_may_come")
+    __slots__ = ("answer_now", "cold", "items", "plan", "remaining_bytes", "results", "size_bytes", "some_may_come")
 
-    def __init__(self, items: Sequence[FetchItem]) -> None:
+    def __init__(self, items: Sequence[FetchItem], plan: FetchPlan) -> None:
         self.items = items
+        self.plan = plan
+        #: Of what the plan allows.
+        self.remaining_bytes = plan.max_bytes
         self.results: list[FetchResult] = []
         #: What is to be loaded before this is an answer.
         self.cold: list[ColdItem] = []
@@ -44,11 +47,10 @@ _UNKNOWN_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC
 _LEADER_HINT_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
-def read_all(replicas: ReplicaManager, items: Sequence[FetchItem], plan: FetchPlan) -> FetchRound:
-    """Reads every item within the limits; the first batch found may exceed them, so that a reader always gets on, if
-    the plan does not forbid it."""
-    outcome = FetchRound(items)
-    remaining = plan.max_bytes
+def read_more(replicas: ReplicaManager, items: Sequence[FetchItem], outcome: FetchRound) -> None:
+    """Reads the next items of the round within its limits; the first batch found may exceed them, so that a reader
+    always gets on, if the plan does not forbid it."""
+    plan, remaining = outcome.plan, outcome.remaining_bytes
     for item in items:
         nothing_found = plan.min_one_batch and outcome.size_bytes == 0 and not outcome.cold
         result = _read_one(replicas, item, plan, remaining, nothing_found)
@@ -58,7 +60,7 @@ def read_all(replicas: ReplicaManager, items: Sequence[FetchItem], plan: FetchPl
             outcome.results.append(result)
             remaining = max(0, remaining - len(result.data))
             _count(outcome, result)
-    return outcome
+    outcome.remaining_bytes = remaining
 
 
 def _count(outcome: FetchRound, result: FetchResult) -> None:

@@ -9,7 +9,7 @@ from tests.support.wired_requests import batch_of, topic_id
 from barnabas.metadata.topics import PartitionImage
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.replication import fetching
-from barnabas.replication.fetching import read_all
+from barnabas.replication.fetching import read_more
 from barnabas.replication.partition import Partition
 from barnabas.storage.log import Origin
 
@@ -30,7 +30,7 @@ class Reads:
             return original(*arguments)  # type: ignore[arg-type]
 
         monkeypatch.setattr(fetching, "_read_one", counting)
-        assert read_all is fetching.read_all
+        assert read_more is fetching.read_more
 
     def taken(self) -> list[int]:
         found, self.looked_at = [int(index) for index in self.looked_at], []

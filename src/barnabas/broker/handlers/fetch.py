@@ -9,19 +9,21 @@ and a leader sends them to the replica that is nearest (KIP-392).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Generator, Sequence
 from typing import Final
 
-from barnabas.broker.connection import Chunks, InFlight
+from barnabas.broker.connection import LONG_FRAME_BYTES, Chunks, InFlight
 from barnabas.broker.context import Services
 from barnabas.broker.fetch_answers import Told, encode_answer
 from barnabas.broker.fetch_sessions import EPOCH_INITIAL, Key, Session, is_full, next_epoch, update_item
+from barnabas.broker.steps import Work
+from barnabas.common.continuations import run
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.messages.fetch import FetchRequest
 from barnabas.replication.delayed_fetch import DelayedFetch, DelayedSessionFetch
 from barnabas.replication.fetch_items import FetchItem, FetchPlan, Reader
-from barnabas.replication.fetching import ColdFetch, FetchRound, read_all
+from barnabas.replication.fetching import ColdFetch, FetchRound, read_more
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Isolation, Partition
 from barnabas.replication.traffic import count_sent
@@ -37,19 +39,36 @@ _DEBUGGER = -2
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
-def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
+#: Partitions that are looked at in a step: read, or named by a request.
+_READ_AT_ONCE = 25
+_LOOK = 100
+
+
+def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Work:
     """Read now and answer, or wait for the disk or for more to come."""
-    message, _ = codec.decode(FetchRequest, request.api_version, frame, position)
+    if len(frame) <= LONG_FRAME_BYTES:
+        message, _ = codec.decode(FetchRequest, request.api_version, frame, position)
+        return _serve(request, message, services)
+    return _decode_and_serve(request, bytes(frame), position, services)
+
+
+def _decode_and_serve(request: InFlight, frame: bytes, position: int, services: Services) -> Work:
+    message, _ = yield from codec.decode_in_steps(FetchRequest, request.api_version, frame, position)
+    chunks = yield from _serve(request, message, services)
+    return chunks
+
+
+def _serve(request: InFlight, message: FetchRequest, services: Services) -> Generator[int, None, Chunks | None]:
     reader = _reader(message, request.api_version)
-    opened = _open_session(request, message, reader, services)
+    opened = yield from _open_session(request, message, reader, services)
     if isinstance(opened, ErrorCode):
-        return encode_answer(request, services, opened, 0, ())
+        refusal = yield from encode_answer(request, services, opened, 0, ())
+        return refusal
     session, items = opened
     plan = _plan(request, message, reader, services)
-    outcome = _read(services, session, items, plan)
-    if not outcome.cold and not _waits(outcome, plan, message):
-        return _answer(request, message, services, session, plan, outcome)
-    return _PendingFetch(request, message, services, session, items, plan).go_on(outcome)
+    pending = _PendingFetch(request, message, services, session, items, plan)
+    chunks = yield from pending.read()
+    return chunks
 
 
 def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Services) -> FetchPlan:
@@ -72,13 +91,21 @@ def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Se
     )
 
 
-def _read(services: Services, session: Session | None, items: Sequence[FetchItem], plan: FetchPlan) -> FetchRound:
+def _read(
+    services: Services, session: Session | None, items: Sequence[FetchItem], plan: FetchPlan
+) -> Generator[int, None, FetchRound]:
     """All that was asked for without a session; in one, what may have changed."""
-    if session is None:
-        return read_all(services.replicas, items, plan)
-    outcome = read_all(services.replicas, list(session.active), plan)
-    session.watch(outcome.items)
-    if len(outcome.items) < len(session.items):
+    if session is not None:
+        items = list(session.active)
+    outcome = FetchRound(items, plan)
+    for begin in range(0, len(items), _READ_AT_ONCE):
+        if begin:
+            yield 1
+        some = items[begin : begin + _READ_AT_ONCE]
+        read_more(services.replicas, some, outcome)
+        if session is not None:
+            session.watch(some)
+    if session is not None and len(items) < len(session.items):
         outcome.some_may_come = True
     return outcome
 
@@ -118,7 +145,16 @@ class _PendingFetch:
         self._plan = plan
         self._progress = 0 if session is None else session.progress
 
-    def go_on(self, outcome: FetchRound, *, may_wait: bool = True) -> Chunks | None:
+    def read(self, *, may_wait: bool = True) -> Generator[int, None, Chunks | None]:
+        """Look at all partitions. The answer, if this is one."""
+        slices = self._services.steps.slices
+        outcome = yield from _read(self._services, self._session, self._items, self._plan)
+        # What was read in one turn is as it was read; in several, something may have come that nobody tells of.
+        is_old = slices != self._services.steps.slices and self._has_moved(outcome)
+        chunks = yield from self._go_on(outcome, may_wait=may_wait and not is_old)
+        return chunks
+
+    def _go_on(self, outcome: FetchRound, *, may_wait: bool) -> Generator[int, None, Chunks | None]:
         """The answer, if this is one."""
         if outcome.cold:
             self._load(outcome, may_wait)
@@ -131,24 +167,22 @@ class _PendingFetch:
         if waits and self._services.host.clock.now_ms() < deadline_ms:
             self._wait(outcome, deadline_ms)
             return None
-        return _answer(self._request, self._message, self._services, self._session, self._plan, outcome)
+        chunks = yield from _answer(self._request, self._message, self._services, self._session, self._plan, outcome)
+        return chunks
 
     def _load(self, outcome: FetchRound, may_wait: bool) -> None:
         request = self._request
         connection = request.connection
 
-        def take(error: BaseException | None) -> Chunks | None:
+        def take(error: BaseException | None) -> None:
             if error is not None:
                 raise error
-            if not fetch.take():
-                return None
-            connection.end_slow()
-            request.on_abandoned = None
-            return self.go_on(outcome, may_wait=may_wait and not self._has_moved(outcome))
+            if fetch.take():
+                connection.end_slow()
+                request.on_abandoned = None
+                self._begin(self._go_on(outcome, may_wait=may_wait and not self._has_moved(outcome)))
 
-        fetch = ColdFetch(
-            self._services.replicas, self._plan, outcome, lambda error: request.reply_with(lambda: take(error))
-        )
+        fetch = ColdFetch(self._services.replicas, self._plan, outcome, lambda error: run(request, take, error))
         connection.begin_slow()
         request.on_abandoned = fetch.cancel
         fetch.load()
@@ -186,11 +220,16 @@ class _PendingFetch:
         replicas.purgatory.expire_at(deadline_ms, delayed)
 
     def _answer_later(self) -> None:
-        self._request.reply_with(self._read_again)
-
-    def _read_again(self) -> Chunks | None:
         self._plan.is_first_look = False
-        return self.go_on(_read(self._services, self._session, self._items, self._plan), may_wait=False)
+        self._begin(self.read(may_wait=False))
+
+    def _begin(self, work: Generator[int, None, Chunks | None]) -> None:
+        """Go on now, and answer where that comes to an answer."""
+        run(self._request, self._services.steps.begin, work, self._reply, self._request)
+
+    def _reply(self, chunks: Chunks | None) -> None:
+        if chunks is not None:
+            self._request.reply_with(lambda: chunks)
 
 
 def _watched(replicas: ReplicaManager, items: Sequence[FetchItem]) -> list[Partition]:
@@ -216,7 +255,7 @@ def _reader(message: FetchRequest, version: int) -> Reader:
 
 def _open_session(
     request: InFlight, message: FetchRequest, reader: Reader, services: Services
-) -> tuple[Session | None, list[FetchItem]] | ErrorCode:
+) -> Generator[int, None, tuple[Session | None, list[FetchItem]] | ErrorCode]:
     """The session that the request goes on with, or the partitions that it asks for without one."""
     sessions = services.fetch_sessions
     by_id = request.api_version >= _BY_TOPIC_ID
@@ -224,14 +263,17 @@ def _open_session(
         if message.session_id != 0:
             sessions.remove(message.session_id)
         asked: dict[Key, FetchItem] = {}
-        _take_asked(message, services.replicas, by_id, asked)
+        yield from _take_asked(message, services.replicas, by_id, asked)
         return None, list(asked.values())
     found = sessions.find(message.session_id, message.session_epoch, by_id, request.now_ms)
     if isinstance(found, ErrorCode):
         return found
     found.go_on(reader, request.now_ms)
-    for item in _take_asked(message, services.replicas, by_id, found.items):
+    named = yield from _take_asked(message, services.replicas, by_id, found.items)
+    for place, item in enumerate(named):
         found.keep(item)
+        if place % _LOOK == _LOOK - 1:
+            yield 1
     for topic in message.forgotten_topics_data:
         found.forget(topic.topic_id if by_id else topic.topic, topic.partitions)
     if not found.items:
@@ -246,9 +288,9 @@ def _open_session(
 
 def _take_asked(
     message: FetchRequest, replicas: ReplicaManager, by_id: bool, items: dict[Key, FetchItem]
-) -> Iterable[FetchItem]:
+) -> Generator[int, None, list[FetchItem]]:
     """The request's partitions, put over those in `items`."""
-    named = []
+    named: list[FetchItem] = []
     for topic in message.topics:
         if by_id:
             name = _name(replicas, topic.topic_id)
@@ -261,6 +303,8 @@ def _take_asked(
             if item is None:
                 item = items[key] = FetchItem(name, topic.topic_id if by_id else b"", asked.partition)
             named.append(update_item(item, asked))
+            if len(named) % _LOOK == 0:
+                yield 1
     return named
 
 
@@ -276,7 +320,7 @@ def _answer(
     session: Session | None,
     plan: FetchPlan,
     outcome: FetchRound,
-) -> Chunks:
+) -> Generator[int, None, Chunks]:
     """All of it, or to a session that went on what changed. A new session begins with its first answer."""
     version = request.api_version
     told: Told
@@ -284,7 +328,8 @@ def _answer(
         session_id = session.session_id
         if session.epoch != next_epoch(message.session_epoch):
             # The session was used again while this request waited.
-            return encode_answer(request, services, ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, ())
+            chunks = yield from encode_answer(request, services, ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, ())
+            return chunks
         told = session.changed(outcome.items, outcome.results)
     else:
         told = list(zip(outcome.items, outcome.results, strict=True))
@@ -299,4 +344,5 @@ def _answer(
     for item, result in told:
         if result.data and item.partition is not None:
             count_sent(item.partition.traffic, len(result.data), to_follower=is_follower)
-    return encode_answer(request, services, ErrorCode.NONE, session_id, told)
+    chunks = yield from encode_answer(request, services, ErrorCode.NONE, session_id, told)
+    return chunks
