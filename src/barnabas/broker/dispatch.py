@@ -129,7 +129,9 @@ class Dispatcher:
             if raw is None:
                 raw = self._raw[request.api_key] = self._load(offer, "handle_raw")
             found = raw(request, frame, position, self.services)
-            return found if found is None or isinstance(found, list) else self._chunks_of(request, found)
+            if found is None or isinstance(found, list):
+                return found
+            return self._chunks_of(request, found, len(frame) if len(frame) > LONG_FRAME_BYTES else 0)
         # What stands behind the end is ignored, as Kafka does: librdkafka leaves three bytes there when it asks for the
         # metadata of all topics.
         if len(frame) > LONG_FRAME_BYTES:
@@ -171,13 +173,13 @@ class Dispatcher:
             return None
         return request.encode(response)
 
-    def _chunks_of(self, request: InFlight, work: Work) -> Chunks | None:
+    def _chunks_of(self, request: InFlight, work: Work, held_bytes: int) -> Chunks | None:
         """What a handler that answers in bytes has begun; None if it takes longer."""
         found = self.steps.first_slice(work)
         if found is not None:
             chunks: Chunks | None = found[0]
             return chunks
-        self._in_steps(request, _completed(request, work))
+        self._in_steps(request, _completed(request, work), held_bytes)
         return None
 
     def _in_steps(self, request: InFlight, work: Work, held_bytes: int = 0) -> None:

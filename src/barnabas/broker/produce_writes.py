@@ -25,7 +25,14 @@ from barnabas.replication.manager import Appended
 #: By topic as the request names it, partitions and what became of their batches.
 Answered = list[tuple[str | bytes, list[tuple[int, Appended]]]]
 
+#: What a request may say of whom it waits for.
+ACKS = (-1, 0, 1)
+
 _Key = tuple[str | bytes, int]
+
+
+def refuse_all(asked: Asked, code: ErrorCode) -> Answered:
+    return [(topic, [(index, Appended(code)) for index, _ in batches]) for topic, batches in asked]
 
 
 class Writes:

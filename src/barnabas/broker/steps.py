@@ -29,6 +29,15 @@ LARGE_FRAME_BYTES: Final = 256 * 1024
 Work = Generator[int, None, Any]
 
 
+def whole(work: Work) -> Any:
+    """What work returns that is done without a break."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as end:
+            return end.value
+
+
 def _always() -> bool:
     return True
 

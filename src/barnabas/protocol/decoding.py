@@ -14,7 +14,7 @@ from typing import cast
 from barnabas.common.errors import DecodeError
 from barnabas.protocol.layout import ELEMENTS_MAX, FIXED, SHORT_ARRAYS, Layout, Source, array_layouts
 from barnabas.protocol.message import Field, Message, Struct
-from barnabas.protocol.wire import STRING_BYTES_MAX, Buffer, continue_unsigned_varint, read_tagged_fields
+from barnabas.protocol.wire import STRING_BYTES_MAX, TAGS_MAX, Buffer, continue_unsigned_varint, read_tagged_fields
 
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[[Buffer, int], tuple[Message, int]]:
@@ -234,7 +234,7 @@ class _DecoderWriter:
         add("else:")
         source.indent()
         count, unknown = self._uvarint(), source.name("u")
-        add(f"if {count} * 2 > e - p: raise fault('tagged fields', p)")
+        add(f"if {count} * 2 > e - p or {count} > {TAGS_MAX}: raise fault('tagged fields', p)")
         add(f"{unknown} = {{}}")
         add(f"for _ in range({count}):")
         source.indent()

@@ -20,6 +20,14 @@ _INDEX_SIZE = struct.Struct(">ii")
 Asked = list[tuple[str | bytes, list[tuple[int, memoryview]]]]
 
 
+#: Frames with more rows are not read here.
+ROWS_MAX = 500
+
+
+class ManyRows(Exception):
+    """The request has more than `ROWS_MAX`."""
+
+
 class ProduceFrame(NamedTuple):
     """`transactional_id` is None where there is none."""
 
@@ -30,7 +38,7 @@ class ProduceFrame(NamedTuple):
 
 
 def parse_produce(frame: memoryview, position: int, version: int) -> ProduceFrame:
-    """The body of a produce request that begins at `position`. Raises DecodeError."""
+    """The body of a produce request that begins at `position`. Raises DecodeError and ManyRows."""
     try:
         if version >= FLEXIBLE_SINCE:
             return _parse_flexible(frame, position, version)
@@ -50,11 +58,15 @@ def _parse_fixed(frame: memoryview, position: int) -> ProduceFrame:
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     topics = _INT32.unpack_from(frame, position + 6)[0]
     position += 10
+    rows = topics
     asked: Asked = []
     for _ in range(topics):
         name_end = position + 2 + _INT16.unpack_from(frame, position)[0]
         name = _text(frame, position + 2, name_end)
         partitions = _INT32.unpack_from(frame, name_end)[0]
+        rows += partitions
+        if rows > ROWS_MAX:
+            raise ManyRows
         position = name_end + 4
         batches = []
         for _ in range(partitions):
@@ -76,6 +88,7 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceFr
         position += length - 1
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     topics, position = read_unsigned_varint(frame, position + 6)
+    rows = topics
     asked: Asked = []
     for _ in range(topics - 1):
         topic: str | bytes
@@ -87,6 +100,9 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceFr
             topic = _text(frame, position, position + name_length - 1)
             position += name_length - 1
         partitions, position = read_unsigned_varint(frame, position)
+        rows += partitions
+        if rows > ROWS_MAX:
+            raise ManyRows
         batches = []
         for _ in range(partitions - 1):
             index = _INT32.unpack_from(frame, position)[0]

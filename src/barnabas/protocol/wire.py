@@ -203,6 +203,10 @@ def write_compact_bytes(out: bytearray, value: Buffer | None) -> None:
     out += value
 
 
+#: More tagged fields in one place are refused: the protocol has a handful, and each takes time to look at.
+TAGS_MAX = 64
+
+
 def read_tagged_fields(data: Buffer, offset: int) -> tuple[tuple[tuple[int, bytes], ...], int]:
     """All tagged fields as (tag, bytes)."""
     count, offset = read_unsigned_varint(data, offset)
@@ -210,6 +214,8 @@ def read_tagged_fields(data: Buffer, offset: int) -> tuple[tuple[tuple[int, byte
         return (), offset
     if count > (len(data) - offset) // 2:
         raise DecodeError(f"{count} tagged fields announced, {len(data) - offset} bytes are left", offset)
+    if count > TAGS_MAX:
+        raise DecodeError(f"{count} tagged fields in one place, {TAGS_MAX} at most are read", offset)
     fields: dict[int, bytes] = {}
     for _ in range(count):
         tag, offset = read_unsigned_varint(data, offset)

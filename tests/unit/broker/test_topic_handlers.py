@@ -20,7 +20,7 @@ from barnabas.broker.handlers import (
 )
 from barnabas.broker.inner_requests import OwnController
 from barnabas.broker.lately_fenced import LatelyFenced
-from barnabas.broker.steps import Work
+from barnabas.broker.steps import whole
 from barnabas.broker.topic_creation import SHARE_GROUP_STATE_TOPIC, ensure_internal_topic
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ZERO_UUID
@@ -36,15 +36,6 @@ from barnabas.protocol.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
 )
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
-
-
-def whole(work: Work) -> Any:
-    """What work returns that is done without a break."""
-    while True:
-        try:
-            next(work)
-        except StopIteration as end:
-            return end.value
 
 
 class World:

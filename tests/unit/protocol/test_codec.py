@@ -19,6 +19,7 @@ from barnabas.protocol.messages.header import ResponseHeader
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.protocol.wire import TAGS_MAX
 
 
 def test_values_default_as_the_schema_says() -> None:
@@ -144,6 +145,14 @@ def test_unknown_tags_are_kept_in_the_order_of_tags() -> None:
     data = codec.encode(request, 12)
     assert data.endswith(bytes.fromhex("03 00 04 04 616263 07 00 5a 01 7a"))
     assert codec.decode(FetchRequest, 12, data)[0].unknown_tags == ((7, b""), (90, b"z"))
+
+
+@pytest.mark.parametrize(("cls", "version"), [(FetchRequest, 12), (MetadataRequest, 9), (ProduceRequest, 9)])
+def test_thousands_of_tagged_fields_in_one_place_are_refused(cls: type[Message], version: int) -> None:
+    few, many = (tuple((n, b"") for n in range(100, 100 + count)) for count in (TAGS_MAX, TAGS_MAX + 1))
+    assert codec.decode(cls, version, codec.encode(cls(unknown_tags=few), version))[0].unknown_tags == few  # type: ignore[call-arg, attr-defined]
+    with pytest.raises(DecodeError, match="tagged fields"):
+        codec.decode(cls, version, codec.encode(cls(unknown_tags=many), version))  # type: ignore[call-arg]
 
 
 def test_a_message_of_too_many_elements_is_refused_before_it_fills_the_memory() -> None:

@@ -11,16 +11,19 @@ leader for NOT_LEADER_OR_FOLLOWER (KIP-951). Batches of transactions are verifie
 from __future__ import annotations
 
 import struct
+from collections.abc import Generator
 
+from barnabas.broker import long_produce
 from barnabas.broker.connection import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.context import Services
 from barnabas.broker.produce_shortcut import ProduceShortcut
-from barnabas.broker.produce_writes import Answered, Writes
+from barnabas.broker.produce_writes import ACKS, Answered, Writes, refuse_all
+from barnabas.broker.steps import Work, whole
 from barnabas.broker.topic_views import endpoint_of
 from barnabas.broker.transactional_produce import name_of
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
-from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, Asked, parse_produce
+from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, ROWS_MAX, Asked, ManyRows, ProduceFrame, parse_produce
 from barnabas.protocol.wire import write_unsigned_varint
 from barnabas.replication.manager import Appended, ReplicaManager
 from barnabas.replication.partition import Partition
@@ -32,15 +35,20 @@ _INT32 = struct.Struct(">i")
 _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V3 = struct.Struct(">ihqq")
 _LEADER_SINCE = 10
+#: Rows that are made in a step.
+_LOOK = 100
 
 
-def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | None:
+def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | Work | None:
     """Append all that the request carries; answer at once unless acks=all has to wait for the HW."""
     version = request.api_version
-    transactional_id, acks, timeout_ms, asked = parse_produce(frame, position, version)
+    try:
+        transactional_id, acks, timeout_ms, asked = parse_produce(frame, position, version)
+    except ManyRows:
+        return _handle_long(request, bytearray(frame), position, services)
     asked = _last_of_each(asked)
-    if acks not in (-1, 0, 1):
-        return _answer(request, _refuse_all(asked, ErrorCode.INVALID_REQUIRED_ACKS), acks, timeout_ms, services)
+    if acks not in ACKS:
+        return _answer(request, refuse_all(asked, ErrorCode.INVALID_REQUIRED_ACKS), acks, timeout_ms, services)
     writes = Writes(
         request, services, transactional_id, acks, lambda done: _answer(request, done, acks, timeout_ms, services)
     )
@@ -48,6 +56,13 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
     if chunks and transactional_id is None and len(asked) == 1 and len(asked[0][1]) == 1:
         request.connection.shortcut = _shortcut(request, frame, acks, asked, writes.answered, chunks, services)
     return chunks
+
+
+def _handle_long(request: InFlight, frame: bytearray, position: int, services: Services) -> Work:
+    def answer(asked: ProduceFrame, answered: Answered) -> Chunks | None:
+        return _answer(request, answered, asked.acks, asked.timeout_ms, services)
+
+    return long_produce.serve(request, frame, position, services, answer)
 
 
 def _answer(request: InFlight, answered: Answered, acks: int, timeout_ms: int, services: Services) -> Chunks | None:
@@ -97,10 +112,6 @@ def _last_of_each(asked: Asked) -> Asked:
     for (topic, index), data in last.items():
         merged.setdefault(topic, []).append((index, data))
     return list(merged.items())
-
-
-def _refuse_all(asked: Asked, code: ErrorCode) -> Answered:
-    return [(topic, [(index, Appended(code)) for index, _ in batches]) for topic, batches in asked]
 
 
 def _without_answer(answered: Answered) -> Chunks:
@@ -174,12 +185,16 @@ class DelayedProduce(DelayedOperation):
 # -- answering
 
 
-def _encode(request: InFlight, answered: Answered, services: Services) -> Chunks:
+def _encode(request: InFlight, answered: Answered, services: Services) -> Chunks | None:
+    """None if it takes longer."""
     version = request.api_version
+    if sum(len(partitions) for _, partitions in answered) > ROWS_MAX:
+        services.steps.start(_reply(answered, request, services), lambda _: None, request)
+        return None
     for _, partitions in answered:
         for _, appended in partitions:
             if appended.error is not ErrorCode.NONE:
-                return request.encode(_with_errors(answered, request, services))
+                return request.encode(whole(_as_message(answered, request, services)))
     head = start_response(request.correlation_id, 1 if version >= FLEXIBLE_SINCE else 0)
     if version >= FLEXIBLE_SINCE:
         _write_flexible(head, answered, version)
@@ -226,14 +241,23 @@ def _write_flexible(head: bytearray, answered: Answered, version: int) -> None:
     head += b"\0\0\0\0\0"  # not throttled, no tagged fields
 
 
-def _with_errors(answered: Answered, request: InFlight, services: Services) -> ProduceResponse:
-    """The answer as objects, for the rare case that something went wrong."""
+def _reply(answered: Answered, request: InFlight, services: Services) -> Work:
+    response = yield from _as_message(answered, request, services)
+    yield from request.replied_in_steps(response)
+
+
+def _as_message(answered: Answered, request: InFlight, services: Services) -> Generator[int, None, ProduceResponse]:
+    """The answer as objects, for the rare cases that something went wrong, or that there is much of it."""
     response = ProduceResponse()
     tells_leader = request.api_version >= _LEADER_SINCE
     leaders: set[int] = set()
     for topic, partitions in answered:
-        rows = [_partition_response(index, appended) for index, appended in partitions]
-        for row in rows:
+        rows = []
+        for index, appended in partitions:
+            row = _partition_response(index, appended)
+            rows.append(row)
+            if len(rows) % _LOOK == 0:
+                yield 1
             if tells_leader and row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 hint = services.replicas.leader_hint(name_of(services.replicas, topic), row.index)
                 leader, epoch = hint or (-1, -1)

@@ -30,6 +30,7 @@ _T = TypeVar("_T")
 MAX_NAME_LENGTH: Final = 249
 #: More partitions than this in one request could not be committed as one batch (Kafka's MAX_RECORDS_PER_USER_OP).
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
+_TOO_MANY: Final = "Excessively large number of partitions per request."
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
 
 UNKNOWN_TOPIC: Final = "This server does not host this topic-partition."
@@ -72,7 +73,7 @@ def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str
             late.append(_topic_error(topic.name, ErrorCode.INVALID_REQUEST, text))
             continue
         try:
-            new_records, result = _create_topic(view, topic, budget)
+            new_records, result = _create_topic(view, topic, budget, only_checked=request.validate_only)
         except RequestFailed as error:
             response.topics.append(_topic_error(topic.name, error.code, error.message))
             continue
@@ -81,25 +82,26 @@ def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str
         records += new_records
         response.topics.append(result)
     response.topics += late
-    if request.validate_only:
-        records = []
     return Result(records, response, Cause("CreateTopics", actor, ", ".join(created)))
 
 
 def _create_topic(
-    view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, budget: int
+    view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, budget: int, *, only_checked: bool
 ) -> tuple[list[Versioned], CreateTopicsResponse.CreatableTopicResult]:
     _check_new_name(view, topic.name)
+    if len(topic.assignments) > budget:
+        raise RequestFailed(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     config_records = _new_topic_configs(view, topic)
     partitions = _assigned(view, topic) if topic.assignments else _placed(view, topic, budget)
-    if len(partitions) > budget:
-        raise RequestFailed(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
     topic_id = view.random.uuid()
     version = partition_version(view.image.metadata_version)
-    records: list[Versioned] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0), *config_records]
-    records += [
-        (_partition_record(topic_id, index, partition, version), version) for index, partition in enumerate(partitions)
-    ]
+    records: list[Versioned] = []
+    if not only_checked:
+        records = [(TopicRecord(name=topic.name, topic_id=topic_id), 0), *config_records]
+        records += [
+            (_partition_record(topic_id, index, partition, version), version)
+            for index, partition in enumerate(partitions)
+        ]
     result = CreateTopicsResponse.CreatableTopicResult(
         name=topic.name,
         topic_id=topic_id,
@@ -151,14 +153,20 @@ def _assigned(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic) -
         text = "A manual partition assignment was specified, but numPartitions was not set to -1."
         raise RequestFailed(ErrorCode.INVALID_REQUEST, text)
     partitions: dict[int, PartitionImage] = {}
+    # Thousands of partitions have a few lists of replicas; what has no epoch yet is the same value.
+    known: dict[tuple[int, ...], PartitionImage] = {}
     replication_factor: int | None = None
     for assignment in topic.assignments:
         index = assignment.partition_index
         if index in partitions:
             text = f"Found multiple manual partition assignments for partition {index}"
             raise RequestFailed(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
-        partitions[index] = _assigned_partition(view, index, assignment.broker_ids, replication_factor)
-        replication_factor = len(assignment.broker_ids)
+        replicas = tuple(assignment.broker_ids)
+        partition = known.get(replicas) if len(replicas) == replication_factor else None
+        if partition is None:
+            partition = known[replicas] = _assigned_partition(view, index, replicas, replication_factor)
+            replication_factor = len(replicas)
+        partitions[index] = partition
     if sorted(partitions) != list(range(len(partitions))):
         text = "partitions should be a consecutive 0-based integer sequence"
         raise RequestFailed(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
@@ -216,13 +224,20 @@ def _placed(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, bud
     if factor == -1:
         factor = view.config.int_of("default.replication.factor")
     if count > budget:
-        raise RequestFailed(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        raise RequestFailed(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     prefix = f"Unable to replicate the partition {factor} time(s): "
     try:
         placements = place_replicas(view.usable_brokers(), count, factor, view.random)
     except RequestFailed as error:
         raise RequestFailed(error.code, prefix + (error.message or "")) from None
-    return [_placed_partition(view, replicas, factor) for replicas in placements]
+    known: dict[tuple[int, ...], PartitionImage] = {}
+    partitions = []
+    for replicas in map(tuple, placements):
+        partition = known.get(replicas)
+        if partition is None:
+            partition = known[replicas] = _placed_partition(view, replicas, factor)
+        partitions.append(partition)
+    return partitions
 
 
 def _placed_partition(view: ControllerView, replicas: Sequence[int], factor: int) -> PartitionImage:
@@ -385,7 +400,7 @@ def _add_partitions(
         )
         raise RequestFailed(ErrorCode.INVALID_REPLICA_ASSIGNMENT, text)
     if additional > budget:
-        raise RequestFailed(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+        raise RequestFailed(ErrorCode.POLICY_VIOLATION, _TOO_MANY)
     factor = len(image.partitions[0].replicas)
     if topic.assignments is not None:
         partitions = [
