@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -67,12 +68,13 @@ def started(node_id: int, epoch: int = 0) -> RaftNode:
 def leading(node_id: int, epoch: int) -> RaftNode:
     node = started(node_id, epoch - 1)
     quorum = node.quorum
-    quorum.become_prospective()
+    node._run(quorum.become_prospective)
     for role_type in (Prospective, Candidate):
         role = quorum.role
         assert isinstance(role, role_type)
         role.votes.granted.update({1, 2, 3})
-        quorum.become_candidate() if role_type is Prospective else quorum.become_leader(node.log_end_offset)
+        become_leader = partial(quorum.become_leader, node.log_end_offset)
+        node._run(quorum.become_candidate if role_type is Prospective else become_leader)
     assert node.is_leader
     assert node.epoch == epoch
     return node
@@ -96,11 +98,11 @@ def in_place(frame: dict[str, Any]) -> RaftNode:
         return leading(1, 3)
     if frame["api_key"] == 54:
         node = started(2, 1)
-        node.quorum.become_follower(2, 3, VOTERS.voters[2].endpoints)
+        node._run(lambda: node.quorum.become_follower(2, 3, VOTERS.voters[2].endpoints))
         return node
     node = started(frame["request"]["body"]["voterId"])
     if '"errorCode": 74' in json.dumps(frame["response"]):
-        node.quorum.become_unattached(1)
+        node._run(lambda: node.quorum.become_unattached(1))
     return node
 
 

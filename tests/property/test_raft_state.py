@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.support.kept_promises import KeptPromises
 
 from barnabas.raft.progress import Progress
-from barnabas.raft.quorum import Candidate, Follower, Leader, Prospective, QuorumState, Resigned, Unattached
+from barnabas.raft.quorum import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from barnabas.raft.quorum_state import ElectionState, decode_state, encode_state
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet, voters_from_record
@@ -28,7 +29,7 @@ def voter_set(*ids: int) -> VoterSet:
 
 
 class Gatekeeper:
-    """A `QuorumState` moved by events as the product moves it, and what it must never do."""
+    """A gatekeeper of roles moved by events as the product moves it, and what it must never do."""
 
     def __init__(self) -> None:
         self.disk: list[ElectionState] = []
@@ -39,7 +40,7 @@ class Gatekeeper:
 
     def start(self) -> None:
         stored = self.disk[-1] if self.disk else None
-        self.state = QuorumState(OWN, VoterHistory(voter_set(1, 2, 3, 4), 1), stored, self.disk.append)
+        self.state = KeptPromises(OWN, VoterHistory(voter_set(1, 2, 3, 4), 1), stored, self.disk)
 
     def on_restart(self) -> None:
         self.start()

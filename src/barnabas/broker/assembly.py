@@ -132,7 +132,7 @@ class Broker:
         self.services.lately_fenced.follow(self.metadata, self.host.clock)
         self.metadata.subscribe(self.journal.on_image)
         self.access.leader_id = lambda: self.raft.leader_id
-        self.raft.on_leader = self._on_quorum_leader
+        self.raft.on_leader(self._on_quorum_leader)
         self.raft.start()
         self._joined = True
         self._watch.start()

@@ -1,4 +1,8 @@
-"""What all parts of a node of the quorum share: ports, identity, log, role, and how news of an epoch are taken in."""
+"""What all parts of a node of the quorum share: ports, identity, log, role, and how they learn of a new epoch.
+
+A part decides and writes down what is to be done, in `draft`; it neither writes to the disk nor sends. Its timers are
+events: whatever they leave in `draft` is carried out when they return (`raft.node`).
+"""
 
 from __future__ import annotations
 
@@ -9,19 +13,19 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, FatalFault, StorageFault, is_exhausted
 from barnabas.common.host import Host
 from barnabas.common.reports import LimitedReports
+from barnabas.protocol.message import Message
 from barnabas.raft.delivery import Delivery
 from barnabas.raft.log import MetadataLog
 from barnabas.raft.mark import Hold
 from barnabas.raft.messages import endpoints_in
-from barnabas.raft.peers import Address, Peers
+from barnabas.raft.peers import Address, EventTimers, Peers, Reply
 from barnabas.raft.quorum import Endpoints, Leader, QuorumState
 from barnabas.raft.quorum_state import NONE
+from barnabas.raft.ready import Draft, Request
 from barnabas.raft.room import Room
 from barnabas.raft.snapshots import SnapshotFiles
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterKey, address_on
-
-_FLUSH_AGAIN_MS = 1000
 
 
 def _nothing() -> None:
@@ -60,12 +64,27 @@ class Identity(NamedTuple):
 
 
 class Core:
+    """The state that the parts of one node share."""
+
     def __init__(
-        self, host: Host, peers: Peers, times: QuorumTimes, identity: Identity, delivery: Delivery, room: Room
+        self,
+        host: Host,
+        run: Callable[[Callable[[], None]], None],
+        peers: Peers,
+        times: QuorumTimes,
+        identity: Identity,
+        delivery: Delivery,
+        room: Room,
     ) -> None:
+        """`run` takes a step as an event, and carries out what it leaves to do."""
         self.host = host
+        self.run = run
+        #: Their callbacks are events.
+        self.timers = EventTimers(host.timers, run)
         self.room = room
-        self.peers = peers
+        self._peers = peers
+        #: What the event at hand leaves to do.
+        self.draft = Draft()
         self.times = times
         self.cluster_id = identity.cluster_id
         self.own = identity.key
@@ -73,14 +92,13 @@ class Core:
         self._log_dir = identity.log_dir
         self.listener = identity.listener
         self.delivery = delivery
+        #: Whether the start is over; a voter that is alone leads by then, or does not start.
+        self.has_begun = False
         self.is_stopped = False
         #: Addresses to ask when no leader is known, beside the voters'.
         self.bootstrap: tuple[Address, ...] = ()
-        #: Called after the flushed end of the log has moved.
-        self.on_flushed: Callable[[], None] = _nothing
         self._log: MetadataLog | None = None
         self._quorum: QuorumState | None = None
-        self._flushing = False
         #: Whether a leader was met since the start.
         self.has_joined = False
         self._doubled: set[int] = set()
@@ -155,7 +173,7 @@ class Core:
         quorum = self.quorum
         if quorum.hold is Hold.NONE:
             return
-        self.guard(self.log.keeper.release)
+        self.draft.release_hold()
         if quorum.hold is Hold.BEHIND and not quorum.is_alone:
             self.host.faults.inform(
                 f"the metadata log has caught up with node {quorum.leader_id} at offset {self.log.flushed_offset}: "
@@ -261,45 +279,25 @@ class Core:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE if isinstance(self.quorum.role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    # Durability.
+    # What is to be done.
 
-    def flush(self) -> None:
-        """Make all that is appended durable, then call `on_flushed`. One flush at a time, beside the loop: what is
-        appended while it runs shares the next one. A voter that is alone waits for it on the spot."""
-        if self._flushing or self.log.flushed_offset >= self.log.end_offset or self.is_stopped:
-            return
-        self._flushing = True
-        try:
-            if not self.quorum.is_alone:
-                self.log.flush_beside(self._flush_done)
-                return
-            self.log.flush()
-        except (StorageFault, OSError) as error:
-            self._flush_failed(error)
-            return
-        self._flushing = False
-        self.on_flushed()
+    def ask(
+        self, address: Address, message: Message, reply: Reply, *, timeout_ms: int | None = None, durable_end: int = 0
+    ) -> None:
+        """Send a request to another node when the event is over; `reply` is an event of its own."""
+        timeout_ms = self.times.request_timeout_ms if timeout_ms is None else timeout_ms
+        self.draft.ask(Request(address, message, reply, timeout_ms, durable_end))
 
-    def _flush_done(self, error: BaseException | None) -> None:
-        if self.is_stopped:
-            return
-        if error is not None:
-            self._flush_failed(error)
-            return
-        self._flushing = False
-        self.on_flushed()
-        self.flush()
+    def is_refused(self, address: Address) -> bool:
+        """Whether nobody listened at this address when it was dialled last."""
+        return self._peers.is_refused(address)
 
-    def _flush_failed(self, error: BaseException) -> None:
-        """For want of room: not durable, not counted, nothing lost; whoever waits goes on waiting."""
-        if not is_exhausted(error):
-            self.fail(error)
-        self.room.reports.report("flush", f"the metadata log cannot be flushed yet: {error}", error)
-        self.host.timers.call_later(_FLUSH_AGAIN_MS, self._flush_again)
+    def commit(self, high_watermark: int, *, is_all: bool) -> None:
+        """Everything before `high_watermark` is committed: known at once, delivered when the event is over."""
+        self.delivery.know(high_watermark)
+        self.draft.commit(high_watermark, is_all=is_all)
 
-    def _flush_again(self) -> None:
-        self._flushing = False
-        self.flush()
+    # Where the disk fails.
 
     def guard(self, action: Callable[[], None]) -> None:
         """Without its metadata log a node's word is worth nothing."""
@@ -309,16 +307,20 @@ class Core:
             self.fail(error)
 
     def careful(self, step: Callable[[], None], otherwise: Callable[[], None] = _nothing) -> None:
-        """Take a step that may change role or epoch. Where there is no room to save that, nothing was promised and
-        this node is what it was; `otherwise` sees to it that it tries again."""
+        """Take a step that may need the disk. Where there is no room, this node is what it was; `otherwise` sees to it
+        that it tries again."""
         try:
             step()
         except (StorageFault, OSError) as error:
-            if not is_exhausted(error):
-                self.fail(error)
-            text = f"this voter keeps still, for it has no room to save what it would promise: {error}"
-            self.room.reports.report("no promise", text, error)
+            self.no_promise(error)
             otherwise()
+
+    def no_promise(self, error: BaseException) -> None:
+        """What this voter would promise could not be saved: for want of room, or else the node ends."""
+        if not is_exhausted(error):
+            self.fail(error)
+        text = f"this voter keeps still, for it has no room to save what it would promise: {error}"
+        self.room.reports.report("no promise", text, error)
 
     def fail(self, error: BaseException) -> NoReturn:
         message = f"the metadata log in {self._log_dir} failed: {error}"

@@ -96,9 +96,13 @@ class Delivery:
         for listener in self.listeners:
             listener.on_snapshot(snapshot_id, snapshot)
 
+    def know(self, high_watermark: int) -> None:
+        """Everything before it is committed, and delivered by the next `commit`."""
+        self.high_watermark = max(self.high_watermark, high_watermark)
+
     def commit(self, high_watermark: int, *, is_all: bool) -> None:
         """Deliver what is before `high_watermark`. `is_all`: nothing beyond that is known to be committed."""
-        self.high_watermark = max(self.high_watermark, high_watermark)
+        self.know(high_watermark)
         if self._delivering:
             return
         self._delivering = True

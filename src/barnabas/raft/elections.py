@@ -12,7 +12,8 @@ An election in which one voter has refused and nobody listens at the ports of th
 not wait for its time to be up.
 
 Invariants
-- A vote is given only to a candidate whose log ends where this one does or beyond, and is on disk before it is told.
+- A vote is given only to a candidate whose log ends where this one does or beyond, and is on disk before it is told:
+  the answer and the promise are in one `Ready`.
 - An answer counts only for the very election that it was asked in.
 """
 
@@ -40,7 +41,7 @@ _AGAIN_BASE_MS = 20
 class Elections:
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._alarm = Alarm(core.host.clock, core.host.timers, lambda: core.careful(self._on_time, self._on_time_again))
+        self._alarm = Alarm(core.host.clock, core.timers, lambda: core.careful(self._on_time, self._on_time_again))
         #: Elections that were lost since somebody led.
         self._lost = 0
         self._is_backing_off = False
@@ -153,6 +154,11 @@ class Elections:
         else:
             self._back_off()
 
+    def not_kept(self) -> None:
+        """The promise of a role could not be saved for want of room: this voter tries again later."""
+        if isinstance(self._core.quorum.role, Prospective | Candidate):
+            self._on_time_again()
+
     def _on_time_again(self) -> None:
         self._alarm.set(self._core.election_timeout_ms())
 
@@ -195,7 +201,7 @@ class Elections:
             pre_vote=isinstance(role, Prospective),
         )
         timeout_ms = min(core.times.request_timeout_ms, max(core.times.election_timeout_ms, 1))
-        core.peers.send(
+        core.ask(
             address,
             request,
             lambda response: core.careful(lambda: self._on_vote(role, voter, response)),
@@ -212,7 +218,7 @@ class Elections:
             elif core.quorum.role is role and self._is_refused(voter) and not self._is_backing_off:
                 self._gone.add(voter.key.node_id)
                 self._count()
-            core.host.timers.call_later(core.times.retry_backoff_ms, lambda: self._ask(role, voter))
+            core.timers.call_later(core.times.retry_backoff_ms, lambda: self._ask(role, voter))
             return
         answer = only_partition(response)
         if answer is None:
@@ -222,7 +228,7 @@ class Elections:
         if not goes_on or core.quorum.role is not role or self._is_backing_off:
             return
         if answer.error_code:
-            core.host.timers.call_later(core.times.retry_backoff_ms, lambda: self._ask(role, voter))
+            core.timers.call_later(core.times.retry_backoff_ms, lambda: self._ask(role, voter))
             return
         self._gone.discard(voter.key.node_id)
         role.votes.note(voter.key.node_id, granted=answer.vote_granted)
@@ -230,7 +236,7 @@ class Elections:
 
     def _is_refused(self, voter: Voter) -> bool:
         address = self._core.address_of(voter.key.node_id)
-        return address is not None and self._core.peers.is_refused(address)
+        return address is not None and self._core.is_refused(address)
 
     def _count(self) -> None:
         quorum = self._core.quorum

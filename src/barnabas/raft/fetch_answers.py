@@ -5,12 +5,13 @@
     its end is before this log's start            the id of the latest snapshot
 
 An answer that waits goes out when records were appended, when the high watermark has passed the one that the replica
-knows, when this node leads no more, or when the replica's time is up.
+knows, when this node leads no more, or when the replica's time is up. Every fetch waits for the end of its own event at
+least: what it made committed is delivered by then, and what was proposed thereupon goes along with its answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from barnabas.common.continuations import later
@@ -18,105 +19,137 @@ from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer, Timer
 from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID
 from barnabas.metadata.refusing import read_refusing
-from barnabas.protocol.message import Message
 from barnabas.protocol.messages.fetch import FetchRequest, FetchResponse
 from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from barnabas.raft.core import Core
+from barnabas.raft.leading import Leading
 from barnabas.raft.messages import FETCH_BYTES_MAX, node_endpoints, only_partition
 from barnabas.raft.quorum import Leader
+from barnabas.raft.ready import Answer, AnswerReply
 from barnabas.raft.snapshots import SnapshotId
 from barnabas.raft.voters import VoterKey
 
-AnswerReply = Callable[[Message], None]
-
 
 class _Waiting:
-    __slots__ = ("asked", "is_refusing", "listener", "max_bytes", "replica", "reply", "timer")
+    __slots__ = ("asked", "elsewhere", "is_noted", "listener", "max_bytes", "max_wait_ms", "replica", "reply", "timer")
 
-    def __init__(self, replica: VoterKey, asked: Any, max_bytes: int, listener: str, reply: AnswerReply) -> None:
+    def __init__(self, replica: VoterKey, asked: Any, request: FetchRequest, listener: str, reply: AnswerReply) -> None:
         self.replica = replica
-        self.max_bytes = min(max_bytes, FETCH_BYTES_MAX)
+        self.max_bytes = min(request.max_bytes, FETCH_BYTES_MAX)
+        self.max_wait_ms = request.max_wait_ms
         self.asked = asked
         self.listener = listener
         self.reply = later(reply)
+        #: Whether this node led when the replica asked; then `elsewhere` tells where the replica must go on, if not
+        #: from where it asked.
+        self.is_noted = False
+        self.elsewhere: FetchResponse.PartitionData | None = None
+        #: None until it has been found that there is nothing to tell yet.
         self.timer: Timer | None = None
-        #: The replica says that its log takes no records for now.
-        self.is_refusing = False
 
 
 class FetchAnswers:
-    def __init__(self, core: Core) -> None:
+    """The fetches of replicas that wait for their answers."""
+
+    def __init__(self, core: Core, leading: Leading) -> None:
         self._core = core
+        self._leading = leading
+        #: Of the event at hand: nobody has looked yet whether there is something to tell.
+        self._asked: list[_Waiting] = []
         self._waiting: list[_Waiting] = []
-        #: Called when a replica was heard of, and with whether the high watermark has moved by it.
-        self.on_replica: Callable[[VoterKey, bool], None] = lambda key, moved: None
 
     # Fetch.
 
     def fetch(self, request: FetchRequest, listener: str, reply: AnswerReply) -> None:
+        """Take note of what the replica has; `reply` gets the answer at the end of this event, or later."""
         core = self._core
         asked = only_partition(request)
         if core.is_other_cluster(request.cluster_id):
-            reply(FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
+            core.draft.answer(reply, FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
             return
         if asked is None:
-            reply(FetchResponse(error_code=ErrorCode.INVALID_REQUEST))
+            core.draft.answer(reply, FetchResponse(error_code=ErrorCode.INVALID_REQUEST))
             return
         last_epoch = asked.last_fetched_epoch
         if request.max_wait_ms < 0 or asked.fetch_offset < 0 or not 0 <= last_epoch <= asked.current_leader_epoch:
-            reply(self._response(self._partition(ErrorCode.INVALID_REQUEST), listener))
+            core.draft.answer(reply, self._response(self._partition(ErrorCode.INVALID_REQUEST), listener))
             return
         state = request.replica_state
         replica_id = request.replica_id if state is None else state.replica_id
-        waiting = _Waiting(VoterKey(replica_id, asked.replica_directory_id), asked, request.max_bytes, listener, reply)
-        waiting.is_refusing = bool(read_refusing(request.unknown_tags))
-        partition = self._complete(waiting)
-        if partition is not None:
-            reply(self._response(partition, listener))
-        elif request.max_wait_ms == 0:
-            reply(self._response(self._partition(ErrorCode.NONE), listener))
-        else:
-            waiting.timer = core.host.timers.call_later(request.max_wait_ms, lambda: self._expire(waiting))
-            self._waiting.append(waiting)
+        waiting = _Waiting(VoterKey(replica_id, asked.replica_directory_id), asked, request, listener, reply)
+        self._note(waiting, is_refusing=bool(read_refusing(request.unknown_tags)))
+        self._asked.append(waiting)
+        core.draft.fetch()
 
-    def wake(self) -> None:
-        """Something was appended or committed, or the role has changed: answer whom there is something to tell."""
-        for waiting in tuple(self._waiting):
-            partition = self._complete(waiting, is_news=False)
-            if partition is not None and waiting in self._waiting:
-                self._waiting.remove(waiting)
-                assert waiting.timer is not None, "whoever waits has a deadline"
+    def _note(self, waiting: _Waiting, *, is_refusing: bool) -> None:
+        """What a replica has, if this node leads it and has the same records."""
+        core, asked, replica = self._core, waiting.asked, waiting.replica
+        if core.leader_only(asked.current_leader_epoch):
+            return
+        waiting.is_noted = True
+        waiting.elsewhere = self._where_else(asked.fetch_offset, asked.last_fetched_epoch)
+        if waiting.elsewhere is not None or replica.node_id < 0 or replica.node_id == core.own.node_id:
+            return
+        leader = core.quorum.role
+        assert isinstance(leader, Leader)
+        moved = leader.progress.on_fetch(replica, asked.fetch_offset, core.log.end_offset, core.now_ms)
+        state = leader.progress.state_of(replica)
+        if state is not None:
+            state.is_refusing = is_refusing
+        core.warn_of_doubles(leader.progress.doubled())
+        self._leading.on_replica(replica, moved=moved)
+
+    def due(self, *, is_news: bool) -> list[Answer]:
+        """The answers for those who have just asked, if there is something to tell them, and where there `is_news` also
+        for those who have waited: something was appended or committed, or the role has changed."""
+        answers: list[Answer] = []
+        if is_news:
+            waiting, self._waiting = self._waiting, []
+            for one in waiting:
+                self._look(one, self._complete(one), answers)
+        asked, self._asked = self._asked, []
+        for one in asked:
+            partition = self._tell(one, one.elsewhere) if one.is_noted else self._complete(one)
+            if partition is None and one.max_wait_ms == 0:
+                partition = self._partition(ErrorCode.NONE)
+            self._look(one, partition, answers)
+        return answers
+
+    def _look(self, waiting: _Waiting, partition: FetchResponse.PartitionData | None, answers: list[Answer]) -> None:
+        if partition is not None:
+            if waiting.timer is not None:
                 waiting.timer.cancel()
-                waiting.reply(self._response(partition, waiting.listener))
+            answers.append(Answer(waiting.reply, self._response(partition, waiting.listener)))
+            return
+        if waiting.timer is None:
+            waiting.timer = self._core.timers.call_later(waiting.max_wait_ms, partial(self._expire, waiting))
+        self._waiting.append(waiting)
 
     def _expire(self, waiting: _Waiting) -> None:
         if waiting in self._waiting:
             self._waiting.remove(waiting)
-            partition = self._complete(waiting, is_news=False) or self._partition(ErrorCode.NONE)
-            waiting.reply(self._response(partition, waiting.listener))
+            partition = self._complete(waiting) or self._partition(ErrorCode.NONE)
+            self._core.draft.answer(waiting.reply, self._response(partition, waiting.listener))
 
-    def _complete(self, waiting: _Waiting, *, is_news: bool = True) -> FetchResponse.PartitionData | None:
-        """The answer, or None if there is nothing to tell yet. `is_news`: the replica has just asked."""
-        core = self._core
+    def _complete(self, waiting: _Waiting) -> FetchResponse.PartitionData | None:
+        """The answer, or None if there is nothing to tell yet."""
         asked = waiting.asked
+        code = self._core.leader_only(asked.current_leader_epoch)
+        elsewhere = None if code else self._where_else(asked.fetch_offset, asked.last_fetched_epoch)
+        return self._tell(waiting, elsewhere)
+
+    def _tell(
+        self, waiting: _Waiting, elsewhere: FetchResponse.PartitionData | None
+    ) -> FetchResponse.PartitionData | None:
+        """As `_complete`, when it is known whether the replica can go on from where it is."""
+        core, asked = self._core, waiting.asked
         code = core.leader_only(asked.current_leader_epoch)
         if code:
             return self._partition(code)
-        offset = asked.fetch_offset
-        leader = core.quorum.role
+        if elsewhere is not None:
+            return elsewhere
+        offset, leader = asked.fetch_offset, core.quorum.role
         assert isinstance(leader, Leader)
-        other = self._where_else(offset, asked.last_fetched_epoch)
-        if other is not None:
-            return other
-        if is_news and waiting.replica.node_id >= 0 and waiting.replica.node_id != core.own.node_id:
-            moved = leader.progress.on_fetch(waiting.replica, offset, core.log.end_offset, core.now_ms)
-            state = leader.progress.state_of(waiting.replica)
-            if state is not None:
-                state.is_refusing = waiting.is_refusing
-            core.warn_of_doubles(leader.progress.doubled())
-            self.on_replica(waiting.replica, moved)
-            if core.quorum.role is not leader:
-                return self._partition(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if offset < core.log.end_offset:
             return self._partition(ErrorCode.NONE, records=core.log.read(offset, waiting.max_bytes))
         if leader.progress.high_watermark > asked.high_watermark:
@@ -230,5 +263,5 @@ class FetchAnswers:
         answer.size, answer.position = size_bytes, asked.position
         answer.unaligned_records = core.files.read_slice(snapshot_id, asked.position, min(request.max_bytes, 1 << 30))
         if request.replica_id >= 0 and request.replica_id != core.own.node_id:
-            self.on_replica(VoterKey(request.replica_id, asked.replica_directory_id), False)
+            self._leading.on_replica(VoterKey(request.replica_id, asked.replica_directory_id), moved=False)
         return ErrorCode.NONE

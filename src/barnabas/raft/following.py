@@ -21,8 +21,6 @@ from barnabas.common.errors import (
     ErrorCode,
     FatalFault,
     RecordsRejected,
-    StorageExhausted,
-    StorageFault,
     is_exhausted,
 )
 from barnabas.common.host import Buffer
@@ -36,6 +34,7 @@ from barnabas.raft.mark import Hold
 from barnabas.raft.messages import endpoints_in, fetch_request, fetch_snapshot_request, only_partition
 from barnabas.raft.peers import Address
 from barnabas.raft.quorum import Follower, Role, Unattached
+from barnabas.raft.ready import Ahead, Append
 from barnabas.raft.snapshots import Snapshot, SnapshotId
 from barnabas.raft.voter_history import check_kraft_version
 from barnabas.raft.voters import address_on
@@ -55,6 +54,21 @@ class _Download:
         self.position = 0
 
 
+class _Taken:
+    """An answer of the leader, until what it brought is in the log."""
+
+    __slots__ = ("high_watermark", "is_position", "is_whole", "records", "role")
+
+    def __init__(self, role: Follower, high_watermark: int = -1) -> None:
+        self.role = role
+        self.high_watermark = high_watermark
+        #: Whether it says how far this log is committed: nothing has to be cut off or replaced first.
+        self.is_position = False
+        #: Whether everything that it brought was good.
+        self.is_whole = True
+        self.records = memoryview(b"")
+
+
 class Following:
     def __init__(self, core: Core, elections: Elections) -> None:
         self._core = core
@@ -67,6 +81,7 @@ class Following:
         self._bootstrap_place = 0
         #: Was asked last and did not answer.
         self._silent: Address | None = None
+        self._taken: _Taken | None = None
 
     def on_role(self, role: Role) -> None:
         self._download = None
@@ -92,7 +107,7 @@ class Following:
         if core.is_stopped or core.quorum.role is not role or self._is_waiting:
             return
         if core.log.flushed_offset < core.log.end_offset:
-            core.flush()
+            core.draft.flush()
             return
         address = core.leader_address()
         if address is None:
@@ -102,7 +117,6 @@ class Following:
 
     def _send(self, role: Follower | Unattached, address: Address) -> None:
         core = self._core
-        timeout_ms = core.times.request_timeout_ms
         download = self._download
         if download is not None:
             request: Message = fetch_snapshot_request(
@@ -112,15 +126,13 @@ class Following:
                 snapshot_id=download.snapshot_id,
                 position=download.position,
             )
-            core.peers.send(
+            core.ask(
                 address,
                 request,
                 lambda piece: core.careful(lambda: self._on_piece(role, download, piece), lambda: self._again(role)),
-                timeout_ms=timeout_ms,
             )
             return
         last_epoch, offset = core.last
-        assert offset == core.log.flushed_offset, "only what is on disk is claimed"
         request = fetch_request(
             core.cluster_id,
             core.own,
@@ -130,11 +142,11 @@ class Following:
             high_watermark=core.delivery.high_watermark,
             is_refusing=not core.room.is_there,
         )
-        core.peers.send(
+        core.ask(
             address,
             request,
             lambda answer: core.careful(lambda: self._on_fetch(role, address, answer), lambda: self._again(role)),
-            timeout_ms=timeout_ms,
+            durable_end=offset,
         )
 
     def _again(self, role: Follower | Unattached) -> None:
@@ -145,7 +157,7 @@ class Following:
             self._discover_later(role)
 
     def _later(self, role: Follower) -> None:
-        self._core.host.timers.call_later(self._core.times.retry_backoff_ms, lambda: self._next(role))
+        self._core.timers.call_later(self._core.times.retry_backoff_ms, lambda: self._next(role))
 
     # Looking for a leader, without a vote.
 
@@ -154,8 +166,6 @@ class Following:
         core = self._core
         if core.is_stopped or core.quorum.role is not role or self._is_waiting:
             return
-        if core.log.flushed_offset < core.log.end_offset:
-            core.guard(core.log.flush)
         voters = [core.address_of(node_id) for node_id in core.quorum.voters.ids if node_id != core.own.node_id]
         known = [address for address in voters if address is not None]
         own = address_on(core.own_endpoints, core.listener)
@@ -170,7 +180,7 @@ class Following:
 
     def _discover_later(self, role: Follower | Unattached) -> None:
         delay_ms = max(self._core.times.retry_backoff_ms, _DISCOVERY_MS_MIN)
-        self._core.host.timers.call_later(delay_ms, lambda: self._discover(role))
+        self._core.timers.call_later(delay_ms, lambda: self._discover(role))
 
     # Answers.
 
@@ -226,32 +236,58 @@ class Following:
             return
         if isinstance(role, Follower):
             address = core.leader_address()
-            if address is not None and core.peers.is_refused(address):
+            if address is not None and core.is_refused(address):
                 self._elections.leader_is_gone()
             self._later(role)
 
     def _on_partition(self, role: Follower, answer: Any) -> None:
-        core = self._core
         role.has_fetched = True
         self._elections.heard_of_leader()
-        goes_on = True
         diverging, snapshot_id = answer.diverging_epoch, answer.snapshot_id
+        taken = _Taken(role, answer.high_watermark)
         if diverging is not None and diverging.epoch >= 0:
             self._truncate(diverging.epoch, diverging.end_offset)
         elif snapshot_id is not None and snapshot_id.epoch >= 0 and snapshot_id.end_offset >= 0:
             self._begin_download(SnapshotId(snapshot_id.end_offset, snapshot_id.epoch))
         else:
+            taken.is_position = True
             if answer.records is not None and len(answer.records):
-                goes_on = self._append(memoryview(answer.records), answer.high_watermark)
-            self._leader_high_watermark = max(answer.high_watermark, -1)
-            if core.log.flushed_offset >= core.log.end_offset:
+                taken.records = memoryview(answer.records)
+                taken.is_whole = self._append(taken.records)
+        self._take(taken)
+
+    def _take(self, taken: _Taken) -> None:
+        """Go on when the log has been changed as the answer wants it; at once if there is nothing to change."""
+        self._taken = taken
+        if not self._core.draft.changes_log:
+            self.go_on()
+
+    def go_on(self, refused: BaseException | None = None) -> None:
+        """What an answer of the leader brought is in the log now, or the log refused some of it: ask for more."""
+        core = self._core
+        taken, self._taken = self._taken, None
+        if taken is None or core.quorum.role is not taken.role or core.is_stopped:
+            return
+        if refused is not None:
+            # The log stays as it is, and the same is asked for again.
+            taken.is_whole = False
+            core.history.truncate(core.log.end_offset)
+            if isinstance(refused, RecordsRejected):
+                core.host.faults.report(f"records from the leader of the metadata quorum cannot be read: {refused}")
+            else:
+                core.room.refused(refused)
+                self._follow_in_memory(taken.records, taken.high_watermark)
+        if taken.is_position:
+            self._leader_high_watermark = max(taken.high_watermark, -1)
+            in_log = refused is None or taken.high_watermark <= core.log.end_offset
+            if in_log and core.log.flushed_offset >= core.log.end_offset:
                 self._commit()
-        if goes_on:
-            self._next(role)
+        if taken.is_whole:
+            self._next(taken.role)
         elif core.room.is_there:
-            self._later(role)
+            self._later(taken.role)
         else:
-            core.host.timers.call_later(_WITHOUT_ROOM_MS, lambda: self._next(role))
+            core.timers.call_later(_WITHOUT_ROOM_MS, lambda: self._next(taken.role))
 
     def _commit(self) -> None:
         core = self._core
@@ -262,7 +298,7 @@ class Following:
         if high_watermark < 0 or high_watermark < core.delivery.high_watermark:
             return
         is_all = high_watermark <= core.log.end_offset
-        core.delivery.commit(min(high_watermark, core.log.end_offset), is_all=is_all)
+        core.commit(min(high_watermark, core.log.end_offset), is_all=is_all)
 
     def _truncate(self, epoch: int, end_offset: int) -> None:
         """The leader has other records after the end of `epoch`: cut off ours, as far as the logs may differ."""
@@ -277,52 +313,37 @@ class Following:
                     "of another quorum"
                 )
             )
-        core.delivery.truncated(target)
-        core.guard(lambda: core.log.truncate(target))
-        core.delivery.truncated(core.log.end_offset)
-        core.history.truncate(core.log.end_offset)
+        core.draft.truncate(target)
 
-    def _append(self, records: memoryview, high_watermark: int) -> bool:
-        """As many whole batches as fit to the log's end. False if it should not be tried again at once."""
+    def _append(self, records: memoryview) -> bool:
+        """As many whole batches as fit to the log's end. False if more should not be asked for at once."""
         core = self._core
+        end_offset, epoch = core.log.end_offset, core.log.latest_epoch
+        appends: list[Append] = []
         try:
-            core.quorum.save_owed()
             for position, header in iter_headers(records):
                 view = records[position : position + header.size_bytes]
-                if header.base_offset != core.log.end_offset or header.partition_leader_epoch < core.log.latest_epoch:
+                if header.base_offset != end_offset or header.partition_leader_epoch < epoch:
                     core.host.faults.report(
                         f"the leader sent a batch at {header.base_offset}, epoch {header.partition_leader_epoch} where "
-                        f"the metadata log ends at {core.log.end_offset}, epoch {core.log.latest_epoch}"
+                        f"the metadata log ends at {end_offset}, epoch {epoch}"
                     )
                     return False
                 if not has_valid_crc(records, position, header):
                     raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "a batch does not fit its checksum")
-                self._append_one(view, header)
+                appends.append(Append(view, read_batch(header, view, core.history)))
+                end_offset, epoch = header.last_offset + 1, header.partition_leader_epoch
         except (DecodeError, RecordsRejected) as error:
             core.host.faults.report(f"records from the leader of the metadata quorum cannot be read: {error}")
-            return False
-        except StorageExhausted as error:
-            # The log stays as it is, and the same is asked for again.
-            core.room.refused(error)
-            self._follow_in_memory(records, high_watermark)
             return False
         except FatalFault as error:
             core.host.faults.fatal(str(error))
             raise
+        finally:
+            if appends:
+                core.quorum.repay()
+                core.draft.append(appends)
         return True
-
-    def _append_one(self, view: memoryview, header: Any) -> None:
-        core = self._core
-        batch = read_batch(header, view, core.history)
-        try:
-            core.log.append_as_follower(view)
-        except StorageExhausted:
-            core.history.truncate(header.base_offset)
-            raise
-        except (StorageFault, OSError) as error:
-            core.fail(error)
-        core.room.took()
-        core.delivery.appended(batch)
 
     def _follow_in_memory(self, records: memoryview, high_watermark: int) -> None:
         """What is committed of these records is delivered, although the log has no room for it."""
@@ -344,7 +365,7 @@ class Following:
         finally:
             # Voters count from the log on.
             core.history.truncate(end_offset)
-        core.delivery.ahead(batches, end_offset, high_watermark)
+        core.draft.commit_ahead(Ahead(tuple(batches), end_offset, high_watermark))
 
     # Snapshots.
 
@@ -383,7 +404,7 @@ class Following:
         role.has_fetched = True
         self._elections.heard_of_leader()
         self._take_piece(download, answer.size, answer.position, answer.unaligned_records)
-        self._next(role)
+        self._take(_Taken(role))
 
     def _take_piece(self, download: _Download, size_bytes: int, position: int, data: Buffer | None) -> None:
         core = self._core
@@ -421,6 +442,4 @@ class Following:
         if (snapshot_id.epoch, snapshot_id.end_offset) <= core.last:
             core.host.faults.report(f"the leader sent the snapshot {snapshot_id.file_name}, which this log has passed")
             return
-        core.guard(lambda: core.log.start_after_snapshot(snapshot_id))
-        core.history.start_at_snapshot(snapshot_id.end_offset, snapshot.voters, snapshot.kraft_version)
-        core.delivery.reset(snapshot_id, snapshot)
+        core.draft.install(snapshot_id, snapshot)

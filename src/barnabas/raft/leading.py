@@ -9,21 +9,23 @@ Invariants
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator, Sequence
 
-from barnabas.common.errors import StorageExhausted, StorageFault
+from barnabas.common.errors import StorageExhausted
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
 from barnabas.protocol.messages.records_raft import KRaftVersionRecord
+from barnabas.raft.batches import chunks
 from barnabas.raft.commits import CommittedBatch
 from barnabas.raft.core import Core
-from barnabas.raft.fetch_answers import FetchAnswers
 from barnabas.raft.messages import begin_request, end_request, only_partition
 from barnabas.raft.peers import Alarm
 from barnabas.raft.quorum import Leader, Resigned, Role
+from barnabas.raft.ready import Append
 from barnabas.raft.snapshots import encode_control_batch
 from barnabas.raft.voter_history import KRAFT_VERSION_MAX, NOT_IN_LOG
 from barnabas.raft.voters import Voter, VoterKey, VoterSet
+from barnabas.records.batch import Record, encode_batch
 
 #: The first rounds of BeginQuorumEpoch follow each other quickly, for a voter may just be starting.
 _BEGIN_FIRST_MS = 50
@@ -33,17 +35,13 @@ _HAND_OVER_LOOK_MS = 100
 
 
 class Leading:
-    def __init__(self, core: Core, answers: FetchAnswers) -> None:
+    def __init__(self, core: Core) -> None:
         self._core = core
-        self._answers = answers
-        answers.on_replica = self._on_replica
-        self._check = Alarm(core.host.clock, core.host.timers, self._on_no_quorum)
-        self._begin = Alarm(core.host.clock, core.host.timers, self._send_begin)
+        self._check = Alarm(core.host.clock, core.timers, self._on_no_quorum)
+        self._begin = Alarm(core.host.clock, core.timers, self._send_begin)
         self._begin_ms = 0
-        self._hand_over = Alarm(core.host.clock, core.host.timers, self._maybe_hand_over)
+        self._hand_over = Alarm(core.host.clock, core.timers, self._maybe_hand_over)
         self._no_room_ms: int | None = None
-        #: Called when the high watermark has moved.
-        self.on_committed: Callable[[], None] = lambda: None
 
     def on_role(self, before: Role, role: Role) -> None:
         core = self._core
@@ -52,7 +50,7 @@ class Leading:
             self._begin.cancel()
             self._hand_over.cancel()
             self._no_room_ms = None
-            self._answers.wake()
+            core.draft.wake()
         if isinstance(role, Resigned):
             self._send_end(role)
         if not isinstance(role, Leader):
@@ -61,7 +59,7 @@ class Leading:
         self._expect_quorum(role)
         self._send_begin()
         self._append_start(role)
-        core.flush()
+        core.draft.flush()
 
     def stop(self) -> None:
         self._check.cancel()
@@ -110,7 +108,7 @@ class Leading:
                 )
                 core.quorum.become_resigned()
 
-        core.host.timers.call_soon(resign)
+        core.timers.call_soon(resign)
 
     # The log.
 
@@ -126,31 +124,18 @@ class Leading:
             if history.voters_offset == NOT_IN_LOG or moved:
                 messages.append(KRaftVersionRecord(version=0, kraft_version=history.kraft_version))
                 messages.append((voters.with_voter(own) if moved else voters).to_record())
-        if core.quorum.is_alone:
-            self.append_control(messages)
-            return
-        try:
-            self._append_control(messages)
-        except StorageExhausted as fault:
-            core.room.refused(fault)
-            self.step_down()
+        self.append_control(messages)
 
     def append_control(self, messages: list[Message]) -> int:
         """Control records in a batch of their own; the offset of the last one."""
-        try:
-            return self._append_control(messages)
-        except StorageExhausted as fault:
-            self._core.fail(fault)
-
-    def _append_control(self, messages: list[Message]) -> int:
-        """As `append_control`; StorageExhausted if there is no room."""
         core = self._core
         leader = core.quorum.role
         assert isinstance(leader, Leader), "only a leader appends"
         base_offset, wall_ms = core.log.end_offset, core.host.clock.wall_ms()
-        batch = encode_control_batch(messages, base_offset=base_offset, epoch=leader.epoch, wall_ms=wall_ms)
+        data = encode_control_batch(messages, base_offset=base_offset, epoch=leader.epoch, wall_ms=wall_ms)
         last_offset = base_offset + len(messages) - 1
-        self.append(batch, CommittedBatch(base_offset, last_offset, leader.epoch, wall_ms, len(batch), ()))
+        batch = CommittedBatch(base_offset, last_offset, leader.epoch, wall_ms, len(data), ())
+        core.draft.append([Append(data, batch)])
         changed = False
         for place, message in enumerate(messages):
             changed |= core.history.note(base_offset + place, message)
@@ -159,39 +144,55 @@ class Leading:
             self._expect_quorum(leader)
         return last_offset
 
-    def append(self, batch: bytearray, committed: CommittedBatch) -> None:
-        """Not flushed, and nobody is told yet. StorageExhausted if there is no room for it: it is not appended then."""
+    def on_refused(self, refused: Append, fault: StorageExhausted) -> None:
+        """There was no room for control records. A leader that cannot begin its epoch gives way to another one."""
         core = self._core
-        try:
-            core.log.append(batch, committed.epoch)
-        except StorageExhausted:
-            raise
-        except (StorageFault, OSError) as error:
-            core.fail(error)
-        core.room.took()
-        core.delivery.appended(committed)
+        leader = core.quorum.role
+        assert isinstance(leader, Leader), "only a leader appends"
+        if core.quorum.is_alone or refused.batch.base_offset != leader.epoch_start_offset:
+            core.fail(fault)
+        core.history.truncate(refused.batch.base_offset)
+        leader.progress.set_voters(core.history.voters)
+        core.room.refused(fault)
+        self.step_down()
+
+    def batches(self, records: Sequence[tuple[Message, int]], wall_ms: int) -> Iterator[Append]:
+        """These records as batches of this leader's epoch. Each is made when the one before it is in the log."""
+        core = self._core
+        epoch = core.quorum.epoch
+        for values, messages in chunks(records):
+            base_offset = core.log.end_offset
+            data = encode_batch(
+                [Record(base_offset + index, wall_ms, None, value) for index, value in enumerate(values)],
+                base_offset=base_offset,
+                leader_epoch=epoch,
+            )
+            last_offset = base_offset + len(values) - 1
+            yield Append(data, CommittedBatch(base_offset, last_offset, epoch, wall_ms, len(data), messages))
 
     def publish(self) -> None:
         """Send what was appended on its way: to those who wait for it, and to this node's disk."""
-        self._answers.wake()
-        self._core.flush()
+        self._core.draft.wake()
+        self._core.draft.flush()
 
     def on_flushed(self) -> None:
+        """The flushed end of the log has moved."""
         role = self._core.quorum.role
         if isinstance(role, Leader) and role.progress.on_own_flush(self._core.log.flushed_offset, self._core.now_ms):
-            self._moved()
+            self._moved(role)
 
-    def _on_replica(self, key: VoterKey, moved: bool) -> None:
+    def on_replica(self, key: VoterKey, *, moved: bool) -> None:
+        """A replica has fetched; `moved` if that has raised the high watermark."""
         role = self._core.quorum.role
         if isinstance(role, Leader):
             if role.progress.hear_of(key):
                 self._expect_quorum(role)
             if moved:
-                self._moved()
+                self._moved(role)
 
-    def _moved(self) -> None:
-        self.on_committed()
-        self._answers.wake()
+    def _moved(self, leader: Leader) -> None:
+        self._core.commit(leader.progress.high_watermark, is_all=True)
+        self._core.draft.wake()
 
     # The others.
 
@@ -232,12 +233,7 @@ class Leading:
         if address is None:
             return
         request = begin_request(core.cluster_id, core.own.node_id, leader.epoch, voter.key, core.own_endpoints)
-        core.peers.send(
-            address,
-            request,
-            lambda response: core.careful(lambda: self._on_begun(response)),
-            timeout_ms=core.times.request_timeout_ms,
-        )
+        core.ask(address, request, lambda response: core.careful(lambda: self._on_begun(response)))
 
     def _on_begun(self, response: Message | None) -> None:
         answer = None
@@ -256,4 +252,4 @@ class Leading:
             if address is None or voter.key.node_id == core.own.node_id:
                 continue
             request = end_request(core.cluster_id, core.own.node_id, role.epoch, role.successors, core.own_endpoints)
-            core.peers.send(address, request, lambda response: None, timeout_ms=core.times.request_timeout_ms)
+            core.ask(address, request, lambda response: None)

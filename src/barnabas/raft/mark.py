@@ -186,12 +186,12 @@ def _decode(line: bytes, size: int) -> list[str] | None:
 class MarkKeeper:
     """Keeps the mark of a log that is in use."""
 
-    def __init__(self, host: Host, file: MarkFile) -> None:
+    def __init__(self, host: Host, file: MarkFile, high_watermark: Callable[[], int]) -> None:
+        """Everything before `high_watermark` is committed, as far as this node knows."""
         self._host = host
         self._file = file
         self._synced_ms = host.clock.now_ms()
-        #: Everything before it is committed, as far as this node knows.
-        self.high_watermark: Callable[[], int] = lambda: 0
+        self._high_watermark = high_watermark
 
     @property
     def mark(self) -> Mark:
@@ -205,7 +205,7 @@ class MarkKeeper:
     def flushed(self, end: int, epoch: int) -> None:
         """Everything before `end` is on disk, and nobody was told yet. Raises OSError."""
         mark = self.mark
-        committed = max(mark.committed, min(self.high_watermark(), end))
+        committed = max(mark.committed, min(self._high_watermark(), end))
         self._write(mark._replace(committed=committed, end=end, epoch=epoch))
         now_ms = self._host.clock.now_ms()
         if now_ms - self._synced_ms >= SYNC_INTERVAL_MS:

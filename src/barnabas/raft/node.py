@@ -3,6 +3,9 @@
     propose -> append (page cache) -> to the others, and flush (fsync) -> a majority has it -> high watermark
                                                                     -> listeners -> done
 
+A request, an answer, a timer, a proposal or the end of a flush is an event. The parts decide what it leaves to do, as a
+value (`raft.ready`), which `raft.execution` carries out in the order of its fields.
+
 Invariants
 - Nothing counts for a voter before it is flushed; nothing is delivered beyond the high watermark.
 - Listeners get every committed batch once, in order, beginning with the latest snapshot (and again from a later one,
@@ -20,17 +23,23 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import ErrorCode, RequestFailed, StorageExhausted, StorageFault, is_exhausted
+from barnabas.common.errors import (
+    ErrorCode,
+    RequestFailed,
+    StorageExhausted,
+    StorageFault,
+    is_exhausted,
+)
 from barnabas.common.host import Host
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.snapshot import image_records
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.message import Message
-from barnabas.raft.batches import chunks
-from barnabas.raft.commits import CommittedBatch, Listener
+from barnabas.raft.commits import Listener
 from barnabas.raft.core import Core, Identity, QuorumTimes
 from barnabas.raft.delivery import Delivery
 from barnabas.raft.elections import Elections
+from barnabas.raft.execution import Execution, Parts
 from barnabas.raft.fetch_answers import FetchAnswers
 from barnabas.raft.following import Following
 from barnabas.raft.formatting import Formatted
@@ -42,13 +51,13 @@ from barnabas.raft.opening import open_past
 from barnabas.raft.peers import NoPeers, Peers
 from barnabas.raft.publisher import MetadataPublisher
 from barnabas.raft.quorum import Leader, QuorumState, Resigned, Role, Unattached
+from barnabas.raft.ready import NOTHING, Ahead, Committed
 from barnabas.raft.room import Room
 from barnabas.raft.serving import QuorumServer
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId, encode_snapshot
-from barnabas.raft.starting import check_stored, controller_endpoints, persister, state_at_least
+from barnabas.raft.starting import PromiseKeeper, check_stored, controller_endpoints, state_at_least
 from barnabas.raft.voter_changes import VoterChanges
 from barnabas.raft.voters import VoterKey, VoterSet
-from barnabas.records.batch import Record, encode_batch
 from barnabas.storage.health import WriteHealth
 
 
@@ -81,24 +90,23 @@ class RaftNode:
         self._health = WriteHealth(host, [config.metadata_log_dir]) if health is None else health
         self._health.on_change.append(self._on_health)
         room = Room(host, self._health, config.metadata_log_dir)
-        core = self._core = Core(host, peers, QuorumTimes.of(config), identity, self._delivery, room)
+        core = self._core = Core(host, self._run, peers, QuorumTimes.of(config), identity, self._delivery, room)
         core.bootstrap = tuple((address.host, address.port) for address in config.bootstrap_controllers)
-        core.on_flushed = self._on_flushed
-        answers = FetchAnswers(core)
         self._elections = Elections(core)
         self._following = Following(core, self._elections)
-        self._leading = Leading(core, answers)
-        self._leading.on_committed = self._on_committed
+        self._leading = Leading(core)
+        answers = FetchAnswers(core, self._leading)
         #: Voters that change, and kraft.version.
         self.changes = VoterChanges(core, self._leading)
         #: Takes the requests of other nodes and of tools.
         self.server = QuorumServer(core, self._elections, answers, self.changes)
+        parts = Parts(self._elections, self._following, self._leading, answers)
+        self._execution = Execution(core, peers, parts, self._commit)
         self._on_leadership: list[Callable[[bool], None]] = []
-        #: Called when this node's role has changed, and with it maybe who leads as far as it knows.
-        self.on_leader: Callable[[], None] = lambda: None
+        self._on_leader: list[Callable[[], None]] = []
         self._announced = False
         self._held = 0
-        self._polling = False
+        self._settling = False
 
     # Who listens.
 
@@ -111,6 +119,10 @@ class RaftNode:
         """`callback(True)` when this node leads and has delivered all that came before; `callback(False)` when it
         leads no more."""
         self._on_leadership.append(callback)
+
+    def on_leader(self, callback: Callable[[], None]) -> None:
+        """`callback()` when this node's role has changed, and with it maybe who leads as far as it knows."""
+        self._on_leader.append(callback)
 
     # What it is.
 
@@ -176,11 +188,13 @@ class RaftNode:
         """Open the log, go back to where this node was, and take part. A voter that is alone leads when this returns.
 
         FatalFault, in one line, if what is on disk cannot be this node's."""
+        self._core.guard(self._open)
+        self._run(self._begin)
+        self._core.has_begun = True
+
+    def _begin(self) -> None:
         core = self._core
-        core.guard(self._open)
-        quorum = core.quorum
-        quorum.on_role = self._on_role
-        role = quorum.role
+        quorum, role = core.quorum, core.quorum.role
         if quorum.is_alone:
             quorum.become_candidate()
         elif isinstance(role, Resigned):
@@ -197,14 +211,13 @@ class RaftNode:
         return self._core.address_of(node_id) is not None
 
     def _open(self) -> None:
-        past = open_past(self._host, self._config, self._identity, self._health)
+        past = open_past(self._host, self._config, self._identity, lambda: self._delivery.high_watermark, self._health)
         log, loaded, state, state_file, hold = past
         check_stored(self._config, self.own, state, loaded)
         stored = state_at_least(state, max(log.latest_epoch, loaded.snapshot_id.epoch))
-        persist = persister(state_file, loaded.history, self._config.metadata_log_dir)
-        self._core.open(log, QuorumState(self.own, loaded.history, stored, persist))
+        self._execution.promises = PromiseKeeper(state_file, log.keeper, loaded.history, self._config.metadata_log_dir)
+        self._core.open(log, QuorumState(self.own, loaded.history, stored, self._core.draft, self._on_role))
         self._core.quorum.hold = hold
-        log.keeper.high_watermark = lambda: self._delivery.high_watermark
         if loaded.snapshot is not None:
             self._delivery.reset(loaded.snapshot_id, loaded.snapshot)
         for batch in loaded.batches:
@@ -216,6 +229,8 @@ class RaftNode:
             return
         if self.is_leader:
             self.quorum.become_resigned()
+            # Before everything closes, also where this is called from within an event.
+            self._execution.carry_out(self._core.draft.take())
         self._core.is_stopped = True
         self._elections.stop()
         self._leading.stop()
@@ -242,11 +257,11 @@ class RaftNode:
         self._leading.on_role(before, role)
         if isinstance(role, Leader):
             self._core.release_hold()
-            self._poll()
         self._following.on_role(role)
         if self.quorum.role is role:
             self._elections.on_role(role)
-        self.on_leader()
+        for callback in self._on_leader:
+            callback()
 
     def _resign(self) -> None:
         if self._announced:
@@ -275,7 +290,8 @@ class RaftNode:
         assert records, "a proposal has records"
         first_offset = self.log_end_offset
         try:
-            self._append(records, role.epoch, wall_ms)
+            for append in self._leading.batches(records, wall_ms):
+                self._execution.append(append)
         except StorageExhausted as fault:
             # Nobody has heard of the batches before the one that found no room.
             self._delivery.truncated(first_offset)
@@ -285,7 +301,7 @@ class RaftNode:
             raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, "There is no room for the metadata log.") from fault
         if done is not None or failed is not None:
             self._delivery.wait(self.log_end_offset, first_offset, done or _ignore, failed)
-        self._poll()
+        self._run(self._leading.publish)
         return first_offset
 
     def step_down(self) -> None:
@@ -297,17 +313,6 @@ class RaftNode:
         if self._core.is_open and not self._core.room.is_there:
             self._leading.no_room()
 
-    def _append(self, records: Sequence[tuple[Message, int]], epoch: int, wall_ms: int) -> None:
-        for values, messages in chunks(records):
-            base_offset = self.log_end_offset
-            batch = encode_batch(
-                [Record(base_offset + index, wall_ms, None, value) for index, value in enumerate(values)],
-                base_offset=base_offset,
-                leader_epoch=epoch,
-            )
-            last_offset = base_offset + len(values) - 1
-            self._leading.append(batch, CommittedBatch(base_offset, last_offset, epoch, wall_ms, len(batch), messages))
-
     def when_committed(
         self, end_offset: int, done: Callable[[int], None], failed: Callable[[], None] | None = None
     ) -> None:
@@ -317,7 +322,7 @@ class RaftNode:
             done(end_offset)
             return
         self._delivery.wait(end_offset, end_offset, done, failed)
-        self._poll()
+        self._settle()
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -327,47 +332,51 @@ class RaftNode:
             yield
         finally:
             self._held -= 1
-        self._poll()
+        self._settle()
 
-    def _poll(self) -> None:
-        """Send out and flush what was appended, deliver, complete; until nothing is left to do now."""
-        if self._held or self._polling or self._core.is_stopped:
-            return
-        self._polling = True
+    # Events.
+
+    def _run(self, step: Callable[[], None]) -> None:
+        """One event: take the step, then carry out all that it leaves to do."""
         try:
-            while self._publish() or self._delivery.complete_one():
-                pass
+            step()
         finally:
-            self._polling = False
+            self._settle()
 
-    def _publish(self) -> bool:
-        """Whether that made something durable on the spot."""
-        log = self._core.log
-        if not self.is_leader or log.flushed_offset >= log.end_offset:
-            return False
-        before = log.flushed_offset
-        self._leading.publish()
-        return log.flushed_offset > before
+    def _settle(self) -> None:
+        """Until nothing is left to do now. What is carried out may call back and begin another event, which leaves its
+        part to the outer one."""
+        if self._held or self._settling:
+            return
+        self._settling = True
+        try:
+            while True:
+                ready = self._core.draft.take()
+                if ready is not NOTHING:
+                    self._execution.carry_out(ready)
+                elif self._core.is_stopped or not self._delivery.complete_one():
+                    return
+        finally:
+            self._settling = False
 
-    def _on_flushed(self) -> None:
-        self._leading.on_flushed()
-        self._following.on_flushed()
-        self._poll()
-
-    def _on_committed(self) -> None:
-        """The leader's high watermark has moved."""
+    def _commit(self, committed: Committed | Ahead) -> None:
+        """Deliver what is committed; a leader that has all of it begins its office, and learns which voters count."""
+        if isinstance(committed, Ahead):
+            self._delivery.ahead(*committed)
+            return
+        self._delivery.commit(committed.high_watermark, is_all=committed.is_all)
         role = self.quorum.role
-        assert isinstance(role, Leader)
-        high_watermark = role.progress.high_watermark
-        self._delivery.commit(high_watermark, is_all=True)
-        if self.quorum.role is role and not self._announced:
+        if not isinstance(role, Leader):
+            return
+        if not self._announced:
             assert self._delivery.offset > role.progress.epoch_start_offset, "it counts in the leader's epoch"
             self._announced = True
             for callback in self._on_leadership:
                 callback(True)
         if self.quorum.role is role:
             self.changes.on_committed()
-        self._poll()
+        while self._delivery.complete_one():
+            pass
 
     # Snapshots.
 

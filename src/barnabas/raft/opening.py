@@ -12,6 +12,7 @@ caught up; nor does one that was just formatted, among voters that have records 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from barnabas.common.config import BrokerConfig
@@ -57,16 +58,31 @@ class _Snapshots(NamedTuple):
     why: str
 
 
-def open_past(host: Host, config: BrokerConfig, identity: Identity, health: WriteHealth | None = None) -> Past:
-    """FatalFault, in one line that names the file, if something is damaged or gone. OSError, StorageFault."""
-    return _Opening(host, config, identity, health).run()
+def open_past(
+    host: Host,
+    config: BrokerConfig,
+    identity: Identity,
+    high_watermark: Callable[[], int],
+    health: WriteHealth | None = None,
+) -> Past:
+    """The log's mark notes `high_watermark` with each flush. FatalFault, in one line that names the file, if something
+    is damaged or gone. OSError, StorageFault."""
+    return _Opening(host, config, identity, high_watermark, health).run()
 
 
 class _Opening:
-    def __init__(self, host: Host, config: BrokerConfig, identity: Identity, health: WriteHealth | None) -> None:
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        identity: Identity,
+        high_watermark: Callable[[], int],
+        health: WriteHealth | None,
+    ) -> None:
         self._host = host
         self._config = config
         self._identity = identity
+        self._high_watermark = high_watermark
         self._health = health
         self._disk = host.disk
         self._log_dir = config.metadata_log_dir
@@ -94,7 +110,7 @@ class _Opening:
         if self._is_voter:
             self._check_state(mark, state, has_records=has_records)
         limit = limit_of(mark, is_state_own=state is not None and state.is_own)
-        keeper = MarkKeeper(self._host, mark_file)
+        keeper = MarkKeeper(self._host, mark_file, self._high_watermark)
         log = self._open_log(keeper, state, limit)
         self._check_covered(log, snapshots)
         end = max(log.end_offset, 0 if snapshots.newest is None else snapshots.newest.end_offset)
@@ -114,7 +130,6 @@ class _Opening:
         loaded = load(log, snapshots.newest, snapshots.content, self._config)
         log.flush()
         keeper.took_part(0 if state is None else state.epoch)
-        state_file.on_written = keeper.took_part
         return Past(log, loaded, state, state_file, hold)
 
     def _check_identity(self) -> None:

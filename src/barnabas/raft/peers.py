@@ -1,4 +1,4 @@
-"""The port through which a node asks the others of its quorum, and a timer that can be set anew.
+"""The port through which a node asks the others of its quorum, timers, and one that can be set anew.
 
 Answers come in an event of their own, never from within `send`. Nothing is known of a request that was not answered:
 the peer may or may not have acted on it.
@@ -40,6 +40,20 @@ class NoPeers:
 
     def is_refused(self, address: Address) -> bool:
         return False
+
+
+class EventTimers:
+    """Timers whose callbacks are events: `run` carries out what each of them leaves to do."""
+
+    def __init__(self, timers: Timers, run: Callable[[Callable[[], None]], None]) -> None:
+        self._timers = timers
+        self._run = run
+
+    def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer:
+        return self._timers.call_later(delay_ms, lambda: self._run(callback))
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self._timers.call_soon(lambda: self._run(callback))
 
 
 class Alarm:

@@ -10,9 +10,9 @@ Every role gives way to UNATTACHED or FOLLOWER of a higher epoch. Nodes that do 
 
 Invariants
 - The epoch never goes back. At most one vote is given in an epoch; the vote, the epoch and its leader are on disk
-  before anybody hears of them: `persist` has returned when a `become_*` or `vote_for` does. Only a node without room
-  for it follows an epoch that is not on disk (`is_saved`): it gives no vote and takes no record in it, so that nothing
-  was promised which a restart would forget.
+  before any message of the same event leaves (`Ready.promise`). A vote, candidacy or leadership is taken only when it
+  is there (`kept`). Only a node without room for it follows an epoch that is not on disk (`is_saved`): it gives no vote
+  and takes no record in it, so that nothing was promised which a restart would forget.
 - Only `become_*` and `vote_for` change the role. A new role starts from its own data, not from what the last one left.
 - A pre-vote is no vote: it is granted to many, promises nothing, and changes nothing on disk.
 """
@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
-from barnabas.common.errors import StorageExhausted
 from barnabas.common.types import ZERO_UUID
 from barnabas.raft.mark import Hold
 from barnabas.raft.progress import Progress
 from barnabas.raft.quorum_state import NONE, ElectionState
+from barnabas.raft.ready import Draft
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterEndpoint, VoterKey, VoterSet
 
@@ -119,22 +119,25 @@ Role = Unattached | Prospective | Candidate | Leader | Follower | Resigned
 
 
 class QuorumState:
-    """The gatekeeper. `persist` puts an election state on disk and returns when it is there; `on_role` is called with
-    the role before and the new one, when everything is in place."""
+    """The gatekeeper. What must be on disk goes into `draft`, and `kept` or `not_kept` says what became of it.
+    `on_role` is called with the role before and the new one, when everything is in place."""
 
     def __init__(
         self,
         own: VoterKey,
         history: VoterHistory,
         stored: ElectionState | None,
-        persist: Callable[[ElectionState], None],
+        draft: Draft,
+        on_role: Callable[[Role, Role], None],
     ) -> None:
         self.own = own
         self.history = history
-        self._persist = persist
-        self.on_role: Callable[[Role, Role], None] = lambda before, role: None
-        #: What is not on disk for want of room.
+        self._draft = draft
+        self._on_role = on_role
+        #: An epoch that is followed and not yet on disk; it stays here for want of room.
         self._owed: ElectionState | None = None
+        #: The role or vote that is taken when the promise for it is on disk.
+        self._next: Candidate | Leader | VoterKey | None = None
         #: Why this node does not vote, though it is a voter.
         self.hold = Hold.NONE
         epoch = stored.epoch if stored is not None else 0
@@ -208,8 +211,8 @@ class QuorumState:
         assert isinstance(role, Unattached | Prospective | Follower), "the others have voted for themselves"
         if role.voted is None:
             assert not isinstance(role, Follower), "an epoch that has its leader needs no vote"
-            self._save(role.epoch, role.leader_id, candidate)
-            role.voted = candidate
+            self._bind(_state(role.epoch, role.leader_id, candidate), candidate)
+            return
         assert role.voted.node_id == candidate.node_id, "one vote in an epoch"
 
     # Roles.
@@ -222,7 +225,7 @@ class QuorumState:
             self._take(Unattached(epoch, role.voted, role.leader_id, role.leader_endpoints))
             return
         assert epoch > role.epoch, "epochs go forward"
-        self._save_if_room(epoch, NONE, None)
+        self._owe(_state(epoch, NONE, None))
         self._take(Unattached(epoch))
 
     def become_prospective(self) -> None:
@@ -236,33 +239,34 @@ class QuorumState:
             self._take(Prospective(role.epoch, votes, role.voted, role.leader_id, role.leader_endpoints))
 
     def become_candidate(self) -> None:
-        """In the next epoch, with this node's own vote. A voter that is alone asks nobody, and saves it when it
-        leads."""
+        """In the next epoch, as soon as this node's own vote is on disk. A voter that is alone asks nobody, and saves
+        it when it leads."""
         role = self.role
         assert self.is_voter or self.was_voter, "only a voter stands for election"
-        if not self.is_alone:
-            assert isinstance(role, Prospective), "first one asks whether it would do"
-            assert role.votes.is_won(self.voters), "a majority would elect it"
-            self._save(role.epoch + 1, NONE, self.own)
         assert not isinstance(role, Leader), "a leader resigns before it stands again"
-        self._take(Candidate(role.epoch + 1, Votes({self.own.node_id})))
+        candidate = Candidate(role.epoch + 1, Votes({self.own.node_id}))
+        if self.is_alone:
+            self._take(candidate)
+            return
+        assert isinstance(role, Prospective), "first one asks whether it would do"
+        assert role.votes.is_won(self.voters), "a majority would elect it"
+        self._bind(_state(candidate.epoch, NONE, self.own), candidate)
 
-    def become_leader(self, epoch_start_offset: int) -> Leader:
+    def become_leader(self, epoch_start_offset: int) -> None:
+        """As soon as that is on disk, so that a restart does not lead the same epoch again."""
         candidate = self.role
         assert isinstance(candidate, Candidate), "only a candidate wins"
         assert candidate.votes.is_won(self.voters), "a majority elects"
-        self._save(candidate.epoch, self.own.node_id, None)
         granting = tuple(voter.key for voter in self.voters if voter.key.node_id in candidate.votes.granted)
         leader = Leader(candidate.epoch, granting, Progress(self.own, self.voters, epoch_start_offset))
-        self._take(leader)
-        return leader
+        self._bind(_state(candidate.epoch, self.own.node_id, None), leader)
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
         """Of the leader of a new epoch, or of this one's where none is followed; or the same with more endpoints."""
         role = self.role
         assert leader_id not in (NONE, self.own.node_id), f"{leader_id} cannot be followed"
         if epoch > role.epoch:
-            self._save_if_room(epoch, leader_id, None)
+            self._owe(_state(epoch, leader_id, None))
             self._take(Follower(epoch, leader_id, endpoints))
             return
         assert epoch == role.epoch, "epochs go forward"
@@ -270,7 +274,7 @@ class QuorumState:
         assert self.leader_id in (NONE, leader_id), f"epoch {epoch} has two leaders"
         voted = self.own if isinstance(role, Candidate) else role.voted
         if self.leader_id == NONE:
-            self._save_if_room(epoch, leader_id, voted)
+            self._owe(_state(epoch, leader_id, voted))
         if isinstance(role, Follower):
             role.leader_endpoints = endpoints or role.leader_endpoints
         else:
@@ -286,29 +290,41 @@ class QuorumState:
         """Whether epoch, leader and vote are on disk."""
         return self._owed is None
 
-    def save_owed(self) -> None:
-        """Raises StorageExhausted as long as there is no room."""
+    def repay(self) -> None:
+        """Promise anew what is not on disk for want of room; records of that epoch are taken only with it."""
         if self._owed is not None:
-            self._persist(self._owed)
-            self._owed = None
+            self._draft.promise(self._owed, is_binding=True)
 
-    def _save(self, epoch: int, leader_id: int, voted: VoterKey | None) -> None:
-        self._persist(_state(epoch, leader_id, voted))
+    def kept(self) -> None:
+        """The promise is on disk: take what it was made for."""
         self._owed = None
+        taken, self._next = self._next, None
+        if isinstance(taken, VoterKey):
+            assert isinstance(self.role, Unattached | Prospective), "no other role waits for its vote"
+            self.role.voted = taken
+        elif taken is not None:
+            self._take(taken)
 
-    def _save_if_room(self, epoch: int, leader_id: int, voted: VoterKey | None) -> None:
+    def not_kept(self) -> None:
+        """There was no room for it: this node is what it was, and an epoch that it follows is still owed."""
+        self._next = None
+
+    def _bind(self, state: ElectionState, taken: Candidate | Leader | VoterKey) -> None:
+        """For what may not be without its promise."""
+        assert self._next is None, "one promise in an event"
+        self._draft.promise(state, is_binding=True)
+        self._next = taken
+
+    def _owe(self, state: ElectionState) -> None:
         """For what promises nothing: an epoch, and who leads it."""
-        state = _state(epoch, leader_id, voted)
-        try:
-            self._persist(state)
-        except StorageExhausted:
-            self._owed = state
-        else:
-            self._owed = None
+        assert self._next is None, "one promise in an event"
+        self._draft.promise(state, is_binding=False)
+        self._owed = state
 
     def _take(self, role: Role) -> None:
+        assert self._next is None, "a promise is kept before anything else happens"
         before, self.role = self.role, role
-        self.on_role(before, role)
+        self._on_role(before, role)
 
 
 def _state(epoch: int, leader_id: int, voted: VoterKey | None) -> ElectionState:

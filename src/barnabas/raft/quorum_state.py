@@ -14,7 +14,6 @@ missing, Kafka has written the file last.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -47,8 +46,6 @@ class QuorumStateFile:
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{FILE_NAME}"
-        #: Called with the epoch after each write.
-        self.on_written: Callable[[int], None] = lambda epoch: None
 
     def read(self) -> ElectionState | None:
         """None if there is none: a node that never took part."""
@@ -60,7 +57,6 @@ class QuorumStateFile:
         """Durable when this returns."""
         content = encode_state(state, kraft_version=kraft_version, voter_ids=voter_ids)
         write_atomically(self._disk, self._path, with_checksum(content))
-        self.on_written(state.epoch)
 
 
 def with_checksum(line: bytes) -> bytes:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import ZERO_UUID
 from barnabas.protocol.message import Message
@@ -21,17 +19,25 @@ from barnabas.raft.core import Core
 from barnabas.raft.describing import describe_quorum
 from barnabas.raft.elections import Elections
 from barnabas.raft.fetch_answers import FetchAnswers
+from barnabas.raft.ready import AnswerReply
 from barnabas.raft.voter_changes import VoterChanges
 
 #: KIP-595
 _FETCH_TELLS_OF_LEADERS = 12
 #: KIP-853
 _DESCRIBE_TELLS_OF_DIRECTORIES = 2
-AnswerReply = Callable[[Message], None]
 
 
 class QuorumServer:
-    def __init__(self, core: Core, elections: Elections, answers: FetchAnswers, changes: VoterChanges) -> None:
+    """Each request is an event of its own, so its answer has left when `serve` returns, unless it waits for more."""
+
+    def __init__(
+        self,
+        core: Core,
+        elections: Elections,
+        answers: FetchAnswers,
+        changes: VoterChanges,
+    ) -> None:
         self._core = core
         self._elections = elections
         self._answers = answers
@@ -40,26 +46,32 @@ class QuorumServer:
     def serve(self, request: Message, version: int, listener: str, reply: AnswerReply) -> None:
         """Answer one request of this version, at once or later. `reply` is called exactly once, with what that version
         can carry."""
-        self._core.careful(
-            lambda: self._serve(request, listener, lambda response: reply(fit(response, version))),
-            lambda: reply(refusal(request, ErrorCode.KAFKA_STORAGE_ERROR)),
-        )
+
+        def answer(response: Message) -> None:
+            reply(fit(response, version))
+
+        def refuse() -> None:
+            self._core.draft.answer(reply, refusal(request, ErrorCode.KAFKA_STORAGE_ERROR))
+
+        self._core.run(lambda: self._core.careful(lambda: self._serve(request, listener, answer), refuse))
 
     def _serve(self, request: Message, listener: str, reply: AnswerReply) -> None:
+        draft = self._core.draft
         if not self._core.is_open or self._core.is_stopped:
-            reply(refusal(request, ErrorCode.BROKER_NOT_AVAILABLE))
+            draft.answer(reply, refusal(request, ErrorCode.BROKER_NOT_AVAILABLE))
         elif isinstance(request, FetchRequest):
             self._answers.fetch(request, listener, reply)
         elif isinstance(request, AddRaftVoterRequest):
             self._changes.add(request, reply)
         elif isinstance(request, RemoveRaftVoterRequest):
             self._changes.remove(request, reply)
+        elif isinstance(request, VoteRequest):
+            unless_kept = refusal(request, ErrorCode.KAFKA_STORAGE_ERROR)
+            draft.answer(reply, self._elections.on_vote(request, listener), unless_kept)
         else:
-            reply(self._answer(request, listener))
+            draft.answer(reply, self._answer(request, listener))
 
     def _answer(self, request: Message, listener: str) -> Message:
-        if isinstance(request, VoteRequest):
-            return self._elections.on_vote(request, listener)
         if isinstance(request, BeginQuorumEpochRequest):
             return self._elections.on_begin(request, listener)
         if isinstance(request, EndQuorumEpochRequest):

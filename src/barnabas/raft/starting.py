@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import FatalFault, StorageExhausted, is_exhausted
 from barnabas.metadata.cluster import Endpoint, endpoints_of
 from barnabas.raft.loading import Loaded
+from barnabas.raft.mark import MarkKeeper
 from barnabas.raft.quorum_state import FILE_NAME, ElectionState, QuorumStateFile
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterEndpoint, VoterKey
@@ -45,18 +44,26 @@ def check_stored(config: BrokerConfig, own: VoterKey, stored: ElectionState | No
         )
 
 
-def persister(file: QuorumStateFile, history: VoterHistory, directory: str) -> Callable[[ElectionState], None]:
-    """What saves a role's promise. StorageExhausted if there is no room for it: then nothing was promised."""
+class PromiseKeeper:
+    """Puts a promise on disk: `quorum-state`, then the mark beside the log that says in which epoch this node took
+    part."""
 
-    def persist(state: ElectionState) -> None:
+    def __init__(self, file: QuorumStateFile, mark: MarkKeeper, history: VoterHistory, directory: str) -> None:
+        self._file = file
+        self._mark = mark
+        self._history = history
+        self._directory = directory
+
+    def save(self, state: ElectionState) -> None:
+        """Synced when this returns. StorageExhausted if there is no room for it: then nothing was promised."""
+        history = self._history
         try:
-            file.write(state, kraft_version=min(history.kraft_version, 1), voter_ids=list(history.voters.ids))
+            self._file.write(state, kraft_version=min(history.kraft_version, 1), voter_ids=list(history.voters.ids))
+            self._mark.took_part(state.epoch)
         except OSError as error:
             if is_exhausted(error):
-                raise StorageExhausted(directory, f"{FILE_NAME} cannot be written: {error}") from error
+                raise StorageExhausted(self._directory, f"{FILE_NAME} cannot be written: {error}") from error
             raise
-
-    return persist
 
 
 def _show(ids: tuple[int, ...]) -> str:

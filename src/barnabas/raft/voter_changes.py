@@ -59,8 +59,8 @@ class VoterChanges:
         self._core = core
         self._leading = leading
         self._pending: _Pending | None = None
-        self._expiry = Alarm(core.host.clock, core.host.timers, self._expire)
-        self._own_update = Alarm(core.host.clock, core.host.timers, self._send_own)
+        self._expiry = Alarm(core.host.clock, core.timers, self._expire)
+        self._own_update = Alarm(core.host.clock, core.timers, self._send_own)
         #: What static voters have told this leader of themselves, by node id.
         self._told: dict[int, Voter] = {}
 
@@ -110,18 +110,13 @@ class VoterChanges:
                 f"The voter id for {_show(key)} is already part of the set of voters {_show_all(core.quorum.voters)}.",
             )
         if refusal is not None:
-            reply(AddRaftVoterResponse(error_code=refusal[0], error_message=refusal[1]))
+            core.draft.answer(reply, AddRaftVoterResponse(error_code=refusal[0], error_message=refusal[1]))
             return
         assert address is not None
         pending = self._pending = _Pending(Voter(key, endpoints), AddRaftVoterResponse, reply)
         self._expiry.set(core.times.request_timeout_ms)
         asked = ApiVersionsRequest(client_software_name="barnabas", client_software_version="raft")
-        core.peers.send(
-            address,
-            asked,
-            lambda response: self._on_versions(pending, response),
-            timeout_ms=core.times.request_timeout_ms,
-        )
+        core.ask(address, asked, lambda response: self._on_versions(pending, response))
 
     def _on_versions(self, pending: _Pending, response: Message | None) -> None:
         core = self._core
@@ -165,7 +160,7 @@ class VoterChanges:
             text = f"Cannot remove voter {_show(key)} from the set of voters {_show_all(voters)}"
             refusal = ErrorCode.VOTER_NOT_FOUND, text
         if refusal is not None:
-            reply(RemoveRaftVoterResponse(error_code=refusal[0], error_message=refusal[1]))
+            core.draft.answer(reply, RemoveRaftVoterResponse(error_code=refusal[0], error_message=refusal[1]))
             return
         pending = self._pending = _Pending(None, RemoveRaftVoterResponse, reply)
         self._expiry.set(core.times.request_timeout_ms)
@@ -197,8 +192,12 @@ class VoterChanges:
         assert isinstance(leader, Leader)
         directories = {state.key.node_id: state.directory_id for state in leader.progress.voters}
         voters = VoterSet(tuple(self._upgraded(voter, directories[voter.key.node_id]) for voter in core.quorum.voters))
-        self._leading.append_control([KRaftVersionRecord(version=0, kraft_version=1), voters.to_record()])
-        self._leading.publish()
+
+        def append() -> None:
+            self._leading.append_control([KRaftVersionRecord(version=0, kraft_version=1), voters.to_record()])
+            self._leading.publish()
+
+        core.run(append)
 
     def _upgraded(self, voter: Voter, directory_id: bytes) -> Voter:
         """A static voter as the first record of voters has it. Where it fetches from counts for more than what it has
@@ -295,7 +294,7 @@ class VoterChanges:
         self._expiry.cancel()
         if text is None:
             text = _TIMED_OUT if code is ErrorCode.REQUEST_TIMED_OUT else code.name
-        pending.reply(pending.response(error_code=code, error_message=text))
+        self._core.draft.answer(pending.reply, pending.response(error_code=code, error_message=text))
 
     def _expire(self) -> None:
         self._finish(ErrorCode.REQUEST_TIMED_OUT, None)
@@ -315,7 +314,7 @@ class VoterChanges:
         if core.history.kraft_version < 1 or known is None or known == own or address is None:
             return
         request = update_voter_request(core.cluster_id, core.own, role.epoch, core.own_endpoints)
-        core.peers.send(address, request, lambda response: None, timeout_ms=core.times.request_timeout_ms)
+        core.ask(address, request, lambda response: None)
 
 
 def _show(key: VoterKey) -> str:

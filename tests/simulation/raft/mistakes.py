@@ -42,8 +42,10 @@ def epoch_not_bumped() -> Mistake:
     """A candidate stands in the epoch at hand."""
 
     def become_candidate(self: QuorumState) -> None:
-        self._save(self.role.epoch, -1, self.own)
-        self._take(Candidate(self.role.epoch, Votes({self.own.node_id})))
+        self._bind(
+            ElectionState(self.role.epoch, -1, self.own.node_id, self.own.directory_id),
+            Candidate(self.role.epoch, Votes({self.own.node_id})),
+        )
 
     def on_vote(self: Elections, request: VoteRequest, listener: str) -> Any:
         # The receivers let it pass as well, or nobody would ever be elected.
@@ -66,12 +68,12 @@ def committed_by_counting_older_epochs() -> Mistake:
         self.high_watermark = candidate
         return True
 
-    def on_committed(self: RaftNode) -> None:
+    def commit(self: RaftNode, committed: Any) -> None:
         self._announced = True
-        checked(self)
+        checked(self, committed)
 
-    checked = RaftNode._on_committed
-    return [(Progress, "advance", advance), (RaftNode, "_on_committed", on_committed)]
+    checked = RaftNode._commit
+    return [(Progress, "advance", advance), (RaftNode, "_commit", commit)]
 
 
 def truncation_skipped() -> Mistake:
@@ -130,7 +132,8 @@ def two_votes_in_one_epoch() -> Mistake:
         return up_to_date
 
     def vote_for(self: QuorumState, candidate: Any) -> None:
-        self._save(self.role.epoch, -1, candidate)
+        state = ElectionState(self.role.epoch, -1, candidate.node_id, candidate.directory_id)
+        self._draft.promise(state, is_binding=False)
 
     return [(QuorumState, "would_grant", would_grant), (QuorumState, "vote_for", vote_for)]
 

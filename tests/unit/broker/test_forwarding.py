@@ -43,14 +43,18 @@ def change() -> IncrementalAlterConfigsRequest:
     return cls(resources=[cls.AlterConfigsResource(resource_type=2, resource_name="orders", configs=[one])])
 
 
+def allow_flushes(raft: Any) -> None:
+    raft._execution._flusher._is_flushing = False
+
+
 def hold_back_commits(wired: WiredBroker) -> Callable[[], None]:
     """Nothing more is flushed, so nothing is committed, until the returned function is called."""
-    core: Any = wired.broker.raft._core
-    core._flushing = True
+    raft: Any = wired.broker.raft
+    raft._execution._flusher._is_flushing = True
 
     def release() -> None:
-        core._flushing = False
-        core.flush()
+        allow_flushes(raft)
+        raft._run(raft._core.draft.flush)
 
     return release
 
@@ -103,9 +107,8 @@ def test_what_a_controller_cannot_decide_any_more_is_asked_of_the_next_one() -> 
     raft = wired.broker.raft
     created, changed = client.send(creation(), 7), client.send(change(), 1)
     wired.host.time.run_for(100)
-    raft.quorum.become_resigned()
-    core: Any = raft._core
-    core._flushing = False
+    raft._run(raft.quorum.become_resigned)
+    allow_flushes(raft)
     wired.host.time.run_for(10_000)
     assert raft.is_leader
     received: dict[int, Any] = dict(client.received())
@@ -123,7 +126,8 @@ def test_whoever_tells_of_directories_hears_when_the_controller_leads_no_more() 
     request = AssignReplicasToDirsRequest(broker_id=1, broker_epoch=wired.broker.lifecycle.epoch)
     wired.broker.controller.assign_replicas_to_dirs(request, answers.append)
     assert answers == []
-    wired.broker.raft.quorum.become_resigned()
+    raft = wired.broker.raft
+    raft._run(raft.quorum.become_resigned)
     assert [answer.error_code for answer in answers] == [ErrorCode.NOT_CONTROLLER]
 
 
@@ -140,10 +144,9 @@ def test_a_mistake_in_telling_one_keeps_nothing_from_the_others() -> None:
     for failed in (mistaken, lambda: told.append("second")):
         raft.propose([(NoOpRecord(), 0)], wall_ms=0, failed=failed)
     with pytest.raises(ZeroDivisionError):
-        raft.quorum.become_resigned()
+        raft._run(raft.quorum.become_resigned)
     assert told == ["first", "second"]
-    core: Any = raft._core
-    core._flushing = False
+    allow_flushes(raft)
     wired.host.time.run_for(10_000)
     assert raft.is_leader, "it has taken up its next role, and stood again"
 

@@ -97,8 +97,9 @@ def test_a_fetch_is_answered_when_the_replica_knows_an_older_high_watermark(calm
 
 def test_a_waiting_fetch_hears_that_its_leader_leads_no_more(calm: Calm) -> None:
     answers = calm.ask(calm.leader, calm.fetch(offset=calm.end_offset))
-    assert calm.leader.node is not None
-    calm.leader.node.quorum.become_unattached(calm.epoch + 1)
+    node, epoch = calm.leader.node, calm.epoch
+    assert node is not None
+    node._run(lambda: node.quorum.become_unattached(epoch + 1))
     (answer,) = answers
     assert partition_of(answer).error_code == ErrorCode.FENCED_LEADER_EPOCH
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.kept_promises import KeptPromises
 
 from barnabas.protocol.messages.records_raft import KRaftVersionRecord, VotersRecord
 from barnabas.raft.progress import Progress
-from barnabas.raft.quorum import Candidate, Follower, Prospective, QuorumState, Resigned, Unattached, Votes
+from barnabas.raft.quorum import Candidate, Follower, Leader, Prospective, Resigned, Unattached, Votes
 from barnabas.raft.quorum_state import ElectionState
 from barnabas.raft.voter_history import NOT_IN_LOG, VoterHistory
 from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet, voters_from_record
@@ -22,12 +23,12 @@ def voter_set(*ids: int) -> VoterSet:
     return VoterSet(tuple(Voter(VoterKey(i, DIRECTORY), (VoterEndpoint("C", "h", 9000 + i),)) for i in ids))
 
 
-def quorum(*ids: int, stored: ElectionState | None = None) -> tuple[QuorumState, list[ElectionState]]:
+def quorum(*ids: int, stored: ElectionState | None = None) -> tuple[KeptPromises, list[ElectionState]]:
     written: list[ElectionState] = []
-    return QuorumState(OWN, VoterHistory(voter_set(*ids), 1), stored, written.append), written
+    return KeptPromises(OWN, VoterHistory(voter_set(*ids), 1), stored, written), written
 
 
-def elected(*ids: int) -> tuple[QuorumState, list[ElectionState]]:
+def elected(*ids: int) -> tuple[KeptPromises, list[ElectionState]]:
     """A candidate of epoch 1 among several voters."""
     state, written = quorum(*ids)
     state.become_prospective()
@@ -43,7 +44,9 @@ def test_a_voter_that_is_alone_elects_itself_with_one_write() -> None:
     state.become_candidate()
     assert state.role == Candidate(1, Votes({1}))
     assert state.leader_id == -1
-    leader = state.become_leader(7)
+    state.become_leader(7)
+    leader = state.role
+    assert isinstance(leader, Leader)
     assert (leader.epoch, leader.epoch_start_offset) == (1, 7)
     assert state.leader_id == 1
     assert written == [ElectionState(1, leader_id=1)]

@@ -1,0 +1,139 @@
+"""The one place where the quorum writes and sends: what an event leaves to do (`raft.ready`), done in its order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from barnabas.common.errors import RecordsRejected, StorageExhausted, StorageFault, is_exhausted
+from barnabas.raft.core import Core
+from barnabas.raft.elections import Elections
+from barnabas.raft.fetch_answers import FetchAnswers
+from barnabas.raft.flushing import Flusher
+from barnabas.raft.following import Following
+from barnabas.raft.leading import Leading
+from barnabas.raft.peers import Peers
+from barnabas.raft.ready import Ahead, Answer, Append, Committed, Promise, Ready, Request
+from barnabas.raft.starting import PromiseKeeper
+
+
+class Parts(NamedTuple):
+    """Those who learn what became of what they had asked for."""
+
+    elections: Elections
+    following: Following
+    leading: Leading
+    answers: FetchAnswers
+
+
+class Execution:
+    """Carries out one `Ready` after the other. `promises` is there when the node is open."""
+
+    promises: PromiseKeeper
+
+    def __init__(self, core: Core, peers: Peers, parts: Parts, commit: Callable[[Committed | Ahead], None]) -> None:
+        """`commit` hands committed batches to the listeners, and answers proposals."""
+        self._core = core
+        self._peers = peers
+        self._parts = parts
+        self._commit = commit
+        self._flusher = Flusher(core, self._on_flushed)
+
+    def carry_out(self, ready: Ready) -> None:
+        """The order of these steps is the order of durability."""
+        core = self._core
+        refused = None if ready.promise is None else self._promise(ready.promise)
+        if refused is not None and not ready.records:
+            if not core.has_begun:
+                raise refused
+            core.no_promise(refused)
+            self._parts.elections.not_kept()
+        if ready.hold_released:
+            core.guard(core.log.keeper.release)
+        if ready.changes_log:
+            self._change_log(ready, refused)
+        if ready.committed is not None:
+            self._commit(ready.committed)
+        for message in ready.messages:
+            self._send(message, is_kept=refused is None)
+        if ready.fetched or ready.wakes:
+            for answer in self._parts.answers.due(is_news=ready.wakes):
+                answer.reply(answer.message)
+        if ready.flush:
+            self._flusher.flush()
+
+    def _promise(self, promise: Promise) -> BaseException | None:
+        """Save it. The error if it is binding and there was no room for it."""
+        core = self._core
+        try:
+            self.promises.save(promise.state)
+        except (StorageFault, OSError) as error:
+            if not is_exhausted(error):
+                core.fail(error)
+            core.quorum.not_kept()
+            return error if promise.is_binding else None
+        core.quorum.kept()
+        return None
+
+    def _change_log(self, ready: Ready, refused: BaseException | None) -> None:
+        """Cut off, replace, append; then a follower asks for more, or a leader learns that there was no room."""
+        core = self._core
+        if ready.truncate_to is not None:
+            end_offset = ready.truncate_to
+            core.delivery.truncated(end_offset)
+            core.guard(lambda: core.log.truncate(end_offset))
+            core.delivery.truncated(core.log.end_offset)
+            core.history.truncate(core.log.end_offset)
+        if ready.install is not None:
+            snapshot_id, snapshot = ready.install
+            core.guard(lambda: core.log.start_after_snapshot(snapshot_id))
+            core.history.start_at_snapshot(snapshot_id.end_offset, snapshot.voters, snapshot.kraft_version)
+            core.delivery.reset(snapshot_id, snapshot)
+        for record in () if refused is not None else ready.records:
+            try:
+                self.append(record)
+            except StorageExhausted as fault:
+                refused = fault
+                if record.is_own:
+                    self._parts.leading.on_refused(record, fault)
+                break
+            except RecordsRejected as error:
+                assert not record.is_own, "a leader's own batches are sound"
+                refused = error
+                break
+        self._parts.following.go_on(refused)
+
+    def append(self, record: Append) -> None:
+        """To the page cache. StorageExhausted if there is no room for it, RecordsRejected if it is broken: it is not
+        appended then."""
+        core = self._core
+        try:
+            if isinstance(record.data, bytearray):
+                core.log.append(record.data, record.batch.epoch)
+            else:
+                core.log.append_as_follower(record.data)
+        except StorageExhausted:
+            raise
+        except (StorageFault, OSError) as error:
+            core.fail(error)
+        core.room.took()
+        core.delivery.appended(record.batch)
+
+    def _send(self, message: Request | Answer, *, is_kept: bool) -> None:
+        core = self._core
+        if isinstance(message, Answer):
+            message.reply(message.message if is_kept or message.unless_kept is None else message.unless_kept)
+            return
+        if message.durable_end > core.log.flushed_offset:
+            core.guard(core.log.flush)
+        reply = message.reply
+        self._peers.send(
+            message.address,
+            message.message,
+            lambda response: core.run(lambda: reply(response)),
+            timeout_ms=message.timeout_ms,
+        )
+
+    def _on_flushed(self) -> None:
+        self._parts.leading.on_flushed()
+        self._parts.following.on_flushed()

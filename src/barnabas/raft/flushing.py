@@ -1,0 +1,64 @@
+"""The fsync of the metadata log: one at a time, in the background; what is appended while it runs shares the next one.
+
+A voter that is alone waits for it on the spot, so that `propose` has committed when it returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from barnabas.common.errors import StorageFault, is_exhausted
+from barnabas.raft.core import Core
+
+_AGAIN_MS: Final = 1000
+
+
+class Flusher:
+    """Makes durable what is appended."""
+
+    def __init__(self, core: Core, on_flushed: Callable[[], None]) -> None:
+        """`on_flushed` is called after the flushed end of the log has moved."""
+        self._core = core
+        self._on_flushed = on_flushed
+        self._is_flushing = False
+
+    def flush(self) -> None:
+        """Sync all that is appended, unless a sync is under way: the next one follows it."""
+        core = self._core
+        if self._is_flushing or core.is_stopped or core.log.flushed_offset >= core.log.end_offset:
+            return
+        self._is_flushing = True
+        try:
+            if not core.quorum.is_alone:
+                core.log.flush_beside(lambda error: core.run(lambda: self._done(error)))
+                return
+            core.log.flush()
+        except (StorageFault, OSError) as error:
+            self._failed(error)
+            return
+        self._is_flushing = False
+        self._on_flushed()
+
+    def _done(self, error: BaseException | None) -> None:
+        if self._core.is_stopped:
+            return
+        if error is not None:
+            self._failed(error)
+            return
+        self._is_flushing = False
+        self._on_flushed()
+        if self._core.log.flushed_offset < self._core.log.end_offset:
+            self._core.draft.flush()
+
+    def _failed(self, error: BaseException) -> None:
+        """For want of room: not durable, not counted, nothing lost; whoever waits goes on waiting."""
+        core = self._core
+        if not is_exhausted(error):
+            core.fail(error)
+        core.room.reports.report("flush", f"the metadata log cannot be flushed yet: {error}", error)
+        core.timers.call_later(_AGAIN_MS, self._again)
+
+    def _again(self) -> None:
+        self._is_flushing = False
+        self._core.draft.flush()

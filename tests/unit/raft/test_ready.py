@@ -1,0 +1,218 @@
+"""The order of durability, read from the values that events of the quorum end with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.simulation.raft.world import CLUSTER_ID, Place
+from tests.support.calm_quorum import DIRECTORY, STRANGER, Calm, partition_of
+from tests.support.crashing_disk import CrashingDisk, Fate
+from tests.support.node_world import METADATA_DIR, NodeWorld
+
+from barnabas.common.errors import ErrorCode, StorageExhausted
+from barnabas.protocol.messages.fetch import FetchRequest
+from barnabas.protocol.messages.records_metadata import NoOpRecord
+from barnabas.protocol.messages.vote import VoteRequest
+from barnabas.raft.messages import vote_request
+from barnabas.raft.node import RaftNode
+from barnabas.raft.quorum import Unattached
+from barnabas.raft.quorum_state import FILE_NAME, ElectionState, decode_state
+from barnabas.raft.ready import Answer, Committed, Promise, Ready, Request
+
+
+def watch(node: Any, note: Callable[[Ready], None]) -> None:
+    """Call `note` with each value that `node` is about to carry out."""
+    execution = node._execution
+    carry_out = execution.carry_out
+
+    def noted(ready: Ready) -> None:
+        note(ready)
+        carry_out(ready)
+
+    execution.carry_out = noted
+
+
+def readies_of(place: Place) -> list[Ready]:
+    found: list[Ready] = []
+    watch(place.node, found.append)
+    return found
+
+
+def node_of(place: Place) -> RaftNode:
+    assert place.node is not None
+    return place.node
+
+
+def vote_for_stranger(calm: Calm, voter: Place) -> VoteRequest:
+    epoch = calm.epoch + 1
+    return vote_request(CLUSTER_ID, STRANGER, voter.key, epoch=epoch, last=(calm.epoch, 1 << 40), pre_vote=False)
+
+
+def voted(epoch: int) -> ElectionState:
+    return ElectionState(epoch, voted_id=STRANGER.node_id, voted_directory_id=DIRECTORY)
+
+
+# Votes.
+
+
+def test_a_vote_and_its_answer_are_one_value_with_the_promise_first() -> None:
+    """Guard G16."""
+    calm = Calm()
+    voter = calm.followers()[0]
+    readies = readies_of(voter)
+    calm.ask(voter, vote_for_stranger(calm, voter))
+    (ready,) = readies
+    assert ready.promise == Promise(voted(calm.epoch + 1), is_binding=True)
+    (answer,) = ready.messages
+    assert isinstance(answer, Answer)
+    assert partition_of(answer.message).vote_granted
+    assert answer.unless_kept is not None
+    assert Ready._fields.index("promise") < Ready._fields.index("messages")
+
+
+def test_a_vote_is_on_disk_when_its_answer_leaves() -> None:
+    calm = Calm()
+    voter = calm.followers()[0]
+    path = f"{METADATA_DIR}/{FILE_NAME}"
+    seen: list[ElectionState] = []
+    request = vote_for_stranger(calm, voter)
+    node_of(voter).server.serve(
+        request, 2, "CONTROLLER", lambda response: seen.append(decode_state(voter.disk.read(path), path))
+    )
+    assert seen == [voted(calm.epoch + 1)]
+
+
+def test_a_vote_that_finds_no_room_is_not_given_and_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    calm = Calm()
+    voter = calm.followers()[0]
+    node: Any = voter.node
+    epoch = calm.epoch + 1
+    request = vote_for_stranger(calm, voter)
+
+    def full(state: ElectionState) -> None:
+        raise StorageExhausted("/data", "no space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(node._execution.promises, "save", full)
+        assert calm.asked(voter, request).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert node.quorum.role == Unattached(epoch), "it follows the epoch, and may still vote in it"
+    assert not node.quorum.is_saved
+    assert partition_of(calm.asked(voter, request)).vote_granted
+    assert node.quorum.role == Unattached(epoch, STRANGER)
+    assert node.quorum.is_saved
+
+
+def test_a_candidate_asks_for_votes_only_after_its_own_is_promised() -> None:
+    calm = Calm()
+    followers = calm.followers()
+    readies = {place.node_id: readies_of(place) for place in followers}
+    node_of(calm.leader).stop()
+    calm.world.crash(calm.leader, Fate.KEPT)
+    calm.pass_time(2000)
+    candidacies = 0
+    for place in followers:
+        promised: set[int] = set()
+        for ready in readies[place.node_id]:
+            asked = [m.message for m in ready.messages if isinstance(m, Request)]
+            for message in asked:
+                if isinstance(message, VoteRequest) and not partition_of(message).pre_vote:
+                    candidacies += 1
+                    assert partition_of(message).replica_epoch in promised
+            if ready.promise is not None and ready.promise.state.voted_id == place.node_id:
+                promised.add(ready.promise.state.epoch)
+    assert candidacies > 0
+    assert len(calm.world._leaders()) == 1
+
+
+# Acknowledgements.
+
+
+def test_a_follower_claims_only_what_it_has_flushed() -> None:
+    """Guard G16."""
+    calm = Calm()
+    follower = calm.followers()[0]
+    node = node_of(follower)
+    told: list[tuple[str, int]] = []
+
+    def note(ready: Ready) -> None:
+        if ready.records:
+            assert not ready.messages, "what has just come is not acknowledged at once"
+            told.append(("appended", ready.records[-1].batch.last_offset + 1))
+        if ready.flush:
+            told.append(("flush", node.log.end_offset))
+        for message in ready.messages:
+            if isinstance(message, Request) and isinstance(message.message, FetchRequest):
+                assert message.durable_end == partition_of(message.message).fetch_offset
+                assert message.durable_end <= node.log.flushed_offset
+                told.append(("fetch", message.durable_end))
+
+    watch(node, note)
+    calm.propose()
+    end_offset = calm.end_offset
+    calm.pass_time(100)
+    place = told.index(("appended", end_offset))
+    assert told[place : place + 3] == [("appended", end_offset), ("flush", end_offset), ("fetch", end_offset)]
+
+
+def test_a_claim_that_is_not_durable_is_flushed_before_it_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The carrying out holds the rule by itself, whatever a part of the node asks for."""
+    calm = Calm()
+    follower = calm.followers()[0]
+    node: Any = follower.node
+    log, peers = node.log, node._execution._peers
+    end_offset = log.end_offset
+    log.flushed_offset = end_offset - 1
+    sent: list[int] = []
+    monkeypatch.setattr(peers, "send", lambda *asked, timeout_ms: sent.append(log.flushed_offset))
+    request = Request(("h", 1), FetchRequest(), lambda response: None, 10, durable_end=end_offset)
+    node._run(lambda: node._core.draft.ask(request))
+    assert sent == [end_offset]
+
+
+# The high watermark.
+
+
+def test_a_voter_that_is_alone_commits_what_it_has_flushed() -> None:
+    disk = CrashingDisk()
+    world = NodeWorld(disk=disk).join()
+    segment = f"{METADATA_DIR}/{'0' * 20}.log"
+    seen: list[tuple[Ready, bool]] = []
+    disk.synced_paths.clear()
+    watch(world.raft, lambda ready: seen.append((ready, segment in disk.synced_paths)))
+    world.raft.propose([(NoOpRecord(), 0)], wall_ms=5)
+    end_offset = world.raft.log_end_offset
+    assert seen == [
+        (Ready(wakes=True, flush=True), False),
+        (Ready(committed=Committed(end_offset, is_all=True), wakes=True), True),
+    ]
+
+
+def test_a_leader_commits_what_a_majority_has_flushed() -> None:
+    calm = Calm()
+    leader, nodes = node_of(calm.leader), [node_of(place) for place in calm.world._up()]
+    marks: list[int] = []
+
+    def note(ready: Ready) -> None:
+        if isinstance(ready.committed, Committed):
+            high_watermark = ready.committed.high_watermark
+            marks.append(high_watermark)
+            assert sum(node.log.flushed_offset >= high_watermark for node in nodes) >= 2
+
+    watch(leader, note)
+    for _ in range(5):
+        calm.propose()
+        calm.pass_time(20)
+    calm.pass_time(100)
+    assert marks == sorted(set(marks))
+    assert marks[-1] == calm.end_offset
+
+
+def test_a_leader_sends_its_records_beside_its_own_flush() -> None:
+    """Guard G16: they count for it after that, so nobody waits for two disks one after the other."""
+    calm = Calm()
+    readies = readies_of(calm.leader)
+    calm.propose()
+    assert readies == [Ready(wakes=True, flush=True)]
+    assert Ready._fields.index("wakes") < Ready._fields.index("flush")
