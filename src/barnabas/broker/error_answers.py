@@ -7,7 +7,6 @@ for where there are rows. Produce and Fetch are not here: their connections are 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Generator, Iterable
 from typing import Any, Final, NamedTuple
 
@@ -23,7 +22,7 @@ UNEXPECTED: Final = "The server experienced an unexpected error when processing 
 #: Names in texts are cut to the length that a topic may have, and texts to what anybody reads.
 _NAME_LETTERS_MAX: Final = 249
 _TEXT_LETTERS_MAX: Final = 2_000
-_LONG_NAME: Final = re.compile(rf"\S{{{_NAME_LETTERS_MAX + 1},}}")
+_CUT: Final = "\N{HORIZONTAL ELLIPSIS}"
 _TEXTS: Final = frozenset({"error_message", "batch_index_error_message"})
 _CODES: Final = ("error_code", "partition_error_code")
 
@@ -227,5 +226,6 @@ def _shorten(struct: Struct) -> bool:
 
 def shortened(text: str) -> str:
     """A text with names of at most 249 letters in it, and not much longer than anybody reads."""
-    text = _LONG_NAME.sub(lambda name: name[0][:_NAME_LETTERS_MAX] + "\N{HORIZONTAL ELLIPSIS}", text)
-    return text if len(text) <= _TEXT_LETTERS_MAX else text[:_TEXT_LETTERS_MAX] + "\N{HORIZONTAL ELLIPSIS}"
+    words = (word if len(word) <= _NAME_LETTERS_MAX else word[:_NAME_LETTERS_MAX] + _CUT for word in text.split(" "))
+    text = " ".join(words)
+    return text if len(text) <= _TEXT_LETTERS_MAX else text[:_TEXT_LETTERS_MAX] + _CUT

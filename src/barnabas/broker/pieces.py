@@ -15,6 +15,7 @@ from copy import copy
 from typing import Any, Final, NamedTuple
 
 from barnabas.broker.steps import SLICE_UNITS
+from barnabas.common.config_keys import ResourceType
 from barnabas.protocol.message import Message
 
 
@@ -42,6 +43,11 @@ def _new_partitions(topic: Any, by_default: int) -> int:
     return len(topic.assignments) or (by_default if topic.num_partitions < 0 else topic.num_partitions)
 
 
+def _config_keys(resource: Any, _: int) -> int:
+    """Of a broker there are many more to describe than of anything else."""
+    return 4 if resource.resource_type == ResourceType.BROKER else 1
+
+
 def _topics(at_once: int, *, key: str = "name", inner: str = "partitions") -> _Shape:
     return _Shape(at_once, "topics", "topics", inner, "partitions", key, key)
 
@@ -56,7 +62,7 @@ SHAPES: Final[dict[int, _Shape]] = {
     20: _Shape(50, "topics", "responses", key="name", answers_once=True),
     21: _topics(200),
     23: _topics(300, key="topic"),
-    32: _Shape(10, "resources", "results", key="resource_name"),
+    32: _Shape(10, "resources", "results", key="resource_name", weigh=_config_keys),
     33: _Shape(30, "resources", "responses", key="resource_name"),
     37: _Shape(30, "topics", "results", key="name", answers_once=True),
     42: _Shape(300, "groups_names", "results"),
@@ -136,9 +142,12 @@ def _rows(message: Message, shape: _Shape, default_partitions: int) -> Iterator[
     """Rows for one turn. Those of one key stay together."""
     piece: list[Any] = []
     room, budget = shape.at_once, _NEW_PARTITIONS_MAX
-    for place, (row, may_begin) in enumerate(_together(getattr(message, shape.rows), shape)):
-        if place % _LOOK == _LOOK - 1:
+    for place, found in enumerate(_together(getattr(message, shape.rows), shape)):
+        if found is None or place % _LOOK == _LOOK - 1:
             yield []
+        if found is None:
+            continue
+        row, may_begin = found
         weight = 1
         if shape.weigh is not None:
             weight = max(shape.weigh(row, default_partitions), 1)
@@ -161,16 +170,18 @@ def _with(struct: Any, attribute: str, value: Any) -> Any:
     return changed
 
 
-def _together(rows: list[Any], shape: _Shape) -> Iterator[tuple[Any, bool]]:
+def _together(rows: list[Any], shape: _Shape) -> Iterator[tuple[Any, bool] | None]:
     """The rows, each with whether a piece may begin with it. Those with the same key follow each other, and none of
-    them is alone in a piece, so that its handler sees that the key is there twice."""
-    keys = [_key(row, shape.key) for row in rows] if shape.key else rows
-    if len(set(keys)) == len(rows):
+    them is alone in a piece, so that its handler sees that the key is there twice. None now and then, for looking at
+    keys takes time too."""
+    by_key: dict[Any, list[Any]] = {}
+    for place, row in enumerate(rows):
+        by_key.setdefault(_key(row, shape.key) if shape.key else row, []).append(row)
+        if place % _LOOK == _LOOK - 1:
+            yield None
+    if len(by_key) == len(rows):
         yield from ((row, True) for row in rows)
         return
-    by_key: dict[Any, list[Any]] = {}
-    for key, row in zip(keys, rows, strict=True):
-        by_key.setdefault(key, []).append(row)
     for same in by_key.values():
         if shape.answers_once:
             del same[2:]

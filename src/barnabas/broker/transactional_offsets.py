@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Final
 
 from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.verification import Codes, Question
+from barnabas.common.continuations import owner
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
-from barnabas.coordinators.groups.offset_requests import txn_response
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.storage.verification import Guard, has_ongoing
@@ -17,6 +18,10 @@ from barnabas.storage.verification import Guard, has_ongoing
 _LOADING_SINCE: Final = 2
 _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
+
+
+#: Rows that are made in a step.
+_LOOK: Final = 200
 
 
 def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: Services) -> None:
@@ -33,7 +38,7 @@ def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: S
         context.reply(response)
 
     def refuse(code: ErrorCode) -> None:
-        reply(txn_response(request, code))
+        services.steps.begin(_refused(request, code), reply, owner())
 
     if not request.group_id:
         refuse(ErrorCode.INVALID_GROUP_ID)
@@ -67,3 +72,20 @@ def _refusal(code: ErrorCode, api_version: int) -> ErrorCode:
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     # The transaction's coordinator is not the one that the client asked: it need not look for another.
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code is ErrorCode.NOT_COORDINATOR else code
+
+
+def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> Generator[int, None, TxnOffsetCommitResponse]:
+    """The same code for each partition."""
+    response = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        rows: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = []
+        response.topics.append(TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, partitions=rows))
+        for asked in topic.partitions:
+            rows.append(
+                TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                    partition_index=asked.partition_index, error_code=code
+                )
+            )
+            if len(rows) % _LOOK == 0:
+                yield 1
+    return response

@@ -230,6 +230,8 @@ class _DecoderWriter:
         add("if b[p] == 0: p += 1")
         if not known:
             add(f"else: {o}.unknown_tags, p = read_tags(b, p)")
+            if self._in_steps:
+                add(f"done += len({o}.unknown_tags)")
             return
         add("else:")
         source.indent()
@@ -255,4 +257,6 @@ class _DecoderWriter:
         add(f" p = {end}")
         source.dedent()
         add(f"{o}.unknown_tags = tuple({unknown}.items())")
+        if self._in_steps:
+            add(f"done += len({unknown})")
         source.dedent()

@@ -12,6 +12,7 @@ from tests.support.wired import WiredBroker
 
 from barnabas.broker.controller_access import ControllerAccess
 from barnabas.broker.handlers.envelope import is_of_former_controller
+from barnabas.broker.steps import whole
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Link, LinkEnd
 from barnabas.protocol.connection import ReceiveArea
@@ -154,12 +155,12 @@ def test_a_mistake_in_telling_one_keeps_nothing_from_the_others() -> None:
 def test_an_answer_of_a_former_controller_is_known_by_its_errors() -> None:
     result = CreateTopicsResponse.CreatableTopicResult
     topics = [result(name="a"), result(name="b", error_code=ErrorCode.NOT_CONTROLLER)]
-    assert is_of_former_controller(CreateTopicsResponse(topics=topics))
-    assert not is_of_former_controller(CreateTopicsResponse(topics=topics[:1]))
-    assert is_of_former_controller(BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER))
-    assert is_of_former_controller(DescribeQuorumResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert whole(is_of_former_controller(CreateTopicsResponse(topics=topics)))
+    assert not whole(is_of_former_controller(CreateTopicsResponse(topics=topics[:1])))
+    assert whole(is_of_former_controller(BrokerHeartbeatResponse(error_code=ErrorCode.NOT_CONTROLLER)))
+    assert whole(is_of_former_controller(DescribeQuorumResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
     # Whose business it is to say so.
-    assert not is_of_former_controller(VoteResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    assert not whole(is_of_former_controller(VoteResponse(error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER)))
 
 
 class SilentLinks:

@@ -12,7 +12,7 @@ from tests.support.wired import WiredBroker
 
 from barnabas.protocol.message import Message
 
-ROWS = 30_000
+ROWS = 60_000
 
 
 @pytest.fixture(scope="module")

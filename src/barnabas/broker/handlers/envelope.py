@@ -14,6 +14,7 @@ from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.error_answers import encode_answer, encode_answer_in_steps
 from barnabas.broker.forwarding import decode_principal, shown_address
 from barnabas.broker.inner_requests import InnerRequest
+from barnabas.broker.steps import whole
 from barnabas.common.continuations import owner
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol import codec
@@ -46,20 +47,14 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
 
     def answered(response: Message) -> None:
-        if is_of_former_controller(response):
-            context.reply(EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER))
-            return
         data = bytearray(correlation_id.to_bytes(4, "big"))
         if response_header_version(key, version) == 1:
             data.append(0)
+        work = _enveloped(response, version, data)
         if codec.is_longer(response, LONG_ELEMENTS):
-            services.steps.start(encode_answer_in_steps(response, version, data), lambda _: reply(data), owner())
+            services.steps.start(work, context.reply, owner())
         else:
-            encode_answer(response, version, data)
-            reply(data)
-
-    def reply(data: bytearray) -> None:
-        context.reply(EnvelopeResponse(error_code=ErrorCode.NONE, response_data=bytes(data)))
+            context.reply(whole(work))
 
     def serve(message: Message | None) -> None:
         if message is None:
@@ -84,20 +79,44 @@ def _decoding(key: int, version: int, data: bytes, position: int) -> Generator[i
     return message
 
 
-def is_of_former_controller(response: Message) -> bool:
+#: Rows that are looked at in a step.
+_LOOK = 100
+
+
+def _enveloped(response: Message, version: int, data: bytearray) -> Generator[int, None, EnvelopeResponse]:
+    """What the envelope is answered with: the response behind its header, `data`."""
+    if (yield from is_of_former_controller(response)):
+        return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
+    if codec.is_longer(response, LONG_ELEMENTS):
+        yield from encode_answer_in_steps(response, version, data)
+    else:
+        encode_answer(response, version, data)
+    return EnvelopeResponse(error_code=ErrorCode.NONE, response_data=bytes(data))
+
+
+def is_of_former_controller(response: Message) -> Generator[int, None, bool]:
     """Whether it says anywhere that who answers does not lead (any more)."""
     is_about_quorum = isinstance(response, DescribeQuorumResponse)
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_about_quorum else ErrorCode.NOT_CONTROLLER
-    return _names(type(response), response, code)
+    found = yield from _names(type(response), response, code)
+    return found
 
 
-def _names(message: type[Message], struct: Struct, code: ErrorCode) -> bool:
+def _names(message: type[Message], struct: Struct, code: ErrorCode) -> Generator[int, None, bool]:
     has_code, arrays, structs = _places(message, type(struct))
     if has_code and getattr(struct, "error_code") == code:  # noqa: B009
         return True
-    return any(_names(message, each, code) for attribute in arrays for each in getattr(struct, attribute) or ()) or any(
-        _names(message, value, code) for attribute in structs if (value := getattr(struct, attribute)) is not None
-    )
+    for attribute in arrays:
+        for place, each in enumerate(getattr(struct, attribute) or ()):
+            if place % _LOOK == _LOOK - 1:
+                yield 1
+            if (yield from _names(message, each, code)):
+                return True
+    for attribute in structs:
+        value = getattr(struct, attribute)
+        if value is not None and (yield from _names(message, value, code)):
+            return True
+    return False
 
 
 #: Whether a struct has an error code, and its arrays and structs in which there may be others.

@@ -49,6 +49,9 @@ ResourceChange = tuple[int, str, Sequence[tuple[str, int, str | None]]]
 #: Per resource: what became of it.
 AlterResult = tuple[ErrorCode, str | None]
 
+#: Keys of one resource in one request.
+_CHANGES_MAX: Final = 1_000
+
 _OPERATIONS: Final = {ConfigChange.APPEND: "APPEND", ConfigChange.SUBTRACT: "SUBTRACT"}
 
 
@@ -82,6 +85,8 @@ def alter_resource(
     view: ControllerView, resource_type: int, name: str, changes: Sequence[ConfigChange], *, is_new: bool = False
 ) -> list[Versioned]:
     """The records for one resource. RequestFailed if it must not be changed so."""
+    if len(changes) > _CHANGES_MAX:
+        raise RequestFailed(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
     before = view.image.config_of(resource_type, name)
     after: dict[str, str] = dict(before)
     records: list[Versioned] = []

@@ -293,24 +293,6 @@ def _deleted(response: OffsetDeleteResponse, code: ErrorCode) -> OffsetDeleteRes
     return response if code is ErrorCode.NONE else OffsetDeleteResponse(error_code=code)
 
 
-def txn_response(request: TxnOffsetCommitRequest, code: ErrorCode) -> TxnOffsetCommitResponse:
-    """The same code for each partition."""
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
-                name=topic.name,
-                partitions=[
-                    TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
-                        partition_index=partition.partition_index, error_code=code
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )
-
-
 def _read(
     shard: GroupShard, fetch: _Fetch, give: Callable[[_Fetched], None], *, require_stable: bool
 ) -> Iterator[None]:
