@@ -17,6 +17,7 @@ from barnabas.storage import compaction_swap, directories, recovery
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment
+from barnabas.storage.upkeep import LogUpkeep
 
 pytestmark = pytest.mark.long_turns("logs are opened from the disk, and compared, within turns of the broker")
 
@@ -61,7 +62,7 @@ def a_truncation_is_not_synced(patch: Patch) -> None:
         with pytest.MonkeyPatch.context() as inside:
             inside.setattr(PowerFile, "sync", lambda self: None)
             inside.setattr(PowerDisk, "sync_dir", lambda self, path: None)
-            inside.setattr(log, "on_truncated", lambda: None)
+            inside.setattr(LogUpkeep, "on_truncated", lambda self, log: None)
             real(log, offset)
 
     patch.setattr(Log, "truncate_to", truncate_to)
@@ -91,7 +92,7 @@ def old_segments_go_before_the_swap_begins(patch: Patch) -> None:
 
     def swap(disk, directory, log, replaced, placeholders):  # type: ignore[no-untyped-def]
         for segment in reversed(replaced):
-            log.on_segments_deleted(segment.mark_deleted())
+            log.signals.keeper.on_segments_deleted(log, segment.mark_deleted())
         real(disk, directory, log, replaced, placeholders)
 
     patch.setattr(compaction_swap, "_swap", swap)

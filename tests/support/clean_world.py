@@ -17,7 +17,7 @@ from barnabas.records.batch import Record, decode_batch, encode_batch, encode_en
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.host import EPOCH_WALL_MS, MemoryHost, VirtualTime
 from barnabas.storage.cleaner import LogCleaner
-from barnabas.storage.log import Log, Origin
+from barnabas.storage.log import Log, LogEvents, Origin
 
 BACKOFF_MS = 1000
 #: Every record that can be compacted is, at once.
@@ -46,6 +46,20 @@ def broker_config(**properties: str) -> BrokerConfig:
     )
 
 
+class _Cleaned(LogEvents):
+    """The cleaner learns of truncations; deleted files stay."""
+
+    def __init__(self, disk: Disk, cleaner: LogCleaner) -> None:
+        super().__init__(disk)
+        self._cleaner = cleaner
+
+    def on_segments_deleted(self, log: Log, files: list[str]) -> None:
+        """Leave them."""
+
+    def on_truncated(self, log: Log) -> None:
+        self._cleaner.on_truncated(log)
+
+
 class CleanWorld(LogWorld):
     """`failed` are the directories that the cleaner gave up, with the errors."""
 
@@ -69,8 +83,7 @@ class CleanWorld(LogWorld):
             lambda root, error: self.failed.append((root, error)),
         )
         self.cleaner.state.load(self.root)
-        self.log.on_truncated = lambda: self.cleaner.on_truncated(self.log)
-        self.log.on_segments_deleted = lambda files: None
+        self.log.signals.connect(_Cleaned(self.disk, self.cleaner))
         self.cleaner.start(self._high_watermarks)
 
     def _high_watermarks(self) -> dict[TopicPartition, int]:

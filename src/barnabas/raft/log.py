@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.host import Buffer, Host
+from barnabas.common.host import Buffer, Disk, Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, METADATA_TOPIC_ID, TopicPartition
 from barnabas.raft.mark import MarkKeeper
@@ -23,7 +23,7 @@ from barnabas.records.batch import BatchHeader, iter_headers
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import dir_name
 from barnabas.storage.health import WriteHealth
-from barnabas.storage.log import Log, Origin
+from barnabas.storage.log import Log, LogEvents, Origin
 from barnabas.storage.recovery import Cut, LogServices, Opening, open_log
 
 PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
@@ -37,6 +37,19 @@ OnCut = Callable[[Cut], None]
 
 def metadata_log_directory(log_dir: str) -> str:
     return f"{log_dir}/{dir_name(PARTITION)}"
+
+
+class _Rolls(LogEvents):
+    """A full segment is on disk before anything comes into the next: what is missing between two segments was never
+    torn off by a power failure."""
+
+    def __init__(self, disk: Disk, keeper: MarkKeeper) -> None:
+        super().__init__(disk)
+        self._keeper = keeper
+
+    def on_rolled(self, log: Log) -> None:
+        log.flush()
+        self._keeper.sync()
 
 
 class MetadataLog:
@@ -77,7 +90,7 @@ class MetadataLog:
                 on_cut=on_cut,
             ),
         )
-        self._log.on_rolled = self._on_rolled
+        self._log.signals.connect(_Rolls(host.disk, keeper))
         self._truncations = 0
         self._health = health
         self.flushed_offset = self.start_offset
@@ -167,12 +180,6 @@ class MetadataLog:
         if not self.start_offset <= offset < self.end_offset:
             return offset
         return next((header.base_offset for header, _ in self._log.batches(offset, _HEADER_SLICE)), offset)
-
-    def _on_rolled(self) -> None:
-        """The full segment is on disk before anything comes into the next: what is missing between two segments was
-        never torn off by a power failure."""
-        self._log.flush()
-        self.keeper.sync()
 
     def _truncated(self) -> None:
         self._truncations += 1

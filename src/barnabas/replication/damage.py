@@ -38,7 +38,7 @@ def settle(logs: LogManager, partition: Partition, image: PartitionImage, node_i
         partition.high_watermark = min(partition.high_watermark, log.log_end_offset)
     elif image.leader != NO_LEADER:
         mended = logs.damaged.mend(partition.topic_partition)
-        mended.on_start_moved = log.on_start_moved
+        mended.signals.succeed(log.signals)
         partition.log = mended
 
 

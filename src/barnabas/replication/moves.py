@@ -97,7 +97,7 @@ class ReplicaMoves:
         self._closed = False
         #: Who tells the controller; None where the metadata have no directories.
         self.assignments: Assignments | None = None
-        logs.futures.on_truncated = self._on_truncated
+        logs.futures.watch_truncations(self._on_truncated)
 
     def __iter__(self) -> Iterator[TopicPartition]:
         return iter(tuple(self._moves))
@@ -339,7 +339,7 @@ class ReplicaMoves:
         move.follow_log_start()
         moved = self._logs.futures.exchange(topic_partition, self._replicas.log_config(topic_partition.topic))
         partition.log = moved
-        moved.on_start_moved = current.on_start_moved
+        moved.signals.succeed(current.signals)
         partition.wake(0)
         self._moves.pop(topic_partition, None)
         self._running.discard(topic_partition)

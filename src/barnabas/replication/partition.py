@@ -130,7 +130,7 @@ class Partition:
         #: Who waits for the low watermark, told when it may have moved and when the leadership is lost.
         self.start_watchers: dict[StartWatcher, None] = {}
         self.log = log
-        log.on_start_moved = lambda: _note(self._watchers, self._end_watchers)
+        log.signals.watch_start(lambda: _note(self._watchers, self._end_watchers))
 
     # -- roles
 

@@ -88,4 +88,4 @@ def _swap(disk: Disk, directory: Directory, log: Log, replaced: Sequence[Segment
     log.segments.replace(replaced)
     for segment in replaced[1:]:
         log.producers.snapshots.delete(segment.base_offset)
-    log.on_segments_deleted(files)
+    log.signals.keeper.on_segments_deleted(log, files)

@@ -70,8 +70,11 @@ class FutureLogs:
         self._wished: dict[TopicPartition, str] = {}
         #: Rises whenever a log begins to be in a directory, or ends to be there.
         self.changes = 0
-        #: Told of a partition whose current log was cut short; its future one is cut by then.
-        self.on_truncated: Callable[[TopicPartition], None] = lambda _: None
+        self._on_truncated: Callable[[TopicPartition], None] | None = None
+
+    def watch_truncations(self, truncated: Callable[[TopicPartition], None]) -> None:
+        """Call whoever moves replicas with each partition whose current log was cut; its future one is cut by then."""
+        self._on_truncated = truncated
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
         return self._futures.get(topic_partition)
@@ -217,7 +220,8 @@ class FutureLogs:
         future = self._futures.get(current.topic_partition)
         if future is not None:
             future.truncate_to(current.log_end_offset)
-            self.on_truncated(current.topic_partition)
+            if self._on_truncated is not None:
+                self._on_truncated(current.topic_partition)
 
     def prepare(self) -> None:
         """Soon there is an exchange: the checkpoints of its directory speak of the copy by then."""

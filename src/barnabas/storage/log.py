@@ -76,6 +76,52 @@ class LogParts:
     losses: Losses
 
 
+class LogEvents:
+    """What happens to a log and its keeper acts upon. By itself, only the files of deleted segments are removed."""
+
+    def __init__(self, disk: Disk) -> None:
+        self._disk = disk
+
+    def on_segments_deleted(self, log: Log, files: list[str]) -> None:
+        """These files were renamed to `.deleted`."""
+        _remove(self._disk, files)
+
+    def on_rolled(self, log: Log) -> None:
+        """A segment is full."""
+
+    def on_truncating(self, log: Log) -> None:
+        """The recovery point went back; its checkpoint must follow before anything is cut or appended."""
+
+    def on_truncated(self, log: Log) -> None:
+        """The log was cut."""
+
+
+class LogSignals:
+    """To whom a log says what happens to it: its keeper, and the replica that it belongs to."""
+
+    __slots__ = ("_start_moved", "keeper")
+
+    def __init__(self, keeper: LogEvents) -> None:
+        self.keeper = keeper
+        self._start_moved: Callable[[], None] | None = None
+
+    def connect(self, keeper: LogEvents) -> None:
+        """Tell this keeper from now on. While it is opened, a log has none."""
+        self.keeper = keeper
+
+    def watch_start(self, moved: Callable[[], None]) -> None:
+        """Call the replica whenever the log start offset has moved up."""
+        self._start_moved = moved
+
+    def succeed(self, former: LogSignals) -> None:
+        """This log takes the place of another one of the same replica."""
+        self._start_moved = former._start_moved
+
+    def start_moved(self) -> None:
+        if self._start_moved is not None:
+            self._start_moved()
+
+
 class Log(LogReader):
     """The log of one replica. The HW belongs to the replica; readers say how far they may see.
 
@@ -93,13 +139,9 @@ class Log(LogReader):
         "identity",
         "last_flushed_ms",
         "losses",
-        "on_rolled",
-        "on_segments_deleted",
-        "on_start_moved",
-        "on_truncated",
-        "on_truncating",
         "producers",
         "recovery_point",
+        "signals",
         "topic_id",
     )
 
@@ -132,16 +174,7 @@ class Log(LogReader):
         self._synced_place = (parts.segments.active, 0)
         #: Where in the active segment the newest producer snapshot was taken.
         self._snapshot_position = 0
-        #: Called with files renamed to `.deleted`; the manager removes them after `file.delete.delay.ms`.
-        self.on_segments_deleted: Callable[[list[str]], None] = lambda files: _remove(services.disk, files)
-        #: Called when a segment is full, to have it synced beside the loop.
-        self.on_rolled: Callable[[], None] = _nothing
-        #: Called when the log start offset moved up.
-        self.on_start_moved: Callable[[], None] = _nothing
-        #: Called when the recovery point went back, to have its checkpoint follow before anything is cut or appended.
-        self.on_truncating: Callable[[], None] = _nothing
-        #: Called when the log was cut.
-        self.on_truncated: Callable[[], None] = _nothing
+        self.signals = LogSignals(LogEvents(services.disk))
         self.config = config
 
     @property
@@ -328,7 +361,7 @@ class Log(LogReader):
         self.recovery_point = min(self.recovery_point, active.base_offset)
         self._tail_positions.clear()
         self._limits = RollLimits(self._config, self._services.pick_jitter(self._config.jitter_bound_ms))
-        self.on_rolled()
+        self.signals.keeper.on_rolled(self)
         return segment
 
     # -- epochs and transactions
@@ -380,7 +413,7 @@ class Log(LogReader):
             self.epochs.truncate_from_end(end_offset)
             self.epochs.persist()
             replay_producers(self.producers, self.segments, self.log_start_offset, end_offset, self._services.wall_ms())
-            self.on_truncated()
+            self.signals.keeper.on_truncated(self)
         except OSError as error:
             raise _failure(self, "cannot truncate", error) from error
 
@@ -398,7 +431,7 @@ class Log(LogReader):
             self.epochs.clear()
             self.epochs.persist()
             self.producers.start_anew(offset)
-            self.on_truncated()
+            self.signals.keeper.on_truncated(self)
         except OSError as error:
             raise _failure(self, "cannot truncate", error) from error
 
@@ -415,7 +448,7 @@ class Log(LogReader):
             self.log_start_offset = offset
             self.epochs.truncate_from_start(offset)
             self.producers.on_log_start(offset)
-            self.on_start_moved()
+            self.signals.start_moved()
         except OSError as error:
             raise _failure(self, "cannot move the log start offset", error) from error
 
@@ -456,7 +489,7 @@ class Log(LogReader):
         files = self.segments.drop(victims)
         if self.segments.bases:
             self.producers.delete_snapshots_before(self.segments.bases[0])
-        self.on_segments_deleted(files)
+        self.signals.keeper.on_segments_deleted(self, files)
 
     # -- life
 
@@ -562,7 +595,7 @@ def _forget_synced(log: Log, offset: int) -> None:
     """What is at or above it is about to go: a start must not miss it. Raises OSError."""
     if offset < log.recovery_point:
         log.recovery_point = offset
-        log.on_truncating()
+        log.signals.keeper.on_truncating(log)
 
 
 def _forget_holes(log: Log, disk: Disk, end_offset: int) -> None:
@@ -612,7 +645,3 @@ def _rolls(log: Log) -> bool:
 def _failure(log: Log, what: str, error: OSError) -> StorageFault:
     """For what may be half done, for whatever cause."""
     return StorageFault(log.directory.rpartition("/")[0], f"{log.topic_partition}: {what}: {error}")
-
-
-def _nothing() -> None:
-    return None

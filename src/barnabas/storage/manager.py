@@ -19,7 +19,7 @@ from functools import partial
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError, StorageExhausted, StorageFault, is_exhausted, lacks_descriptors
-from barnabas.common.host import Host
+from barnabas.common.host import Disk, Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID, TopicPartition
 from barnabas.records.append_rules import LoopBudget, RecordLimits
@@ -45,7 +45,7 @@ from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDir
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.health import WriteHealth
 from barnabas.storage.identity import is_misread as is_misread_id
-from barnabas.storage.log import Log
+from barnabas.storage.log import Log, LogEvents
 from barnabas.storage.log_reads import fault as storage_fault
 from barnabas.storage.progress import Progress
 from barnabas.storage.recovery import Opening, is_unused, open_log
@@ -54,6 +54,28 @@ from barnabas.storage.segment_ends import Evidence
 from barnabas.storage.segments import LogServices
 from barnabas.storage.strays import StrayRemoval
 from barnabas.storage.upkeep import LogUpkeep
+
+
+class _Keeping(LogEvents):
+    """What the manager does for each of its logs."""
+
+    def __init__(self, disk: Disk, removal: DelayedRemoval, upkeep: LogUpkeep) -> None:
+        super().__init__(disk)
+        self._removal = removal
+        self._upkeep = upkeep
+
+    def on_segments_deleted(self, log: Log, files: list[str]) -> None:
+        """Remove them after `file.delete.delay.ms`."""
+        self._removal.add(files, log.config.file_delete_delay_ms)
+
+    def on_rolled(self, log: Log) -> None:
+        self._upkeep.sync_beside(log, log.segments.active.base_offset)
+
+    def on_truncating(self, log: Log) -> None:
+        self._upkeep.on_truncating(log)
+
+    def on_truncated(self, log: Log) -> None:
+        self._upkeep.on_truncated(log)
 
 
 class LogManager:
@@ -77,6 +99,7 @@ class LogManager:
         self._epoch_files = BesideWriter(host, EPOCHS, self._file_fault)
         self._topic_id_files = BesideWriter(host, TOPIC_IDS, self._file_fault)
         self._upkeep = LogUpkeep(host, config, self._directories, self._logs, self._fault)
+        self._events = _Keeping(host.disk, self._removal, self._upkeep)
         self._services = LogServices(
             host.disk,
             host.clock.wall_ms,
@@ -241,10 +264,7 @@ class LogManager:
         log.epochs.write_beside(self._epoch_files, lambda: log.log_end_offset)
         if log.identity is not None:
             self._topic_id_files.changed(log.identity)
-        log.on_segments_deleted = lambda files: self._removal.add(files, log.config.file_delete_delay_ms)
-        log.on_rolled = lambda: self._upkeep.sync_beside(log, log.segments.active.base_offset)
-        log.on_truncating = lambda: self._upkeep.on_truncating(log)
-        log.on_truncated = lambda: self._upkeep.on_truncated(log)
+        log.signals.connect(self._events)
         return log
 
     def shutdown(self, broker_epoch: int) -> None:

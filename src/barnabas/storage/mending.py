@@ -57,7 +57,7 @@ def cut(disk: Disk, log: Log) -> None:
             active.file.truncate(active.size_bytes)
             active.file.sync()
         log.epochs.truncate_from_end(log.log_end_offset)
-    log.on_truncated()
+    log.signals.keeper.on_truncated(log)
     log.losses = Losses(log.holes)
     write_lost(disk, log.directory, KnownHoles((), log.holes))
 

@@ -18,6 +18,7 @@ from tests.support.log_world import LogWorld
 from tests.support.power_disk import PowerDisk
 
 from barnabas.records.batch import Record
+from barnabas.storage.log import Log, LogEvents
 
 pytestmark = pytest.mark.long_turns("logs are opened from the disk, and compared, within turns of the broker")
 
@@ -79,13 +80,12 @@ def _snapshots(fill: Fill) -> tuple[list[list[Record]], int]:
     world, disk = _prepared(fill, CrashingDisk())
     states = [world.records()]
     before = disk.changes
-    deleted = world.log.on_segments_deleted
 
-    def note(files: list[str]) -> None:
-        deleted(files)
-        states.append(world.records())
+    class Noting(LogEvents):
+        def on_segments_deleted(self, log: Log, files: list[str]) -> None:
+            states.append(world.records())
 
-    world.log.on_segments_deleted = note
+    world.log.signals.connect(Noting(disk))
     assert world.clean() == 1
     return states, disk.changes - before
 

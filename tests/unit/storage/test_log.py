@@ -13,7 +13,7 @@ from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, St
 from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import encode_end_txn_marker, iter_headers
 from barnabas.simulation.disk import MemoryDisk
-from barnabas.storage.log import Log, Origin
+from barnabas.storage.log import Log, LogEvents, Origin
 
 DAY_MS = 86_400_000
 
@@ -317,7 +317,12 @@ def test_truncate_fully_starts_where_it_is_told() -> None:
 def test_deleted_records_take_whole_segments_with_them() -> None:
     world = LogWorld(LogConfig(segment_bytes=200))
     removed: list[str] = []
-    world.log.on_segments_deleted = removed.extend
+
+    class Noting(LogEvents):
+        def on_segments_deleted(self, log: Log, files: list[str]) -> None:
+            removed.extend(files)
+
+    world.log.signals.connect(Noting(world.disk))
     for i in range(12):
         world.append(NOW_MS, epoch=i // 4)
     before = bases(world.log)
