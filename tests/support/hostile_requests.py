@@ -40,12 +40,14 @@ from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from barnabas.protocol.wire import TAGS_MAX
 
-#: The topic of the bystander, one with many partitions, and one whose batches lie.
+#: The topic of the bystander, one with many partitions, and one with a large batch to search.
 QUIET: Final = "quiet"
 WIDE: Final = "wide"
-POISONED: Final = "poisoned"
+SEARCHED: Final = "searched"
 WIDE_PARTITIONS: Final = 5_000
-TOPICS: Final = {QUIET: 1, WIDE: WIDE_PARTITIONS, POISONED: 1}
+#: When the records of its batch were made.
+SEARCHED_MS: Final = 1_700_000_000_000
+TOPICS: Final = {QUIET: 1, WIDE: WIDE_PARTITIONS, SEARCHED: 1}
 
 
 class Ask(NamedTuple):
@@ -96,9 +98,9 @@ def list_offsets_rows(rows: int, timestamp: int = -1, topic: str = WIDE) -> list
     return [Ask(ListOffsetsRequest(replica_id=-1, topics=topics), 5)]
 
 
-def search_poison() -> list[Ask]:
-    one = [ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=1)]
-    topics = [ListOffsetsRequest.ListOffsetsTopic(name=POISONED, partitions=one)]
+def search_by_time() -> list[Ask]:
+    one = [ListOffsetsRequest.ListOffsetsPartition(partition_index=0, timestamp=SEARCHED_MS)]
+    topics = [ListOffsetsRequest.ListOffsetsTopic(name=SEARCHED, partitions=one)]
     return [Ask(ListOffsetsRequest(replica_id=-1, topics=topics), 5)]
 
 
@@ -270,7 +272,7 @@ def list_reassignments(rows: int) -> list[Ask]:
 def describe_configs(count: int) -> list[Ask]:
     resources = [
         DescribeConfigsRequest.DescribeConfigsResource(resource_type=2, resource_name=name, configuration_keys=None)
-        for name in [WIDE, QUIET, POISONED] * (count // 3)
+        for name in [WIDE, QUIET, SEARCHED] * (count // 3)
     ]
     return [Ask(DescribeConfigsRequest(resources=resources, include_synonyms=True), 2)]
 
@@ -424,7 +426,7 @@ ATTACKS: Final[dict[str, Callable[[int], list[Ask]]]] = {
     "Fetch that forgets": lambda rows: forget_rows(2 * rows),
     "ListOffsets": list_offsets_rows,
     "ListOffsets by time": lambda rows: list_offsets_rows(rows, timestamp=1),
-    "ListOffsets by time over poison": lambda rows: search_poison(),
+    "ListOffsets by time within a batch": lambda rows: search_by_time(),
     "OffsetForLeaderEpoch": epoch_rows,
     "AddPartitionsToTxn": lambda rows: transaction_rows(rows, exists=False),
     "AddPartitionsToTxn of what is there": lambda rows: transaction_rows(rows, exists=True),

@@ -18,6 +18,7 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.config_keys import BROKER_KEYS, ConfigType, ResourceType, base_key, parse_text
 from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
 from barnabas.common.settings import dynamic_key
+from barnabas.controller.kraft.configs import check_count
 from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.metadata.image import MetadataImage
 from barnabas.protocol.message import Message
@@ -148,6 +149,7 @@ def check(config: BrokerConfig, image: MetadataImage, resource: ResourceChanges,
 
     With `replace` (AlterConfigs) keys that are not named go back to their defaults.
     """
+    check_count(resource.changes)
     keys = [change.key for change in resource.changes]
     if len(set(keys)) != len(keys):
         raise RequestFailed(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

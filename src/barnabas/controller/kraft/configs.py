@@ -85,8 +85,7 @@ def alter_resource(
     view: ControllerView, resource_type: int, name: str, changes: Sequence[ConfigChange], *, is_new: bool = False
 ) -> list[Versioned]:
     """The records for one resource. RequestFailed if it must not be changed so."""
-    if len(changes) > _CHANGES_MAX:
-        raise RequestFailed(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+    check_count(changes)
     before = view.image.config_of(resource_type, name)
     after: dict[str, str] = dict(before)
     records: list[Versioned] = []
@@ -107,6 +106,12 @@ def alter_resource(
     if view.image.elr_enabled and any(change.key == MIN_ISR for change in changes):
         records += _min_isr_records(resource_type, name, records)
     return records
+
+
+def check_count(changes: Sequence[object]) -> None:
+    """RequestFailed for more keys of one resource than anybody has: each takes time wherever it is looked at."""
+    if len(changes) > _CHANGES_MAX:
+        raise RequestFailed(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 
 def _new_value(
