@@ -24,7 +24,7 @@ from barnabas.server.disk import OsDisk
 from barnabas.storage import checkpoints
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.log import Log
-from barnabas.storage.recovery import Opening, open_log
+from barnabas.storage.recovery.recovery import Opening, open_log
 from barnabas.storage.segments import LogServices
 from targets import TARGETS
 

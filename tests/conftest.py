@@ -24,7 +24,7 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "tools")]
 
 import kafka_jars  # noqa: E402
-from barnabas.cli import embedded  # noqa: E402
+from barnabas.embedded import cluster as embedded  # noqa: E402
 from clients import programs  # noqa: E402
 from support import turn_watch  # noqa: E402
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from barnabas.broker.assembly import Broker
-from barnabas.broker.steps import SLICE_UNITS
+from barnabas.broker.requests.steps import SLICE_UNITS
 from barnabas.common import effort
 from barnabas.common.config import BrokerConfig
 from barnabas.common.effort import Work

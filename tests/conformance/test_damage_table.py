@@ -21,7 +21,7 @@ from barnabas.common.errors import ConfigError, RecordsRejected, RequestFailed
 from barnabas.common.types import TopicPartition
 from barnabas.records.batch import decode_batch, has_valid_crc, iter_headers, read_header
 from barnabas.storage.log import Log
-from barnabas.storage.verify import check_directory, verify_partition
+from barnabas.storage.offline.verify import check_directory, verify_partition
 
 COUNT = 40
 STOPS: dict[str, Callable[[], Files]] = {"clean": stopped, "unclean": killed}

@@ -10,7 +10,7 @@ from tests.support import golden
 
 from barnabas.cli.log_decoders import decode_group, decode_metadata, decode_share_group, decode_transaction
 from barnabas.simulation.disk import MemoryDisk
-from barnabas.storage.dump import DumpedFile, DumpFailed, DumpOptions, decode_as_text, dump_files
+from barnabas.storage.offline.dump import DumpedFile, DumpFailed, DumpOptions, decode_as_text, dump_files
 
 DECODERS = {
     "--cluster-metadata-decoder": decode_metadata,

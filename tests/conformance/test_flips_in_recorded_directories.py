@@ -25,7 +25,7 @@ from barnabas.simulation.host import MemoryHost
 from barnabas.storage.checkpoints import CLEAN_SHUTDOWN_FILE, LOG_START_CHECKPOINT
 from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
-from barnabas.storage.verify import PartitionReport, check_directory, partition_dirs, verify_partition
+from barnabas.storage.offline.verify import PartitionReport, check_directory, partition_dirs, verify_partition
 
 ROOT = "/data"
 NAMES = ("stage1-clean-shutdown", "stage2-cleaned", "stage3-killed")

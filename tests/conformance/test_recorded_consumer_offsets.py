@@ -15,10 +15,10 @@ from tests.support.group_world import GroupWorld, MemoryPartitions
 
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
+from barnabas.coordinators.groups.classic.images import generation_record, new_group_record, restore_group
 from barnabas.coordinators.groups.consumer import records as consumer_records
 from barnabas.coordinators.groups.consumer.member import Assignment, Member, partitions_of
 from barnabas.coordinators.groups.consumer.records import ConsumerRecordType
-from barnabas.coordinators.groups.images import generation_record, new_group_record, restore_group
 from barnabas.coordinators.groups.records import (
     GroupKey,
     OffsetKey,

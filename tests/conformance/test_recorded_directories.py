@@ -26,7 +26,7 @@ from barnabas.storage.checkpoints import (
     decode_offsets,
 )
 from barnabas.storage.log import Log
-from barnabas.storage.recovery import Opening, open_log
+from barnabas.storage.recovery.recovery import Opening, open_log
 from barnabas.storage.segments import LogServices
 
 #: When the recording was made, so that its producers are not yet forgotten.

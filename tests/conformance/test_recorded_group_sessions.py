@@ -13,9 +13,9 @@ import pytest
 from tests.support.group_world import Context, GroupWorld
 from tests.support.recorded_frames import SWEEP, recorded
 
+from barnabas.coordinators.groups.classic.group import GroupState
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
-from barnabas.coordinators.groups.group import GroupState
 from barnabas.protocol import codec
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import request_class, response_class

@@ -20,7 +20,7 @@ from tests.support.metadata_logs import snapshots
 
 from barnabas.broker.handlers import describe_cluster, describe_topic_partitions, metadata
 from barnabas.broker.lately_fenced import LatelyFenced
-from barnabas.broker.steps import whole
+from barnabas.broker.requests.steps import whole
 from barnabas.common.types import uuid_from_text
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.protocol import codec

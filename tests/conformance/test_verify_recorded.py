@@ -11,8 +11,14 @@ from barnabas.common.types import TopicPartition
 from barnabas.records.batch import iter_headers
 from barnabas.storage.checkpoints import parse_dir_name
 from barnabas.storage.faults import Fault, FaultKind
-from barnabas.storage.repair import Repair, is_repairable
-from barnabas.storage.verify import PartitionReport, Verification, check_directory, partition_dirs, verify_partition
+from barnabas.storage.offline.repair import Repair, is_repairable
+from barnabas.storage.offline.verify import (
+    PartitionReport,
+    Verification,
+    check_directory,
+    partition_dirs,
+    verify_partition,
+)
 
 ROOT = "/data"
 SOUND = (

@@ -13,7 +13,7 @@ from tests.support.group_clients import GROUP, INSTANCES, PARTITIONS, REBALANCE_
 from tests.support.group_world import GroupWorld, fetched
 
 from barnabas.common.errors import ErrorCode
-from barnabas.coordinators.groups.group import GroupState
+from barnabas.coordinators.groups.classic.group import GroupState
 from barnabas.coordinators.runtime import ShardState
 
 CLIENTS_MAX = 7

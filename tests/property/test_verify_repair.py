@@ -12,8 +12,8 @@ from tests.support import damage
 from tests.support.damage import DIRECTORY, Files
 
 from barnabas.storage.checkpoints import LEADER_EPOCH_CHECKPOINT, decode_epochs
-from barnabas.storage.dump import DumpedFile, DumpFailed, DumpOptions, dump_files
 from barnabas.storage.index import OffsetIndex
+from barnabas.storage.offline.dump import DumpedFile, DumpFailed, DumpOptions, dump_files
 
 log = cache(damage.varied_log)
 

@@ -13,9 +13,11 @@ from tests.support.crashing_disk import Fate
 from tests.support.power_disk import PowerDisk, PowerFile
 
 from barnabas.common.errors import ConfigError, RecordsRejected
-from barnabas.storage import compaction_swap, directories, recovery
+from barnabas.storage import directories
+from barnabas.storage.compaction import swap as compaction_swap
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.log import Log
+from barnabas.storage.recovery import recovery
 from barnabas.storage.segment import Segment
 from barnabas.storage.upkeep import LogUpkeep
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 from tests.support.replicated import RawClient, batch_of, produce_request
 
-from barnabas.broker import dispatch
-from barnabas.broker.steps import SLICE_UNITS
+from barnabas.broker.requests import dispatch
+from barnabas.broker.requests.steps import SLICE_UNITS
 from barnabas.common import effort
 from barnabas.common.effort import Work
 from barnabas.coordinators.groups import commit_draft

@@ -10,7 +10,7 @@ from tests.support.replicated import Replicated
 from tests.support.rot import WAYS, rot, rot_somewhere, segments_of
 
 from barnabas.common.errors import ErrorCode
-from barnabas.storage.damaged_logs import DamagedLogs
+from barnabas.storage.recovery.damaged_logs import DamagedLogs
 
 
 def cluster(seed: int = 3, min_isr: int = 1) -> tuple[Replicated, list[bytes]]:

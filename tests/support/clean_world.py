@@ -16,7 +16,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.records.batch import Record, decode_batch, encode_batch, encode_end_txn_marker, read_header
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.host import EPOCH_WALL_MS, MemoryHost, VirtualTime
-from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.log import Log, LogEvents, Origin
 
 BACKOFF_MS = 1000

@@ -19,8 +19,8 @@ from barnabas.storage.checkpoints import (
 )
 from barnabas.storage.faults import Fault
 from barnabas.storage.log import Origin
-from barnabas.storage.repair import Repair, apply_directory, plan_directory
-from barnabas.storage.verify import Verification, check_directory
+from barnabas.storage.offline.repair import Repair, apply_directory, plan_directory
+from barnabas.storage.offline.verify import Verification, check_directory
 
 ROOT = "/logs"
 DIRECTORY = f"{ROOT}/{PARTITION}"

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.produce import ProduceRequest, ProduceResponse
 from barnabas.records.batch import decode_batch, has_valid_crc, iter_headers
 from barnabas.simulation.host import MemoryHost
 from barnabas.storage.checkpoints import parse_dir_name
-from barnabas.storage.verify import PartitionReport, check_directory, partition_dirs, verify_partition
+from barnabas.storage.offline.verify import PartitionReport, check_directory, partition_dirs, verify_partition
 
 Place = tuple[str, int]
 #: What a client may be told while a disk fails; all of it is worth trying again.

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import pytest
 from tests.support.txn_mutations import answers_before_it_is_durable
 
+from barnabas.coordinators.groups.classic.group import ClassicGroup
 from barnabas.coordinators.groups.committers import Committers
 from barnabas.coordinators.groups.consumer import reconcile
 from barnabas.coordinators.groups.consumer.member import Assignment, Member
-from barnabas.coordinators.groups.group import ClassicGroup
 from barnabas.coordinators.transactions import transitions
 from barnabas.coordinators.transactions.state import TxnImage
 from barnabas.simulation.cluster import Layout

@@ -16,10 +16,10 @@ from tests.support.memory_topics import MemoryTopics
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Buffer
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from barnabas.coordinators.groups.classic.group import ClassicGroup
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.consumer.config import ConsumerConfig
 from barnabas.coordinators.groups.coordinator import GroupCoordinator
-from barnabas.coordinators.groups.group import ClassicGroup
 from barnabas.coordinators.groups.records import CommittedOffset
 from barnabas.coordinators.groups.shard import ConsumerPorts, ShardState
 from barnabas.protocol import codec

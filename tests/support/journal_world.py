@@ -10,8 +10,8 @@ import pytest
 from tests.support.replicated import SHORT_TIMES, RawClient, log_values
 
 from barnabas.broker.assembly import Broker
-from barnabas.broker.journal_events import changes_of
 from barnabas.common.types import EVENTS_TOPIC, uuid_to_text
+from barnabas.journal.events import changes_of
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse

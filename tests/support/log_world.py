@@ -14,7 +14,7 @@ from barnabas.records.batch import Record, decode_batch, encode_batch
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.log import AppendInfo, Log, Origin
-from barnabas.storage.recovery import Opening, open_log
+from barnabas.storage.recovery.recovery import Opening, open_log
 from barnabas.storage.segments import LogServices
 
 PARTITION = TopicPartition("orders", 0)

@@ -25,7 +25,7 @@ from barnabas.simulation.host import MemoryHost
 from barnabas.storage.faults import FaultKind
 from barnabas.storage.log import Log, Origin
 from barnabas.storage.manager import LogManager
-from barnabas.storage.verify import PartitionReport, check_directory, verify_partition
+from barnabas.storage.offline.verify import PartitionReport, check_directory, verify_partition
 
 ROOT = "/data"
 SETTINGS = {

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TypeVar
 
 import kafka_jars
-from barnabas.cli.embedded import new_cluster_id
 from barnabas.common.errors import DecodeError
 from barnabas.common.types import METADATA_TOPIC
+from barnabas.embedded.cluster import new_cluster_id
 from barnabas.protocol import codec
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import Message

@@ -13,8 +13,8 @@ from functools import partial
 from types import FunctionType
 from typing import Any
 
-from barnabas.broker.connection import Connection, InFlight
-from barnabas.broker.inner_requests import InnerRequest
+from barnabas.broker.requests.connection import Connection, InFlight
+from barnabas.broker.requests.inner_requests import InnerRequest
 from barnabas.common import continuations
 
 

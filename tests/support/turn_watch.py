@@ -23,7 +23,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.dispatch import Connection
+from barnabas.broker.requests.dispatch import Connection
 from barnabas.protocol import codec
 from barnabas.server.turns import FILE_VARIABLE, Turns
 from barnabas.simulation.host import DeferredWork, VirtualTime

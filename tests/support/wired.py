@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TypeVar
 
 from barnabas.broker.assembly import Broker
-from barnabas.broker.connection import Connection
+from barnabas.broker.requests.connection import Connection
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer
 from barnabas.protocol import codec

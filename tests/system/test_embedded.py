@@ -13,7 +13,7 @@ from pathlib import Path
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from barnabas.cli.embedded import EmbeddedCluster
+from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.testing import Cluster
 
 pytest_plugins = ["barnabas.testing.fixtures"]

@@ -14,8 +14,8 @@ import pytest
 
 import kafka_jars
 from barnabas.cli.app import run as run_barnabas
-from barnabas.cli.embedded import new_cluster_id
 from barnabas.common.errors import ErrorCode
+from barnabas.embedded.cluster import new_cluster_id
 from barnabas.protocol import codec
 from barnabas.protocol.messages.header import RequestHeader
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest, UpdateFeaturesResponse

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import promtool
 from barnabas.cli.app import run
-from barnabas.cli.embedded import EmbeddedCluster
+from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.testing import Cluster
 from support.metrics import Metrics
 

@@ -22,7 +22,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 import kafka_jars
 import promtool
-from barnabas.cli.embedded import EmbeddedCluster
+from barnabas.embedded.cluster import EmbeddedCluster
 from barnabas.testing import Cluster
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(900)]

@@ -10,24 +10,24 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from barnabas.broker.assignments import DirectoryAssignments
-from barnabas.broker.broker_channels import BrokerChannels
-from barnabas.broker.connection import ConnectionLog
-from barnabas.broker.context import Services
-from barnabas.broker.controller_access import ControllerAccess
-from barnabas.broker.controller_registrar import ControllerRegistrar
 from barnabas.broker.coordination import Coordinators
-from barnabas.broker.dispatch import Dispatcher
-from barnabas.broker.fetch_sessions import SessionCache
-from barnabas.broker.inner_requests import OwnBroker, OwnController
+from barnabas.broker.fetching.fetch_sessions import SessionCache
 from barnabas.broker.journal_wiring import make_journal
 from barnabas.broker.lifecycle import BrokerLifecycle
-from barnabas.broker.liveness import BrokerLiveness
-from barnabas.broker.memory_budget import MemoryBudget
 from barnabas.broker.own_registration import AfterOwnRegistration, Door
-from barnabas.broker.producer_ids import ProducerIdPool
-from barnabas.broker.quorum_peers import QuorumPeers
-from barnabas.broker.quorum_watch import QuorumWatch
-from barnabas.broker.verification import TransactionVerifier
+from barnabas.broker.peers.broker_channels import BrokerChannels
+from barnabas.broker.peers.controller_access import ControllerAccess
+from barnabas.broker.peers.controller_registrar import ControllerRegistrar
+from barnabas.broker.peers.liveness import BrokerLiveness
+from barnabas.broker.peers.producer_ids import ProducerIdPool
+from barnabas.broker.peers.quorum_peers import QuorumPeers
+from barnabas.broker.peers.quorum_watch import QuorumWatch
+from barnabas.broker.peers.verification import TransactionVerifier
+from barnabas.broker.requests.connection import ConnectionLog
+from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.dispatch import Dispatcher
+from barnabas.broker.requests.inner_requests import OwnBroker, OwnController
+from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host

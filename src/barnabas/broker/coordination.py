@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.broker_channels import BrokerChannels
-from barnabas.broker.image_topics import ImageTopics
-from barnabas.broker.memory_budget import MemoryBudget
-from barnabas.broker.producer_ids import ProducerIdPool
+from barnabas.broker.peers.broker_channels import BrokerChannels
+from barnabas.broker.peers.producer_ids import ProducerIdPool
+from barnabas.broker.requests.memory_budget import MemoryBudget
+from barnabas.broker.topics.image_topics import ImageTopics
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.common.types import GROUP_METADATA_TOPIC, METADATA_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition

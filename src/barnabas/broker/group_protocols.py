@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.context import Services
+from barnabas.broker.requests.context import Services
 from barnabas.metadata.image import GROUP_VERSION
 
 #: Bits of READ (3), DELETE (6), DESCRIBE (8), DESCRIBE_CONFIGS (10) and ALTER_CONFIGS (11), by Kafka's AclOperation:

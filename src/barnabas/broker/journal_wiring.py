@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from barnabas.broker.context import Services
-from barnabas.broker.journal import Journal, Where
-from barnabas.broker.journal_topic import EventsTopic
-from barnabas.broker.topic_creation import ensure_internal_topic
+from barnabas.broker.requests.context import Services
+from barnabas.broker.topics.topic_creation import ensure_internal_topic
 from barnabas.common.types import EVENTS_TOPIC
+from barnabas.journal.journal import Journal, Where
+from barnabas.journal.topic import EventsTopic
 from barnabas.replication.internal import InternalPartitions
 
 

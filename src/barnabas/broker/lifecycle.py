@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from barnabas.broker.controller_access import ControllerAccess
+from barnabas.broker.peers.controller_access import ControllerAccess
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Host, Timer

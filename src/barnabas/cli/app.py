@@ -14,7 +14,7 @@ import typer.main
 import barnabas
 from barnabas.cli import output
 from barnabas.cli.commands import ENTRIES, Entry, missing_extra
-from barnabas.cli.failures import Failure
+from barnabas.embedded.failures import Failure
 from barnabas.orders.errors import OrdersError
 
 if TYPE_CHECKING:

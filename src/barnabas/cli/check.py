@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from barnabas.cli import output
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import Json
+from barnabas.embedded.failures import Failure
 from barnabas.histories import Finding, Kind, Malformed, Verdict, judge
 
 File = Annotated[str, typer.Argument(metavar="HISTORY", help="One operation per line, as JSON; - reads stdin.")]

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import key_values
 from barnabas.cli.probe import probe
 from barnabas.common.types import EVENTS_TOPIC
+from barnabas.embedded.failures import Failure
 
 T = TypeVar("T")
 TIMEOUT_S = 15.0

@@ -15,9 +15,9 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.cluster_view import ClusterView, view_of
-from barnabas.cli.embedded import EmbeddedCluster, Node, log_tail
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import Json, key_values
+from barnabas.embedded.cluster import EmbeddedCluster, Node, log_tail
+from barnabas.embedded.failures import Failure
 
 Directory = Annotated[Path, typer.Option("--dir", help="Where the cluster keeps all its files.", show_default=True)]
 DEFAULT_DIRECTORY = Path("barnabas-data")

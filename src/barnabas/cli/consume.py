@@ -14,8 +14,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 
 from barnabas.cli import clients, lines, output
 from barnabas.cli.consume_group import Membership, OwnAssignment, Reading
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT64_MAX, Bootstrap, ClientProperty
+from barnabas.embedded.failures import Failure
 
 _BATCH = 1000
 

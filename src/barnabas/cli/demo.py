@@ -22,9 +22,9 @@ from barnabas.cli.cluster import Interruption, interruptible
 from barnabas.cli.demo_course import Course, Fault, Kill
 from barnabas.cli.demo_stage import BROKERS, TOPIC, Pipeline, Places, Replay, Stage, Watcher
 from barnabas.cli.demo_view import View
-from barnabas.cli.failures import Failure
 from barnabas.cli.orders import speed_factor
-from barnabas.cli.signals import held
+from barnabas.embedded.failures import Failure
+from barnabas.embedded.signals import held
 
 if TYPE_CHECKING:
     from barnabas.orders.proof import Proof

@@ -20,7 +20,7 @@ from barnabas.cli import clients, elect, output
 from barnabas.cli.cluster import Interruption
 from barnabas.cli.demo_stage import Pipeline, Replay, Stage, Watcher
 from barnabas.cli.demo_view import View
-from barnabas.cli.failures import Failure
+from barnabas.embedded.failures import Failure
 from barnabas.monitor.snapshot import NOBODY, Key, PartitionState, Snapshot
 from barnabas.orders.ledger import read_ledger
 

@@ -21,9 +21,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Final
 
 from barnabas.cli import clients
-from barnabas.cli.embedded import EmbeddedCluster
-from barnabas.cli.failures import Failure
-from barnabas.cli.signals import held
+from barnabas.embedded.cluster import EmbeddedCluster
+from barnabas.embedded.failures import Failure
+from barnabas.embedded.signals import held
 from barnabas.monitor.changes import Change
 from barnabas.monitor.cluster import ClusterReader
 from barnabas.monitor.connection import Security

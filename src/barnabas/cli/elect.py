@@ -13,10 +13,10 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.clients import TIMEOUT_S, admin_client, result
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, Bootstrap, ClientProperty
 from barnabas.cli.wire import Wire
 from barnabas.common.errors import ErrorCode
+from barnabas.embedded.failures import Failure
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 

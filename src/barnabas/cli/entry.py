@@ -26,7 +26,7 @@ def run(argv: list[str]) -> int:
         print(f"barnabas {importlib.import_module('barnabas').__version__}")
         return 0
     if argv == ["random-uuid"]:
-        print(importlib.import_module("barnabas.cli.embedded").new_cluster_id())
+        print(importlib.import_module("barnabas.embedded.cluster").new_cluster_id())
         return 0
     try:
         app = importlib.import_module("barnabas.cli.app")

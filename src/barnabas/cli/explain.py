@@ -13,9 +13,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 from barnabas.cli import clients, explain_story, lines, output
 from barnabas.cli.explain_story import Event, Present
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, Bootstrap, ClientProperty, Json
 from barnabas.common.types import EVENTS_TOPIC
+from barnabas.embedded.failures import Failure
 
 _BATCH = 1_000
 _NO_JOURNAL = (

@@ -11,12 +11,12 @@ from typing import Annotated
 import typer
 
 from barnabas.cli import output
-from barnabas.cli.embedded import new_cluster_id
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import Json, key_values
 from barnabas.common.config import BrokerConfig, parse_properties
 from barnabas.common.errors import ConfigError
 from barnabas.common.types import uuid_from_text, uuid_to_text
+from barnabas.embedded.cluster import new_cluster_id
+from barnabas.embedded.failures import Failure
 from barnabas.metadata.features import DEPENDENCIES, KRAFT_VERSION, SUPPORTED_FEATURES, default_features
 from barnabas.metadata.image import METADATA_VERSION
 from barnabas.metadata.versions import (

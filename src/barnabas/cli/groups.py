@@ -13,7 +13,6 @@ from typing import Annotated, Any
 import typer
 
 from barnabas.cli import output
-from barnabas.cli.failures import Failure
 from barnabas.cli.groups_reset import (
     Goal,
     Offsets,
@@ -28,6 +27,7 @@ from barnabas.cli.groups_view import STATES, TYPES, Described, GroupsView, Membe
 from barnabas.cli.lines import parse_time
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT64_MAX, Bootstrap, ClientProperty, Json, read_text
 from barnabas.common.types import TopicPartition
+from barnabas.embedded.failures import Failure
 
 app = typer.Typer(help="Consumer groups: their members, offsets and lag.", no_args_is_help=True)
 

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Final, NamedTuple, Protocol
 
-from barnabas.cli.failures import Failure
 from barnabas.cli.lines import parse_time
 from barnabas.common.types import TopicPartition
+from barnabas.embedded.failures import Failure
 
 Offsets = dict[TopicPartition, int]
 

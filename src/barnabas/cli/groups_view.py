@@ -22,10 +22,10 @@ from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient, ConsumerGroupDescription, OffsetSpec
 
 from barnabas.cli.clients import TIMEOUT_S, admin_client, reason, result
-from barnabas.cli.failures import Failure
 from barnabas.cli.wire import Wire
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
+from barnabas.embedded.failures import Failure
 from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,

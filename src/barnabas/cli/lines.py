@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from barnabas.cli.failures import Failure
+from barnabas.embedded.failures import Failure
 
 FIELDS = ("topic", "partition", "offset", "timestamp", "key", "headers")
 _TIMESTAMP_TYPES = {1: "create", 2: "append"}

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.failures import Failure
 from barnabas.cli.log_check import repair, verify
 from barnabas.cli.log_decoders import decode_group, decode_metadata, decode_share_group, decode_transaction
+from barnabas.embedded.failures import Failure
 from barnabas.server.disk import OsDisk
-from barnabas.storage.dump import (
+from barnabas.storage.offline.dump import (
     DEFAULT_MAX_MESSAGE_BYTES,
     DUMPED_SUFFIXES,
     UNLIMITED,
@@ -25,7 +25,7 @@ from barnabas.storage.dump import (
     decode_as_text,
     dump_files,
 )
-from barnabas.storage.repair import REPAIR_DIR_PREFIX
+from barnabas.storage.offline.repair import REPAIR_DIR_PREFIX
 
 app = typer.Typer(help="Show, verify and repair the files of a log; no broker is needed.", no_args_is_help=True)
 

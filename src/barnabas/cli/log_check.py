@@ -13,18 +13,18 @@ from typing import Annotated, Any
 import typer
 
 from barnabas.cli import output
-from barnabas.cli.embedded import STATE_FILE
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import Json
 from barnabas.common.host import Lock
 from barnabas.common.types import TopicPartition
+from barnabas.embedded.cluster import STATE_FILE
+from barnabas.embedded.failures import Failure
 from barnabas.raft.log import metadata_log_directory
 from barnabas.raft.repair import MetadataRepair, chain_of, is_metadata_log
 from barnabas.server.disk import OsDisk
 from barnabas.storage.checkpoints import LOCK_FILE, META_PROPERTIES, parse_dir_name
 from barnabas.storage.faults import Fault
-from barnabas.storage.repair import REPAIR_DIR_PREFIX, Repair, apply_directory, is_repairable, plan_directory
-from barnabas.storage.verify import (
+from barnabas.storage.offline.repair import REPAIR_DIR_PREFIX, Repair, apply_directory, is_repairable, plan_directory
+from barnabas.storage.offline.verify import (
     OFFSET_CHECKPOINTS,
     PartitionReport,
     RecoveryPoints,

@@ -15,7 +15,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages import records_group, records_share, records_transaction
 from barnabas.protocol.messages.consumer_protocol import ConsumerProtocolAssignment, ConsumerProtocolSubscription
 from barnabas.records.batch import Record
-from barnabas.storage.dump import Decoder, DumpFailed
+from barnabas.storage.offline.dump import Decoder, DumpFailed
 
 _SHORT = struct.Struct(">h")
 _TOMBSTONE = "<DELETE>"

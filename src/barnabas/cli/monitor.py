@@ -15,10 +15,10 @@ import typer
 from barnabas.cli import output
 from barnabas.cli.clients import address, check_reachable
 from barnabas.cli.cluster import interruptible
-from barnabas.cli.failures import Failure
 from barnabas.cli.monitor_view import LiveView
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, key_values
-from barnabas.cli.signals import until_signalled
+from barnabas.embedded.failures import Failure
+from barnabas.embedded.signals import until_signalled
 from barnabas.monitor import lines
 from barnabas.monitor.cluster import ClusterReader, Unreachable
 from barnabas.monitor.connection import Security

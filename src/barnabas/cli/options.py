@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from barnabas.cli.failures import Failure
+from barnabas.embedded.failures import Failure
 
 Bootstrap = Annotated[
     str,

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from barnabas.cli import clients, output
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, Json, key_values
+from barnabas.embedded.failures import Failure
 
 if TYPE_CHECKING:
     from barnabas.orders.proof import Proof

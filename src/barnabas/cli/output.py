@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
-from barnabas.cli.failures import Failure
+from barnabas.embedded.failures import Failure
 
 _NUMBER = re.compile(r"-?\d[\d,.]*( [A-Za-z]+(/s)?)?")
 

@@ -22,9 +22,9 @@ from confluent_kafka.admin import OffsetSpec
 
 from barnabas.cli import clients, output
 from barnabas.cli.cluster import interruptible
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, key_values
 from barnabas.common.types import EVENTS_TOPIC
+from barnabas.embedded.failures import Failure
 
 if TYPE_CHECKING:
     from barnabas.pipelines.commits import Books, Commit

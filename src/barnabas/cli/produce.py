@@ -16,8 +16,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from rich.progress import Progress
 
 from barnabas.cli import clients, lines, output
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, Bootstrap, ClientProperty, key_values
+from barnabas.embedded.failures import Failure
 
 _SHOWN_ERRORS = 5
 

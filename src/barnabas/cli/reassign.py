@@ -14,11 +14,11 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from barnabas.cli.clients import TIMEOUT_S, admin_client, result
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty
 from barnabas.cli.reassign_plan import ANY_DIRECTORY, Partition, Plan, propose, read_plan, read_topics, to_json
 from barnabas.cli.wire import Wire
 from barnabas.common.errors import ErrorCode
+from barnabas.embedded.failures import Failure
 from barnabas.protocol.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from barnabas.cli.failures import Failure
+from barnabas.embedded.failures import Failure
 
 ANY_DIRECTORY: Final = "any"
 Partition = tuple[str, int]

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import Json
+from barnabas.embedded.failures import Failure
 
 _DEFAULT_HOURS = 1 / 60
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from rich.text import Text
 
 from barnabas.cli import output
-from barnabas.cli.failures import Failure
+from barnabas.embedded.failures import Failure
 from barnabas.simulation.cluster import Layout
 from barnabas.simulation.explore import explore as explore_seeds
 from barnabas.simulation.explore import shorten_outcome

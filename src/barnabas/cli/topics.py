@@ -24,8 +24,8 @@ from confluent_kafka.admin import (
 
 from barnabas.cli import output
 from barnabas.cli.clients import TIMEOUT_S, admin_client, failure, result
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT16_MAX, INT32_MAX, Bootstrap, ClientProperty, Json, key_values
+from barnabas.embedded.failures import Failure
 
 Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
 Configs = Annotated[

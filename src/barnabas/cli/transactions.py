@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from barnabas.cli import output
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, INT64_MAX, Bootstrap, ClientProperty, Json
 from barnabas.cli.transactions_view import ClusterView, Described, ProducerState
 from barnabas.common.types import TopicPartition
+from barnabas.embedded.failures import Failure
 
 app = typer.Typer(help="Look at transactions, and end what nobody ends.", no_args_is_help=True)
 

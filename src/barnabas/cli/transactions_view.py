@@ -8,10 +8,10 @@ from typing import Any, NamedTuple, TypeVar
 from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.clients import TIMEOUT_S, admin_client, result
-from barnabas.cli.failures import Failure
 from barnabas.cli.wire import Wire
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
+from barnabas.embedded.failures import Failure
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse
 from barnabas.protocol.messages.describe_transactions import (

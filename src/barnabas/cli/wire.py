@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from types import TracebackType
 from typing import Final, TypeVar
 
-from barnabas.cli.failures import Failure
 from barnabas.common.errors import DecodeError
+from barnabas.embedded.failures import Failure
 from barnabas.protocol import codec
 from barnabas.protocol.header import request_header_version, response_header_version
 from barnabas.protocol.message import Message

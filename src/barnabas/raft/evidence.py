@@ -29,7 +29,7 @@ from barnabas.raft.mark import Mark
 from barnabas.records.batch import BatchHeader, decode_batch, has_valid_crc, read_header
 from barnabas.records.header import LOG_OVERHEAD, MAGIC_OFFSET, MAGIC_V2, PREFIX_BYTES
 from barnabas.storage.checkpoints import offset_of
-from barnabas.storage.recovery import Cut
+from barnabas.storage.recovery.recovery import Cut
 
 #: So much behind a damage is searched for intact batches, and so many offsets ahead.
 _SEARCHED_BYTES: Final = 64 * 1024 * 1024

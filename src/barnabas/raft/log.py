@@ -24,7 +24,7 @@ from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import dir_name
 from barnabas.storage.health import WriteHealth
 from barnabas.storage.log import Log, LogEvents, Origin
-from barnabas.storage.recovery import Cut, LogServices, Opening, open_log
+from barnabas.storage.recovery.recovery import Cut, LogServices, Opening, open_log
 
 PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
 #: No batch of the metadata log comes near this.

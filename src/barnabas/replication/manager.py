@@ -23,7 +23,7 @@ from barnabas.records.deferred import DeferredValidation
 from barnabas.records.header import TRANSACTIONAL_FLAG
 from barnabas.replication.cold_reads import ColdReads
 from barnabas.replication.damage import is_waiting, set_aside, settle
-from barnabas.replication.following import Following
+from barnabas.replication.fetcher_pool import Following
 from barnabas.replication.laggards import LaggardWatch
 from barnabas.replication.moves import ReplicaMoves
 from barnabas.replication.partition import Partition, Role

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from time import perf_counter_ns
 from typing import Final, NamedTuple, cast
 
-from barnabas.broker.connection import Connection
-from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.requests.connection import Connection
+from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Buffer, Clock
 from barnabas.common.reports import LimitedReports

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from barnabas.broker.assembly import Broker
-from barnabas.broker.connection import Connection
-from barnabas.broker.dispatch import Dispatcher
+from barnabas.broker.requests.connection import Connection
+from barnabas.broker.requests.dispatch import Dispatcher
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError, FatalFault, StorageFault
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS

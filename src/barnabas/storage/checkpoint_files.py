@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping
 from barnabas.common.host import Disk, Host, Lock
 from barnabas.common.types import ZERO_UUID, TopicPartition
 from barnabas.storage.checkpoints import encode_offsets, remove_quietly, write_atomically
-from barnabas.storage.inventory import Sizes
+from barnabas.storage.recovery.inventory import Sizes
 
 Offsets = dict[TopicPartition, int]
 _BESIDE = ".beside-"

@@ -13,9 +13,9 @@ from barnabas.common.errors import StorageFault
 from barnabas.common.host import Blocking
 from barnabas.common.types import TopicPartition
 from barnabas.storage.directories import root_of
-from barnabas.storage.inventory import Sizes
 from barnabas.storage.log import Log
 from barnabas.storage.log_reads import fault
+from barnabas.storage.recovery.inventory import Sizes
 from barnabas.storage.segment import Segment
 
 _THREADS = 4

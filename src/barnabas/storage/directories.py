@@ -31,7 +31,7 @@ from barnabas.storage.checkpoints import (
     write_atomically,
 )
 from barnabas.storage.health import PROBE_FILE, WriteHealth
-from barnabas.storage.inventory import INVENTORY_FILE, Sizes, encode_inventory, read_inventory
+from barnabas.storage.recovery.inventory import INVENTORY_FILE, Sizes, encode_inventory, read_inventory
 
 __all__ = ["NO_BROKER_EPOCH", "LogDirectories", "LogDirectory", "Offsets", "root_of"]
 

@@ -29,10 +29,10 @@ from barnabas.storage.checkpoints import (
     dir_name,
     marked_dir_name,
 )
-from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories, root_of
 from barnabas.storage.log import Log
-from barnabas.storage.recovery import Opening
+from barnabas.storage.recovery.recovery import Opening
 from barnabas.storage.removal import DelayedRemoval
 
 #: A copy is synced by whoever makes it, in large pieces beside the loop.

@@ -31,8 +31,8 @@ from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.follower_append import FollowerRun
 from barnabas.storage.identity import TopicIdFile
 from barnabas.storage.log_reads import LogReader, fault
-from barnabas.storage.lost_offsets import KnownHoles, Losses, between, write_lost
 from barnabas.storage.producers import ProducerStateManager
+from barnabas.storage.recovery.lost_offsets import KnownHoles, Losses, between, write_lost
 from barnabas.storage.replay import check_marker, note_producer, replay_producers, take_snapshot
 from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.segments import LogServices, Segments

@@ -15,7 +15,7 @@ from barnabas.records.batch import BatchHeader, iter_headers
 from barnabas.storage import time_search
 from barnabas.storage.batch_file import NotCachedError
 from barnabas.storage.cold_read import ColdRead, ReadRange, read_batches
-from barnabas.storage.lost_offsets import Hole, hole_at
+from barnabas.storage.recovery.lost_offsets import Hole, hole_at
 from barnabas.storage.segment import Segment
 from barnabas.storage.segments import LogServices, Segments
 from barnabas.storage.time_search import TimeSearch

@@ -38,9 +38,8 @@ from barnabas.storage.checkpoints import (
     parse_dir_name,
     remove_tree_quietly,
 )
-from barnabas.storage.cleaner import LogCleaner
 from barnabas.storage.closing import Shape, close_all, shape_of, sizes_in
-from barnabas.storage.damaged_logs import DamagedLogs
+from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDirectory, Offsets, root_of
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.health import WriteHealth
@@ -48,9 +47,10 @@ from barnabas.storage.identity import is_misread as is_misread_id
 from barnabas.storage.log import Log, LogEvents
 from barnabas.storage.log_reads import fault as storage_fault
 from barnabas.storage.progress import Progress
-from barnabas.storage.recovery import Opening, is_unused, open_log
+from barnabas.storage.recovery.damaged_logs import DamagedLogs
+from barnabas.storage.recovery.recovery import Opening, is_unused, open_log
+from barnabas.storage.recovery.segment_ends import Evidence
 from barnabas.storage.removal import DelayedRemoval
-from barnabas.storage.segment_ends import Evidence
 from barnabas.storage.segments import LogServices
 from barnabas.storage.strays import StrayRemoval
 from barnabas.storage.upkeep import LogUpkeep

@@ -20,11 +20,11 @@ from barnabas.storage.checkpoints import (
     LOG_START_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
-from barnabas.storage.cleaner import LogCleaner
+from barnabas.storage.compaction.cleaner import LogCleaner
 from barnabas.storage.directories import LogDirectories, Offsets, root_of
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.log import Log
-from barnabas.storage.recovery_points import RecoveryPoints
+from barnabas.storage.recovery.recovery_points import RecoveryPoints
 
 _INITIAL_TASK_DELAY_MS = 30_000
 #: What goes through all logs holds up the loop for so long at a time, and comes back after so long a pause.

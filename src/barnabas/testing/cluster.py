@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from barnabas.cli.embedded import EmbeddedCluster, Node, log_tail
+from barnabas.embedded.cluster import EmbeddedCluster, Node, log_tail
 
 
 class Cluster:
@@ -75,7 +75,8 @@ class Cluster:
         return bool(self._nodes) and all(node.running for node in self._nodes.values())
 
     def start(self) -> Cluster:
-        """Return when clients can use it. Raises `barnabas.cli.failures.Failure` with the broker's log otherwise."""
+        """Start the brokers; return when clients can use them. Raises `barnabas.embedded.failures.Failure` with the
+        broker's log if one does not start."""
         nodes = self._embedded.start(brokers=self._brokers, racks=self._racks, properties=self._properties)
         self._nodes = {node.node_id: node for node in nodes}
         return self

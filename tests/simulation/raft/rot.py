@@ -20,8 +20,8 @@ from barnabas.raft.log import metadata_log_directory
 from barnabas.raft.mark import mark_path
 from barnabas.raft.quorum_state import FILE_NAME
 from barnabas.raft.repair import MetadataRepair, chain_of
-from barnabas.storage.repair import Repair
-from barnabas.storage.verify import Verification
+from barnabas.storage.offline.repair import Repair
+from barnabas.storage.offline.verify import Verification
 
 LOG_DIR = "/data"
 DIRECTORY = metadata_log_directory(LOG_DIR)

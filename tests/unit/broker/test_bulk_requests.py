@@ -12,7 +12,7 @@ import pytest
 from tests.support.bulk import Bulk, Situation
 from tests.support.wired import WiredBroker
 
-from barnabas.broker import inner_requests, pieces
+from barnabas.broker.requests import inner_requests, pieces
 from barnabas.common.types import INTERNAL_TOPICS
 from barnabas.protocol.message import Message, Struct
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.controller_access import ControllerAccess
 from barnabas.broker.handlers import alter_configs, describe_configs, incremental_alter_configs
-from barnabas.broker.inner_requests import OwnController
+from barnabas.broker.peers.controller_access import ControllerAccess
+from barnabas.broker.requests.inner_requests import OwnController
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import Uuid

@@ -6,7 +6,7 @@ import pytest
 from tests.support.wired import WiredBroker, WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, produce_request, topic_id, values_of
 
-from barnabas.broker.connection import Connection
+from barnabas.broker.requests.connection import Connection
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer
 from barnabas.protocol import codec
@@ -101,7 +101,7 @@ def test_a_peer_that_does_not_read_its_answers_is_not_served_any_further(wired: 
 
 def test_answers_behind_an_unanswered_request_are_bounded(wired: WiredBroker) -> None:
     for _ in range(4):
-        produce(wired, wired.connect(), batch_of(b"x" * 200_000))
+        produce(wired, wired.connect(), batch_of(b"x" * 100_000))
     client, writer = wired.connect(), wired.connect()
     waiting = fetch_request(wired, 0, 12, max_wait_ms=2**31 - 1)
     waiting.topics[0].partitions[0].partition = 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.error_answers import UNEXPECTED, encode_answer, error_answer, shortened
+from barnabas.broker.requests.error_answers import UNEXPECTED, encode_answer, error_answer, shortened
 from barnabas.common.errors import EncodeError, ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.fetch_sessions import Session, SessionCache, next_epoch, update_item
+from barnabas.broker.fetching.fetch_sessions import Session, SessionCache, next_epoch, update_item
 from barnabas.common.errors import ErrorCode
 from barnabas.replication.fetch_items import FetchItem, FetchResult, Reader
 from barnabas.replication.partition import Isolation

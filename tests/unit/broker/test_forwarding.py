@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from tests.support.wired import WiredBroker
 
-from barnabas.broker.controller_access import ControllerAccess
 from barnabas.broker.handlers.envelope import is_of_former_controller
-from barnabas.broker.steps import whole
+from barnabas.broker.peers.controller_access import ControllerAccess
+from barnabas.broker.requests.steps import whole
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Link, LinkEnd
 from barnabas.protocol.connection import ReceiveArea

@@ -11,11 +11,11 @@ from tests.support.controller_world import ControllerWorld
 from tests.support.isr_wishes import isr_wish
 
 import barnabas.controller.kraft as kraft
-from barnabas.broker.journal_causes import TOLD
-from barnabas.broker.journal_events import Change, Event, events_of
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft import brokers, configs, elections, partitions, reassignments, topics
 from barnabas.controller.kraft.result import Cause, Result
+from barnabas.journal.causes import TOLD
+from barnabas.journal.events import Change, Event, events_of
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
 from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest

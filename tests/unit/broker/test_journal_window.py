@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from barnabas.broker import journal_window
-from barnabas.broker.journal_events import Change
-from barnabas.broker.journal_window import ChangeWindow
+from barnabas.journal import window as journal_window
+from barnabas.journal.events import Change
+from barnabas.journal.window import ChangeWindow
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta
 
 

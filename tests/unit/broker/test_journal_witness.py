@@ -9,8 +9,8 @@ import pytest
 from tests.support.follower_world import SELF, FollowerWorld
 from tests.support.log_world import encode_records
 
-from barnabas.broker import journal_witness
-from barnabas.broker.journal_witness import Witnessed
+from barnabas.journal import observer as journal_witness
+from barnabas.journal.observer import Witnessed
 from barnabas.metadata.topics import RECOVERING, PartitionImage
 from barnabas.records.batch import Record
 

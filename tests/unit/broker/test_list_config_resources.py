@@ -7,7 +7,7 @@ from tests.support.bulk import create
 from tests.support.replicated import Replicated
 from tests.support.wired import WiredBroker, WiredClient
 
-from barnabas.broker.inner_requests import OwnBroker
+from barnabas.broker.requests.inner_requests import OwnBroker
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsResponse

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.memory_budget import (
+from barnabas.broker.requests.memory_budget import (
     ANSWER_BYTES_MIN,
     READ_BYTES_WHEN_SHORT,
     SHORT_MS_MAX,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.quorum_peers import QuorumPeers
+from barnabas.broker.peers.quorum_peers import QuorumPeers
 from barnabas.common.host import Link, LinkEnd
 from barnabas.protocol.connection import ReceiveArea
 from barnabas.protocol.message import Message

@@ -6,7 +6,7 @@ from collections.abc import Generator
 
 import pytest
 
-from barnabas.broker.steps import LARGE_FRAME_BYTES, SLICE_UNITS, Steps
+from barnabas.broker.requests.steps import LARGE_FRAME_BYTES, SLICE_UNITS, Steps
 from barnabas.simulation.host import VirtualTime
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from tests.support.node_world import NodeWorld
 
-from barnabas.broker.controller_access import ControllerAccess
 from barnabas.broker.handlers import (
     create_partitions,
     create_topics,
@@ -18,10 +17,11 @@ from barnabas.broker.handlers import (
     describe_topic_partitions,
     metadata,
 )
-from barnabas.broker.inner_requests import OwnController
 from barnabas.broker.lately_fenced import LatelyFenced
-from barnabas.broker.steps import whole
-from barnabas.broker.topic_creation import SHARE_GROUP_STATE_TOPIC, ensure_internal_topic
+from barnabas.broker.peers.controller_access import ControllerAccess
+from barnabas.broker.requests.inner_requests import OwnController
+from barnabas.broker.requests.steps import whole
+from barnabas.broker.topics.topic_creation import SHARE_GROUP_STATE_TOPIC, ensure_internal_topic
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, ZERO_UUID
 from barnabas.metadata.topics import NO_LEADER

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from barnabas.broker.unanswered import timed_out
+from barnabas.broker.requests.unanswered import timed_out
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS

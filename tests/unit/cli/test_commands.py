@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 
 import barnabas
-from barnabas.cli import embedded, entry, output
-from barnabas.cli.embedded import EmbeddedCluster, Node, choose_ports
-from barnabas.cli.failures import Failure
+from barnabas.cli import entry, output
 from barnabas.cli.options import key_values
+from barnabas.embedded import cluster as embedded
+from barnabas.embedded.cluster import EmbeddedCluster, Node, choose_ports
+from barnabas.embedded.failures import Failure
 
 
 def unused_port() -> int:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 
 import pytest
 
-from barnabas.cli.failures import Failure
 from barnabas.cli.groups_reset import (
     Goal,
     Offsets,
@@ -18,6 +17,7 @@ from barnabas.cli.groups_reset import (
     to_rows,
 )
 from barnabas.common.types import TopicPartition
+from barnabas.embedded.failures import Failure
 
 A, B = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.cli import lines
-from barnabas.cli.failures import Failure
+from barnabas.embedded.failures import Failure
 
 NOW_MS = 1_700_000_000_000
 HEADERS = st.lists(st.tuples(st.text(max_size=5), st.none() | st.binary(max_size=8)), max_size=4)

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from barnabas.cli.elect import read_partitions
-from barnabas.cli.failures import Failure
 from barnabas.cli.reassign_plan import Target, propose, read_plan, read_topics, to_json
+from barnabas.embedded.failures import Failure
 
 
 def written(directory: Path, document: object) -> Path:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from barnabas.cli.embedded import EmbeddedCluster
-from barnabas.cli.signals import held, until_signalled
+from barnabas.embedded.cluster import EmbeddedCluster
+from barnabas.embedded.signals import held, until_signalled
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])

@@ -6,8 +6,8 @@ import socket
 
 import pytest
 
-from barnabas.cli.failures import Failure
 from barnabas.cli.wire import Wire
+from barnabas.embedded.failures import Failure
 
 
 def test_one_that_is_gone_is_passed_over() -> None:

@@ -16,9 +16,9 @@ from tests.unit.cli.test_commands import unused_port, written_down
 
 from barnabas.cli import entry
 from barnabas.cli.commands import ENTRIES, plain_help
-from barnabas.cli.embedded import EmbeddedCluster
-from barnabas.cli.failures import Failure
 from barnabas.cli.options import read_text
+from barnabas.embedded.cluster import EmbeddedCluster
+from barnabas.embedded.failures import Failure
 
 Output = pytest.CaptureFixture[str]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.support.controller_world import ControllerWorld, directory_of, registration
 
-from barnabas.broker.journal_causes import why
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft import brokers, partitions
+from barnabas.journal.causes import why
 from barnabas.metadata.image import MetadataDelta
 from barnabas.metadata.refusing import REFUSING_TAG, read_refusing, refusing_tags
 from barnabas.protocol import codec

@@ -10,8 +10,8 @@ from immutables import Map
 from tests.support.group_world import GroupWorld
 from tests.support.txn_world import TransactionWorld
 
-from barnabas.broker.context import Services
 from barnabas.broker.handlers import find_coordinator
+from barnabas.broker.requests.context import Services
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.cluster import BrokerImage, Endpoint
 from barnabas.metadata.image import MetadataImage

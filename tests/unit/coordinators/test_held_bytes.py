@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.group_world import GroupWorld, subscription
 
 from barnabas.common.errors import ErrorCode
-from barnabas.coordinators.groups.group import weight_of
+from barnabas.coordinators.groups.classic.group import weight_of
 
 LARGE = {"range": subscription("orders") + bytes(100_000)}
 WEIGHT = weight_of(LARGE)

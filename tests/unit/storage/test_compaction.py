@@ -18,7 +18,7 @@ from barnabas.records.compression import Codec
 from barnabas.records.header import ATTRIBUTES_OFFSET, CRC_OFFSET, HEADER
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.storage.checkpoints import read_offsets
-from barnabas.storage.compaction_map import OffsetMap, map_key
+from barnabas.storage.compaction.offset_map import OffsetMap, map_key
 
 MINUTE_MS = 60_000
 

@@ -8,7 +8,7 @@ from barnabas.common.errors import RecordsRejected
 from barnabas.records.batch import Record, decode_batch, encode_batch, read_header
 from barnabas.records.header import HEADER_BYTES
 from barnabas.records.record import write_record
-from barnabas.storage.compaction_filter import outline, outline_batch
+from barnabas.storage.compaction.record_filter import outline, outline_batch
 
 #: Around the places where a zigzag varint grows by a byte.
 DELTAS = (0, 1, 63, 64, 65, 127, 128, 8191, 8192, 8193, 16383, 16384, 1 << 20, (1 << 20) + 1, 1 << 28, (1 << 31) - 1)

@@ -12,7 +12,7 @@ from barnabas.common.types import ZERO_UUID
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import decode_partition_metadata
 from barnabas.storage.log import Log
-from barnabas.storage.recovery import Opening, open_log
+from barnabas.storage.recovery.recovery import Opening, open_log
 from barnabas.storage.segments import LogServices
 
 FIRST = ["00000000000000000000.index", "00000000000000000000.log", "00000000000000000000.timeindex"]

@@ -6,7 +6,7 @@ import pytest
 from tests.support.damage import Files
 from tests.support.damaged_world import DAMAGED, ROOT, SOUND, killed, logs_of, readable, started, stopped, taken_up
 
-from barnabas.storage import recovery
+from barnabas.storage.recovery import recovery
 
 IDENTITY = f"{ROOT}/{DAMAGED}/partition.metadata"
 

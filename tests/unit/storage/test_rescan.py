@@ -10,8 +10,8 @@ from tests.support.log_world import LogWorld
 
 from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import iter_headers
-from barnabas.storage.rescan import Place, synced_part
-from barnabas.storage.verify import verify_partition
+from barnabas.storage.offline.verify import verify_partition
+from barnabas.storage.recovery.rescan import Place, synced_part
 
 ONE_SEGMENT = LogConfig(segment_bytes=1 << 20, index_interval_bytes=100)
 

@@ -5,7 +5,7 @@ The answer comes when the new voters are committed.
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.add_raft_voter import AddRaftVoterRequest
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.broker import config_changes
-from barnabas.broker.config_changes import SET, Change, ResourceChanges
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.configs import config_changes
+from barnabas.broker.configs.config_changes import SET, Change, ResourceChanges
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
 
 _Row = AlterConfigsResponse.AlterConfigsResourceResponse

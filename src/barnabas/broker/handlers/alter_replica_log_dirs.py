@@ -6,8 +6,8 @@ there yet is made in the wished directory when it comes; its answer is an error 
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.steps import Work
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.steps import Work
 from barnabas.common.types import TopicPartition
 from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 

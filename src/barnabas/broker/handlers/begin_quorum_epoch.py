@@ -4,7 +4,7 @@ KIP-853).
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
 
 

@@ -5,7 +5,7 @@ The connection that heartbeats come by is a sign of life of its own: when it end
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 

@@ -5,8 +5,8 @@ Version 1 tells which protocol each member speaks (KIP-1099).
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.group_protocols import ALL_GROUP_OPERATIONS, serves_consumer_protocol
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -6,8 +6,8 @@ Version 1: regular expressions, and member ids that clients make (KIP-1082). UNS
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.group_protocols import serves_consumer_protocol
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,

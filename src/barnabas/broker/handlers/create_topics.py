@@ -5,7 +5,7 @@ Not there: create.topic.policy.class.name, controller mutation quotas.
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common import continuations
 from barnabas.common.errors import ErrorCode, RequestFailed, StorageFault
 from barnabas.common.types import INTERNAL_TOPICS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft.topics import delete_refused
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
 

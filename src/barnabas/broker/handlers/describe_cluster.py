@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.topic_views import CLUSTER_OPERATIONS
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.topics.topic_views import CLUSTER_OPERATIONS
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.describe_cluster import DescribeClusterRequest, DescribeClusterResponse
 

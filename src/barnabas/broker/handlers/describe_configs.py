@@ -5,8 +5,8 @@ An empty or missing list of keys asks for all. Documentation (version 3) is give
 
 from __future__ import annotations
 
-from barnabas.broker.config_describe import Entry, describe
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.configs.config_describe import Entry, describe
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import RequestFailed
 from barnabas.protocol.messages.describe_configs import DescribeConfigsRequest, DescribeConfigsResponse
 

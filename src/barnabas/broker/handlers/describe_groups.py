@@ -6,8 +6,8 @@ ids, 4+), KIP-1043 (a group that is not there is an error, 6).
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
 from barnabas.broker.group_protocols import ALL_GROUP_OPERATIONS
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.steps import Work
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.steps import Work
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
 from barnabas.protocol.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.controller.kraft.topics import topic_name_problem
 from barnabas.protocol.messages.describe_producers import DescribeProducersRequest, DescribeProducersResponse

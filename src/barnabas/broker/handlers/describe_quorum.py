@@ -6,7 +6,7 @@ On a broker's listener it is passed on to the leader.
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
 
 

@@ -6,9 +6,9 @@ went on, the cursor says.
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.steps import Work
-from barnabas.broker.topic_views import TOPIC_OPERATIONS, leader_of, offline_replicas
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.steps import Work
+from barnabas.broker.topics.topic_views import TOPIC_OPERATIONS, leader_of, offline_replicas
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import INTERNAL_TOPICS
 from barnabas.controller.kraft.topics import topic_name_problem

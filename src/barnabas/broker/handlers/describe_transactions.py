@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.transactions.state import Transaction
 from barnabas.protocol.messages.describe_transactions import (

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
 from barnabas.coordinators.transactions.coordinator import Ending
 from barnabas.coordinators.transactions.transitions import EPOCH_BUMP_SINCE, NO_EPOCH_BUMP, ProducerIdentity

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from barnabas.broker.connection import LONG_ELEMENTS, LONG_FRAME_BYTES
-from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.error_answers import encode_answer, encode_answer_in_steps
-from barnabas.broker.forwarding import decode_principal, shown_address
-from barnabas.broker.inner_requests import InnerRequest
-from barnabas.broker.steps import whole
+from barnabas.broker.requests.connection import LONG_ELEMENTS, LONG_FRAME_BYTES
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_answers import encode_answer, encode_answer_in_steps
+from barnabas.broker.requests.forwarding import decode_principal, shown_address
+from barnabas.broker.requests.inner_requests import InnerRequest
+from barnabas.broker.requests.steps import whole
 from barnabas.common.continuations import owner
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol import codec

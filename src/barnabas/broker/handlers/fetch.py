@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Final
 
-from barnabas.broker.connection import LONG_FRAME_BYTES, Chunks, InFlight
-from barnabas.broker.context import Services
-from barnabas.broker.fetch_answers import Told, encode_answer
-from barnabas.broker.fetch_sessions import EPOCH_INITIAL, Key, Session, is_full, next_epoch, update_item
-from barnabas.broker.steps import Work
+from barnabas.broker.fetching.fetch_answers import Told, encode_answer
+from barnabas.broker.fetching.fetch_sessions import EPOCH_INITIAL, Key, Session, is_full, next_epoch, update_item
+from barnabas.broker.requests.connection import LONG_FRAME_BYTES, Chunks, InFlight
+from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.steps import Work
 from barnabas.common.continuations import run
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol import codec

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.topic_creation import ensure_internal_topic
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.topics.topic_creation import ensure_internal_topic
 from barnabas.common.errors import MALFORMED_REQUEST, ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from barnabas.broker import config_changes
-from barnabas.broker.config_changes import Change, ResourceChanges
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.configs import config_changes
+from barnabas.broker.configs.config_changes import Change, ResourceChanges
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,

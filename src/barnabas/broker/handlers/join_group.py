@@ -6,7 +6,7 @@ Answered when the join of all is complete. KIP-62 (rebalance timeout, 1+), KIP-3
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.join_group import JoinGroupRequest
 
 

@@ -5,7 +5,7 @@ KIP-345 (several members, by instance id, 3+), KIP-800 (reason, 5).
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.leave_group import LeaveGroupRequest
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator
 from typing import Final
 
-from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.steps import Work
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.steps import Work
 from barnabas.common.config_keys import ResourceType
 from barnabas.common.errors import ErrorCode
 from barnabas.metadata.image import MetadataImage

@@ -5,7 +5,7 @@ KIP-518 (filter by state, 4+), KIP-848 (filter by type, 5).
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.list_groups import ListGroupsRequest
 
 

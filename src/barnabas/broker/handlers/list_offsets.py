@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from typing import NamedTuple
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, StorageFault
 from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffsetsResponse
 from barnabas.replication.partition import Isolation, Partition

@@ -6,7 +6,7 @@ state that there is not is told back, and matches nothing.
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.patterns import PatternError, matcher
 from barnabas.coordinators.transactions.coordinator import Filters

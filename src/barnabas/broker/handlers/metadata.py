@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable, Sequence
 
-from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.steps import Work
-from barnabas.broker.topic_creation import auto_create
-from barnabas.broker.topic_views import (
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.steps import Work
+from barnabas.broker.topics.topic_creation import auto_create
+from barnabas.broker.topics.topic_views import (
     CLUSTER_OPERATIONS,
     TOPIC_OPERATIONS,
     endpoint_of,

@@ -7,7 +7,7 @@ names topics by id, is not offered, as by Kafka 4.1.
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest
 
 

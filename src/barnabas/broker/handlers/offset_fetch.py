@@ -6,7 +6,7 @@ version 9 concern the newer group protocol (KIP-848) only.
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest
 
 

@@ -5,7 +5,7 @@ KIP-101, KIP-279 (the epoch that is answered may be a lower one), KIP-320 (fenci
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochRequest,

@@ -13,14 +13,14 @@ from __future__ import annotations
 import struct
 from collections.abc import Generator
 
-from barnabas.broker import long_produce
-from barnabas.broker.connection import Chunks, InFlight, finish_response, start_response
-from barnabas.broker.context import Services
-from barnabas.broker.produce_shortcut import ProduceShortcut
-from barnabas.broker.produce_writes import ACKS, Answered, Writes, refuse_all
-from barnabas.broker.steps import Work, whole
-from barnabas.broker.topic_views import endpoint_of
-from barnabas.broker.transactional_produce import name_of
+from barnabas.broker.producing import long_produce
+from barnabas.broker.producing.produce_shortcut import ProduceShortcut
+from barnabas.broker.producing.produce_writes import ACKS, Answered, Writes, refuse_all
+from barnabas.broker.producing.transactional_produce import name_of
+from barnabas.broker.requests.connection import Chunks, InFlight, finish_response, start_response
+from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.steps import Work, whole
+from barnabas.broker.topics.topic_views import endpoint_of
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
 from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, ROWS_MAX, Asked, ManyRows, ProduceFrame, parse_produce

@@ -5,7 +5,7 @@ Answered when the assignment is in the log. KIP-345 (static members, 3+), KIP-55
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.sync_group import SyncGroupRequest
 
 

@@ -6,8 +6,8 @@ the transaction; that is verified, and from version 5 on added (KIP-890).
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.transactional_offsets import commit
+from barnabas.broker.producing.transactional_offsets import commit
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 

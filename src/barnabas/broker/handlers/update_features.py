@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from barnabas.broker.context import RequestContext, Services
+from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.protocol.messages.update_features import UpdateFeaturesRequest
 
 

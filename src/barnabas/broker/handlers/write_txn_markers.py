@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from barnabas.broker.context import RequestContext, Services
-from barnabas.broker.steps import Work
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.steps import Work
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from barnabas.coordinators.transactions.markers import version_of

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from barnabas.common.metrics import COUNTER, GAUGE, Family, labelled, single
+from barnabas.coordinators.groups.classic.group import GroupState
 from barnabas.coordinators.groups.consumer.group import ConsumerGroupState
-from barnabas.coordinators.groups.group import GroupState
 from barnabas.coordinators.runtime import ShardState
 from barnabas.coordinators.transactions.state import TxnState
 

@@ -21,7 +21,7 @@ from barnabas.protocol.messages.index import request_class
 
 if TYPE_CHECKING:
     from barnabas.broker.assembly import Broker
-    from barnabas.broker.memory_budget import MemoryBudget
+    from barnabas.broker.requests.memory_budget import MemoryBudget
 
 
 def collect(broker: Broker) -> Iterator[Family]:

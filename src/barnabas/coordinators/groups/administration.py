@@ -9,10 +9,10 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Timers
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.gather import Gather
-from barnabas.coordinators.groups import replies
+from barnabas.coordinators.groups.classic import replies
+from barnabas.coordinators.groups.classic.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.consumer import answers
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
-from barnabas.coordinators.groups.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.offset_requests import FindShard
 from barnabas.coordinators.groups.shard import GroupShard
 from barnabas.coordinators.steps import ROWS, by_weight, in_steps

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from barnabas.common.host import Host
 from barnabas.coordinators.deadlines import Deadlines
+from barnabas.coordinators.groups.classic.group import ClassicGroup, HeldBytes
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.writes import Writes
-from barnabas.coordinators.groups.group import ClassicGroup, HeldBytes
 from barnabas.coordinators.runtime import ShardLog
 
 

@@ -12,13 +12,13 @@ from typing import Protocol
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Host
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
-from barnabas.coordinators.groups import replies
 from barnabas.coordinators.groups.administration import Administration
+from barnabas.coordinators.groups.classic import replies
+from barnabas.coordinators.groups.classic.group import HeldBytes
+from barnabas.coordinators.groups.classic.joining import Join
+from barnabas.coordinators.groups.classic.membership import Leaving
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.consumer.heartbeat import Beat
-from barnabas.coordinators.groups.group import HeldBytes
-from barnabas.coordinators.groups.joining import Join
-from barnabas.coordinators.groups.membership import Leaving
 from barnabas.coordinators.groups.offset_requests import OffsetRequests
 from barnabas.coordinators.groups.shard import ConsumerPorts, GroupShard
 from barnabas.coordinators.loading import Loads

@@ -10,10 +10,10 @@ from barnabas.common.effort import COUNTED_ROWS, Work
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Timers
 from barnabas.coordinators.gather import Gather
+from barnabas.coordinators.groups.classic.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.commit_draft import CommitDraft
 from barnabas.coordinators.groups.consumer.fencing import check_fetch
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
-from barnabas.coordinators.groups.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.offsets import Partition
 from barnabas.coordinators.groups.records import NO_LEADER_EPOCH, CommittedOffset
 from barnabas.coordinators.groups.shard import GroupShard

@@ -10,10 +10,10 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Se
 from itertools import chain
 
 from barnabas.common.errors import ErrorCode
+from barnabas.coordinators.groups.classic.group import ClassicGroup, GroupState
+from barnabas.coordinators.groups.classic.rebalance import Rebalancer
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.group import ClassicGroup, GroupState
 from barnabas.coordinators.groups.pending_offsets import PendingOffsets
-from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.coordinators.groups.records import (
     CommittedOffset,
     OffsetKey,

@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.groups.classic.group import NO_TIMESTAMP, ClassicGroup, GroupState
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.group import NO_TIMESTAMP, ClassicGroup, GroupState
 from barnabas.coordinators.groups.offsets import Offsets, Partition, is_deserted
 from barnabas.coordinators.groups.records import NO_EXPIRY, CommittedOffset, group_tombstone, offset_tombstone
 from barnabas.coordinators.runtime import KeyValue, storing_failed

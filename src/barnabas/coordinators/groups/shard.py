@@ -16,6 +16,11 @@ from barnabas.common.host import Host
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.deadlines import Deadlines
 from barnabas.coordinators.gather import Gather
+from barnabas.coordinators.groups.classic.group import ClassicGroup, HeldBytes
+from barnabas.coordinators.groups.classic.images import restore_group
+from barnabas.coordinators.groups.classic.joining import Joining
+from barnabas.coordinators.groups.classic.membership import Membership
+from barnabas.coordinators.groups.classic.rebalance import Rebalancer
 from barnabas.coordinators.groups.committers import Committers
 from barnabas.coordinators.groups.config import GroupConfig
 from barnabas.coordinators.groups.consumer.config import ConsumerConfig, GroupOverride
@@ -25,12 +30,7 @@ from barnabas.coordinators.groups.consumer.service import ConsumerGroups
 from barnabas.coordinators.groups.consumer.topics import Topics
 from barnabas.coordinators.groups.consumer.writes import Writes
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.group import ClassicGroup, HeldBytes
-from barnabas.coordinators.groups.images import restore_group
-from barnabas.coordinators.groups.joining import Joining
-from barnabas.coordinators.groups.membership import Membership
 from barnabas.coordinators.groups.offsets import Offsets
-from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.coordinators.groups.records import OffsetKey, parse_group, parse_key, parse_offset, parse_plain_offset
 from barnabas.coordinators.groups.removal import OffsetRemoval
 from barnabas.coordinators.loading import Loads, LogLoader

@@ -15,6 +15,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from barnabas.common.errors import DecodeError, ErrorCode, RequestFailed
+from barnabas.coordinators.groups.classic.joining import MEMBER_ID_REQUIRED_SINCE, Join
+from barnabas.coordinators.groups.classic.membership import Leaving
 from barnabas.coordinators.groups.consumer.context import ConsumerContext
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.embedded import (
@@ -31,8 +33,6 @@ from barnabas.coordinators.groups.consumer.member import NO_REGEX, ClassicInfo, 
 from barnabas.coordinators.groups.consumer.planning import Planner
 from barnabas.coordinators.groups.consumer.sessions import Due
 from barnabas.coordinators.groups.consumer.writes import Answer, Operation
-from barnabas.coordinators.groups.joining import MEMBER_ID_REQUIRED_SINCE, Join
-from barnabas.coordinators.groups.membership import Leaving
 from barnabas.coordinators.groups.subscription import CONSUMER
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse

@@ -13,6 +13,10 @@ instead of converted. What has been committed stays where it is: offsets belong 
 from __future__ import annotations
 
 from barnabas.common.errors import DecodeError, ErrorCode, RequestFailed
+from barnabas.coordinators.groups.classic.group import ClassicGroup, GroupState
+from barnabas.coordinators.groups.classic.group import Member as ClassicMember
+from barnabas.coordinators.groups.classic.images import generation_record
+from barnabas.coordinators.groups.classic.rebalance import Rebalancer
 from barnabas.coordinators.groups.consumer.config import ConsumerConfig
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.embedded import (
@@ -35,11 +39,7 @@ from barnabas.coordinators.groups.consumer.planning import Planner
 from barnabas.coordinators.groups.consumer.sessions import Sessions
 from barnabas.coordinators.groups.consumer.topics import Topics
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.group import ClassicGroup, GroupState
-from barnabas.coordinators.groups.group import Member as ClassicMember
-from barnabas.coordinators.groups.images import generation_record
 from barnabas.coordinators.groups.offsets import is_deserted
-from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.coordinators.groups.records import group_tombstone
 from barnabas.coordinators.groups.subscription import CONSUMER
 

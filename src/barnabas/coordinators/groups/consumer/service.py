@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.groups.classic.joining import Join
+from barnabas.coordinators.groups.classic.membership import Leaving
+from barnabas.coordinators.groups.classic.rebalance import Rebalancer
 from barnabas.coordinators.groups.consumer import answers
 from barnabas.coordinators.groups.consumer.classic import ClassicMembers
 from barnabas.coordinators.groups.consumer.config import ConsumerConfig, GroupOverride
@@ -24,9 +27,6 @@ from barnabas.coordinators.groups.consumer.sessions import Sessions
 from barnabas.coordinators.groups.consumer.topics import Topics
 from barnabas.coordinators.groups.consumer.writes import Answer, Operation
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.joining import Join
-from barnabas.coordinators.groups.membership import Leaving
-from barnabas.coordinators.groups.rebalance import Rebalancer
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -1,0 +1,309 @@
+"""Changes of configurations, as far as the broker that is asked judges them before the controller does.
+
+This broker alone knows its properties file, so it tries a change of its own settings against all of them; levels of
+loggers live in its process and never reach the controller. Everything else is the controller's business.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.broker.configs import loggers
+from barnabas.broker.configs.config_describe import parse_broker_id
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.forwarding import forward_message
+from barnabas.common.config import BrokerConfig
+from barnabas.common.config_keys import BROKER_KEYS, ConfigType, ResourceType, base_key, parse_text
+from barnabas.common.errors import ConfigError, ErrorCode, RequestFailed
+from barnabas.common.settings import dynamic_key
+from barnabas.controller.kraft.configs import check_count
+from barnabas.controller.kraft.topics import topic_name_problem
+from barnabas.metadata.image import MetadataImage
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.alter_configs import AlterConfigsRequest, AlterConfigsResponse
+from barnabas.protocol.messages.incremental_alter_configs import (
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+SET: Final = 0
+DELETE: Final = 1
+APPEND: Final = 2
+SUBTRACT: Final = 3
+
+_OPERATIONS: Final = {APPEND: "append", SUBTRACT: "subtract"}
+#: Rates that stand beside the broker's keys; they exist only dynamically (KIP-73, KIP-113).
+_THROTTLE_RATES: Final = frozenset(
+    {
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+        "replica.alter.log.dirs.io.max.bytes.per.second",
+    }
+)
+_THREAD_COUNTS: Final = (
+    "background.threads",
+    "num.io.threads",
+    "num.network.threads",
+    "num.recovery.threads.per.data.dir",
+    "num.replica.fetchers",
+)
+
+
+class Change(NamedTuple):
+    key: str
+    operation: int
+    value: str | None
+
+
+class ResourceChanges(NamedTuple):
+    """What one request asks of one resource."""
+
+    resource_type: int
+    name: str
+    changes: Sequence[Change]
+
+
+#: What became of one resource.
+Outcome = tuple[ErrorCode, str | None]
+AlterRequest = AlterConfigsRequest | IncrementalAlterConfigsRequest
+
+
+def alter(
+    context: RequestContext,
+    services: Services,
+    request: AlterRequest,
+    resources: Sequence[ResourceChanges],
+    answer: Callable[[Sequence[Outcome]], None],
+    *,
+    replace: bool = False,
+) -> None:
+    """Carry out what a request asks, told as `resources`; `answer` gets one outcome for each, in order, once all are
+    decided. What comes by the controller's listener, in an envelope or not, is for the controller alone."""
+    if context.listener in services.config.controller_listener_names:
+        decide = services.controller.alter_configs
+        decide(resources, request.validate_only, answer, replace=replace, actor=context.principal)
+        return
+    outcomes: list[Outcome | None] = []
+    twice = repeated(resources)
+    for resource in resources:
+        try:
+            if (resource.resource_type, resource.name) in twice:
+                raise RequestFailed(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
+            if check(services.config, services.metadata.image, resource, replace=replace):
+                outcomes.append(None)
+                continue
+            if not request.validate_only:
+                change_loggers(resource.changes)
+            outcomes.append((ErrorCode.NONE, None))
+        except RequestFailed as failure:
+            outcomes.append((failure.code, failure.message))
+    left = [place for place, outcome in enumerate(outcomes) if outcome is None]
+    if not left:
+        answer([outcome for outcome in outcomes if outcome is not None])
+        return
+
+    def decided(results: Sequence[Outcome]) -> None:
+        rest = iter(results)
+        answer([next(rest) if outcome is None else outcome for outcome in outcomes])
+
+    _ask_controller(context, services, request, left, decided)
+
+
+def _ask_controller(
+    context: RequestContext,
+    services: Services,
+    request: AlterRequest,
+    places: Sequence[int],
+    decided: Callable[[Sequence[Outcome]], None],
+) -> None:
+    """The same request with these of its resources, for the active controller, wherever it is."""
+    forwarded: Message
+    if isinstance(request, AlterConfigsRequest):
+        forwarded = AlterConfigsRequest(
+            validate_only=request.validate_only, resources=[request.resources[place] for place in places]
+        )
+    else:
+        forwarded = IncrementalAlterConfigsRequest(
+            validate_only=request.validate_only, resources=[request.resources[place] for place in places]
+        )
+
+    def answered(response: Message | None) -> None:
+        if isinstance(response, AlterConfigsResponse | IncrementalAlterConfigsResponse):
+            decided([(ErrorCode(row.error_code), row.error_message) for row in response.responses])
+        else:
+            decided([(ErrorCode.REQUEST_TIMED_OUT, "No controller answered in time.")] * len(places))
+
+    forward_message(services.access, context, forwarded, answered)
+
+
+def repeated(resources: Sequence[ResourceChanges]) -> set[tuple[int, str]]:
+    """Resources that stand in a request more than once; nothing is done to them."""
+    counts = Counter((resource.resource_type, resource.name) for resource in resources)
+    return {resource for resource, count in counts.items() if count > 1}
+
+
+def check(config: BrokerConfig, image: MetadataImage, resource: ResourceChanges, *, replace: bool) -> bool:
+    """RequestFailed if this broker refuses; True if the controller has to decide, False if it is for `change_loggers`.
+
+    With `replace` (AlterConfigs) keys that are not named go back to their defaults.
+    """
+    check_count(resource.changes)
+    keys = [change.key for change in resource.changes]
+    if len(set(keys)) != len(keys):
+        raise RequestFailed(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")
+    nulls = [change.key for change in resource.changes if change.operation != DELETE and change.value is None]
+    if nulls:
+        raise RequestFailed(ErrorCode.INVALID_REQUEST, f"Null value not supported for : {','.join(nulls)}")
+    if resource.resource_type == ResourceType.BROKER_LOGGER and not replace:
+        _check_loggers(config, resource)
+        return False
+    if resource.resource_type == ResourceType.TOPIC and resource.name:
+        problem = topic_name_problem(resource.name)
+        if problem is not None:
+            raise RequestFailed(ErrorCode.INVALID_TOPIC_EXCEPTION, problem)
+    if resource.resource_type == ResourceType.BROKER:
+        _check_broker(config, image, resource, replace=replace)
+    elif resource.resource_type not in (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.CLIENT_METRICS):
+        raise RequestFailed(ErrorCode.INVALID_REQUEST, f"Unknown resource type {resource.resource_type}")
+    elif resource.resource_type == ResourceType.CLIENT_METRICS and not resource.name:
+        raise RequestFailed(ErrorCode.INVALID_REQUEST, "Subscription name can't be empty")
+    return True
+
+
+def change_loggers(changes: Sequence[Change]) -> None:
+    """Carry out changes that `check` has let through."""
+    for change in changes:
+        if change.operation == SET:
+            assert change.value is not None, "checked before"
+            loggers.set_level(change.key, change.value)
+        else:
+            loggers.unset_level(change.key)
+
+
+def _check_loggers(config: BrokerConfig, resource: ResourceChanges) -> None:
+    if parse_broker_id(resource.name, "Node id") != config.node_id:
+        text = f"Unexpected node id. Expected {config.node_id}, but received {resource.name}"
+        raise RequestFailed(ErrorCode.INVALID_REQUEST, text)
+    for change in resource.changes:
+        operation = _OPERATIONS.get(change.operation)
+        if operation is not None:
+            text = f"{operation.upper()} operation is not allowed for the BROKER_LOGGER resource"
+            raise RequestFailed(ErrorCode.INVALID_REQUEST, text)
+        if not loggers.exists(change.key):
+            raise RequestFailed(ErrorCode.INVALID_CONFIG, f"Logger {change.key} does not exist!")
+        if change.operation == SET and change.value not in loggers.LEVELS:
+            raise RequestFailed(
+                ErrorCode.INVALID_CONFIG,
+                f"Cannot set the log level of {change.key} to {change.value} as it is not a supported log level. "
+                f"Valid log levels are {', '.join(sorted(loggers.LEVELS))}",
+            )
+        if change.operation == DELETE and change.key == loggers.ROOT:
+            text = "Removing the log level of the root logger is not allowed"
+            raise RequestFailed(ErrorCode.INVALID_REQUEST, text)
+
+
+def _check_broker(config: BrokerConfig, image: MetadataImage, resource: ResourceChanges, *, replace: bool) -> None:
+    if resource.name:
+        broker_id = parse_broker_id(resource.name, "Node id")
+        if broker_id != config.node_id:
+            text = f"Unexpected broker id, expected {config.node_id}, but received {resource.name}"
+            raise RequestFailed(ErrorCode.INVALID_REQUEST, text)
+    before: Mapping[str, str] = {} if replace else image.config_of(ResourceType.BROKER, resource.name)
+    after = _applied(before, resource.changes)
+    per_broker, cluster_default = dict(config.per_broker), dict(config.cluster_default)
+    try:
+        _check_broker_keys(after, per_broker=bool(resource.name))
+        if resource.name:
+            per_broker = after
+        else:
+            cluster_default = after
+        proposed = config.with_dynamic(per_broker, cluster_default)
+        _check_thread_counts(config, proposed)
+        _check_live_change(config, proposed)
+    except ConfigError as error:
+        raise RequestFailed(ErrorCode.INVALID_REQUEST, str(error)) from None
+
+
+def _applied(before: Mapping[str, str], changes: Sequence[Change]) -> dict[str, str]:
+    after = dict(before)
+    for change in changes:
+        if change.operation == DELETE:
+            after.pop(change.key, None)
+            continue
+        assert change.value is not None, "checked before"
+        if change.operation == SET:
+            after[change.key] = change.value
+            continue
+        key = base_key(change.key)
+        operation = _OPERATIONS.get(change.operation)
+        if operation is None:
+            raise RequestFailed(ErrorCode.INVALID_REQUEST, f"Unknown operation {change.operation} on {change.key}")
+        if key is None or key.type is not ConfigType.LIST:
+            text = f"Config value {operation} is not allowed for config key: {change.key}"
+            raise RequestFailed(ErrorCode.INVALID_CONFIG, text)
+        items = [item for item in after.get(change.key, key.default or "").split(",") if item]
+        for item in change.value.split(","):
+            if change.operation == APPEND and item not in items:
+                items.append(item)
+            elif change.operation == SUBTRACT and item in items:
+                items.remove(item)
+        after[change.key] = ",".join(items)
+    return after
+
+
+def _check_broker_keys(values: Mapping[str, str], *, per_broker: bool) -> None:
+    """ConfigError if one of these keys must not be set dynamically at this level, or not to this value."""
+    for name in values:
+        if name in BROKER_KEYS:
+            dynamic_key(name, per_broker=True)
+    unprefixed = [name for name in values if name.startswith(("ssl.keystore.", "ssl.truststore.", "ssl.key."))]
+    if unprefixed:
+        raise ConfigError(
+            "These security configs can be dynamically updated only per-listener using the listener prefix: "
+            f"HashSet({', '.join(unprefixed)})"
+        )
+    for name, text in values.items():
+        if name in BROKER_KEYS:
+            BROKER_KEYS[name].parse(text)
+        elif name in _THROTTLE_RATES:
+            parse_text(name, ConfigType.LONG, text)
+    if not per_broker:
+        for name in values:
+            if base_key(name) is not None:
+                dynamic_key(name, per_broker=False)
+
+
+def _check_thread_counts(current: BrokerConfig, proposed: BrokerConfig) -> None:
+    """A number of threads may at most double or halve at a time."""
+    for name in _THREAD_COUNTS:
+        now, then = current.int_of(name), proposed.int_of(name)
+        if then == now:
+            continue
+        why = None
+        if then <= 0:
+            why = "value should be at least 1"
+        elif then < now / 2:
+            why = f"value should be at least half the current value {now}"
+        elif then > now * 2:
+            why = f"value should not be greater than double the current value {now}"
+        if why is not None:
+            raise _refused(f"Dynamic thread count update validation failed for {name}={then}, {why}")
+
+
+def _check_live_change(current: BrokerConfig, proposed: BrokerConfig) -> None:
+    """What may be in a properties file but not be changed to while the node runs."""
+    for name in ("max.connections", "max.connection.creation.rate"):
+        if proposed.int_of(name) <= 0:
+            raise _refused(f"Invalid {name} {proposed.int_of(name)}")
+    for name in ("listeners", "listener.security.protocol.map"):
+        if proposed.list_of(name) != current.list_of(name):
+            raise ConfigError(f"{name} cannot be changed while the node runs")
+
+
+def _refused(text: str) -> ConfigError:
+    return ConfigError(
+        f"Invalid value org.apache.kafka.common.config.ConfigException: {text} "
+        "for configuration Invalid dynamic configuration"
+    )

@@ -1,0 +1,204 @@
+"""What a Fetch is answered with, versions 4-18, as chunks: records go from the log to the socket without being copied,
+but for small ones."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Generator, Sequence
+
+from barnabas.broker.requests.connection import Chunks, InFlight, finish_response, start_response
+from barnabas.broker.requests.context import Services
+from barnabas.broker.topics.topic_views import endpoint_of
+from barnabas.common.errors import ErrorCode
+from barnabas.protocol.wire import write_compact_string, write_unsigned_varint
+from barnabas.replication.fetch_items import FetchItem, FetchResult
+
+_SESSIONS_SINCE = 7
+_FLEXIBLE = 12
+_BY_TOPIC_ID = 13
+_LEADER_SINCE = 16
+#: Records up to this size are copied behind the fields before them: one chunk less to send.
+_COPIED_BYTES_MAX = 16 * 1024
+_INT16 = struct.Struct(">h")
+_INT32 = struct.Struct(">i")
+_THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
+#: index, error code, HW, LSO, log start offset
+_PARTITION = struct.Struct(">ihqqq")
+_PARTITION_V4 = struct.Struct(">ihqq")
+#: As `_PARTITION`, the number of aborted transactions (null, or none), and the preferred replica.
+_PARTITION_V12 = struct.Struct(">ihqqqBi")
+_TRANSACTION = struct.Struct(">qq")
+_EPOCH_OFFSET = struct.Struct(">iq")
+_LEADER = struct.Struct(">ii")
+
+Told = Sequence[tuple[FetchItem, FetchResult]]
+
+
+#: Partitions that are encoded in a step.
+_LOOK = 100
+
+
+def encode_answer(
+    request: InFlight, services: Services, error: ErrorCode, session_id: int, told: Told
+) -> Generator[int, None, Chunks]:
+    version = request.api_version
+    flexible = version >= _FLEXIBLE
+    writer = _Writer(start_response(request.correlation_id, 1 if flexible else 0))
+    head = writer.head
+    if version >= _SESSIONS_SINCE:
+        head += _THROTTLE_ERROR_SESSION.pack(0, error, session_id)
+    else:
+        head += b"\0\0\0\0"
+    topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]] = {}
+    for item, result in told:
+        topics.setdefault(item.topic_id if version >= _BY_TOPIC_ID else item.topic or "", []).append((item, result))
+    if flexible:
+        yield from _write_topics_flexible(writer, topics, version)
+        writer.head += _response_tags(request, services, told) if version >= _LEADER_SINCE else b"\0"
+    else:
+        yield from _write_topics(writer, topics, version)
+    return writer.finish()
+
+
+class _Writer:
+    """Collects a response as chunks: fields in `head`, large records as they are."""
+
+    __slots__ = ("_chunks", "_first", "_size_bytes", "head")
+
+    def __init__(self, head: bytearray) -> None:
+        self.head = self._first = head
+        self._chunks: Chunks = []
+        self._size_bytes = 0
+
+    def records(self, data: bytes | bytearray | memoryview) -> None:
+        if len(data) <= _COPIED_BYTES_MAX:
+            self.head += data
+            return
+        self._size_bytes += len(data) + (0 if self.head is self._first else len(self.head))
+        self._chunks += (self.head, data)
+        self.head = bytearray()
+
+    def finish(self) -> Chunks:
+        if self.head is not self._first:
+            self._size_bytes += len(self.head)
+        finish_response(self._first, self._size_bytes)
+        return [*self._chunks, self.head]
+
+
+def _write_topics(
+    writer: _Writer, topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]], version: int
+) -> Generator[int, None, None]:
+    """Versions 4-11."""
+    writer.head += _INT32.pack(len(topics))
+    for place, (topic, rows) in enumerate(topics.items(), 1):
+        if place % _LOOK == 0:
+            yield 1
+        assert isinstance(topic, str)
+        name = topic.encode()
+        writer.head += _INT16.pack(len(name)) + name + _INT32.pack(len(rows))
+        for row, (item, result) in enumerate(rows, 1):
+            if row % _LOOK == 0:
+                yield 1
+            head = writer.head
+            fields = (item.index, result.error, result.high_watermark, result.last_stable_offset)
+            if version >= 5:
+                head += _PARTITION.pack(*fields, result.log_start_offset)
+            else:
+                head += _PARTITION_V4.pack(*fields)
+            head += _INT32.pack(-1 if result.aborted is None else len(result.aborted))
+            for transaction in result.aborted or ():
+                head += _TRANSACTION.pack(*transaction)
+            if version >= 11:
+                head += _INT32.pack(result.preferred)
+            head += _INT32.pack(len(result.data))
+            writer.records(result.data)
+
+
+def _write_topics_flexible(
+    writer: _Writer, topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]], version: int
+) -> Generator[int, None, None]:
+    """Versions 12-18."""
+    write_unsigned_varint(writer.head, len(topics) + 1)
+    for place, (topic, rows) in enumerate(topics.items(), 1):
+        if place % _LOOK == 0:
+            yield 1
+        if isinstance(topic, str):
+            name = topic.encode()
+            write_unsigned_varint(writer.head, len(name) + 1)
+            writer.head += name
+        else:
+            writer.head += topic
+        write_unsigned_varint(writer.head, len(rows) + 1)
+        for row, (item, result) in enumerate(rows, 1):
+            if row % _LOOK == 0:
+                yield 1
+            head = writer.head
+            aborted, data = result.aborted, result.data
+            fields = (
+                item.index,
+                result.error,
+                result.high_watermark,
+                result.last_stable_offset,
+                result.log_start_offset,
+            )
+            if not aborted:
+                head += _PARTITION_V12.pack(*fields, 0 if aborted is None else 1, result.preferred)
+            else:
+                head += _PARTITION.pack(*fields)
+                write_unsigned_varint(head, len(aborted) + 1)
+                for transaction in aborted:
+                    head += _TRANSACTION.pack(*transaction)
+                    head.append(0)
+                head += _INT32.pack(result.preferred)
+            if data:
+                write_unsigned_varint(head, len(data) + 1)
+                writer.records(data)
+            else:
+                head.append(1)
+            if result.diverging is None and result.leader is None:
+                writer.head.append(0)
+            else:
+                writer.head += _partition_tags(result, version)
+        writer.head.append(0)
+
+
+def _partition_tags(result: FetchResult, version: int) -> bytes:
+    """Tagged fields 0 (diverging epoch) and 1 (current leader, KIP-951)."""
+    leader = result.leader if version >= _LEADER_SINCE else None
+    if result.diverging is None and leader is None:
+        return b"\0"
+    tags = [
+        bytes((tag, len(body))) + body
+        for tag, body in (
+            (0, _EPOCH_OFFSET.pack(*result.diverging) + b"\0" if result.diverging else b""),
+            (1, _LEADER.pack(*leader) + b"\0" if leader else b""),
+        )
+        if body
+    ]
+    return bytes((len(tags),)) + b"".join(tags)
+
+
+def _response_tags(request: InFlight, services: Services, told: Told) -> bytes:
+    """Tagged field 0: where the leaders are that partitions of this answer name."""
+    leaders = sorted({result.leader[0] for _, result in told if result.leader is not None})
+    if not leaders:
+        return b"\0"
+    image = services.metadata.image
+    body = bytearray()
+    count = 0
+    for leader in leaders:
+        endpoint = endpoint_of(image, leader, request.listener)
+        if endpoint is not None:
+            count += 1
+            body += _INT32.pack(leader)
+            write_compact_string(body, endpoint.host)
+            body += _INT32.pack(endpoint.port)
+            write_compact_string(body, image.brokers[leader].rack)
+            body.append(0)
+    if not count:
+        return b"\0"
+    tag = bytearray(b"\x01\0")
+    size = bytearray()
+    write_unsigned_varint(size, count + 1)
+    write_unsigned_varint(tag, len(size) + len(body))
+    return bytes(tag + size + body)

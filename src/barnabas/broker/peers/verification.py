@@ -1,0 +1,119 @@
+"""Whether partitions are part of a transaction, asked of its coordinator before the first records go in (KIP-890).
+
+    version 1 of the protocol   the producer has added them before: that is verified
+    version 2                   they are added by this question
+
+The codes in the answers are those that a producer understands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from barnabas.broker.peers.broker_channels import BrokerChannels
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import Host
+from barnabas.common.types import TRANSACTION_STATE_TOPIC, TopicPartition
+from barnabas.coordinators.transactions.transitions import ProducerIdentity
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+
+Codes = Mapping[TopicPartition, ErrorCode]
+
+#: What a coordinator says, in words for producers.
+_TRANSLATED: Final = {
+    ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
+    ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
+}
+
+
+class Question(NamedTuple):
+    """`adds`: put them into the transaction, as version 2 of the protocol has it."""
+
+    transactional_id: str
+    producer: ProducerIdentity
+    partitions: Sequence[TopicPartition]
+    adds: bool
+
+
+class TransactionVerifier:
+    """Of one broker. `coordinator_partition` says which partition of `__transaction_state` keeps a transactional id."""
+
+    __slots__ = ("_brokers", "_config", "_coordinator_partition", "_host")
+
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        brokers: BrokerChannels,
+        coordinator_partition: Callable[[str], int],
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._brokers = brokers
+        self._coordinator_partition = coordinator_partition
+
+    @property
+    def is_enabled(self) -> bool:
+        """Whether version 1 is verified; version 2 always is."""
+        return self._config.bool_of("transaction.partition.verification.enable")
+
+    def ask(self, question: Question, done: Callable[[Codes], None]) -> None:
+        """`done` once, never from within this call. While the last transaction of the producer is being completed, an
+        addition is tried again for a little while: a client would wait longer."""
+        until_ms = self._host.clock.now_ms() + self._config.int_of("add.partitions.to.txn.retry.backoff.max.ms")
+        self._ask(question, done, until_ms)
+
+    def _ask(self, question: Question, done: Callable[[Codes], None], until_ms: int) -> None:
+        def answered(response: Message | None) -> None:
+            codes = _codes(question, response)
+            pause_ms = self._config.int_of("add.partitions.to.txn.retry.backoff.ms")
+            concurrent = question.adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+            if concurrent and self._host.clock.now_ms() + pause_ms <= until_ms:
+                self._host.timers.call_later(pause_ms, lambda: self._ask(question, done, until_ms))
+            else:
+                done(codes)
+
+        partition = TopicPartition(TRANSACTION_STATE_TOPIC, self._coordinator_partition(question.transactional_id))
+        coordinator = self._brokers.leader_of(partition)
+        if coordinator is None or coordinator < 0:
+            codes = dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            self._host.timers.call_soon(lambda: done(codes))
+        else:
+            self._brokers.send(coordinator, _request(question), answered)
+
+
+def _request(question: Question) -> AddPartitionsToTxnRequest:
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in question.partitions:
+        by_topic.setdefault(topic, []).append(index)
+    transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        transactional_id=question.transactional_id,
+        producer_id=question.producer.producer_id,
+        producer_epoch=question.producer.epoch,
+        verify_only=not question.adds,
+        topics=[
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=indexes)
+            for topic, indexes in by_topic.items()
+        ],
+    )
+    return AddPartitionsToTxnRequest(transactions=[transaction])
+
+
+def _codes(question: Question, response: Message | None) -> Codes:
+    if not isinstance(response, AddPartitionsToTxnResponse):
+        return dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)
+    if response.error_code != ErrorCode.NONE:
+        code = ErrorCode(response.error_code)
+        return dict.fromkeys(question.partitions, _TRANSLATED.get(code, code))
+    found = {
+        TopicPartition(topic.name, row.partition_index): ErrorCode(row.partition_error_code)
+        for transaction in response.results_by_transaction
+        if transaction.transactional_id == question.transactional_id
+        for topic in transaction.topic_results
+        for row in topic.results_by_partition
+    }
+    codes = {partition: found.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in question.partitions}
+    return {partition: _TRANSLATED.get(code, code) for partition, code in codes.items()}

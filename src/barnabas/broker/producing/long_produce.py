@@ -1,0 +1,114 @@
+"""Produce requests of thousands of partitions: decoded and appended a few at a time, answered as one.
+
+What a producer sends to a broker at once has a batch for each partition that it writes to, and so hundreds of rows at
+most; a request may have a hundred thousand of them, and most of them may be nothing but an error. Nothing else of the
+connection is served meanwhile, so a producer's batches keep their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from typing import Final
+
+from barnabas.broker.producing.produce_writes import ACKS, Answered, Writes, refuse_all
+from barnabas.broker.requests.connection import Chunks, InFlight
+from barnabas.broker.requests.context import Services
+from barnabas.broker.requests.steps import Work
+from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.protocol import codec
+from barnabas.protocol.messages.produce import ProduceRequest
+from barnabas.protocol.produce_frame import BY_TOPIC_ID_SINCE, Asked, ProduceFrame
+
+#: Rows that are appended in a turn.
+_AT_ONCE: Final = 100
+#: Rows that are looked at in a step.
+_LOOK: Final = 200
+
+#: From what became of all rows to the answer; None if it comes later.
+Answer = Callable[[ProduceFrame, Answered], Chunks | None]
+
+
+def serve(request: InFlight, frame: bytearray, position: int, services: Services, answer: Answer) -> Work:
+    """Work that begins the first append when all is decoded; the request is answered after the last."""
+    version = request.api_version
+    message, end = yield from codec.decode_in_steps(ProduceRequest, version, frame, position)
+    if end != len(frame):
+        raise DecodeError(f"ProduceRequest v{version}: {len(frame) - end} bytes behind its end")
+    topics = yield from _last_of_each(message, by_id=version >= BY_TOPIC_ID_SINCE)
+    asked = ProduceFrame(message.transactional_id, message.acks, message.timeout_ms, topics)
+    if asked.acks in ACKS:
+        _Appends(request, services, asked, answer).begin()
+    else:
+        refused = refuse_all(topics, ErrorCode.INVALID_REQUIRED_ACKS)
+        request.reply_with(lambda: answer(asked, refused))
+
+
+def _last_of_each(message: ProduceRequest, *, by_id: bool) -> Generator[int, None, Asked]:
+    """Of what a request repeats, Kafka takes the last."""
+    found: dict[str | bytes, dict[int, memoryview]] = {}
+    seen = 0
+    for topic in message.topic_data:
+        rows = found.setdefault(topic.topic_id if by_id else topic.name, {})
+        for row in topic.partition_data:
+            rows[row.index] = memoryview(b"" if row.records is None else row.records)
+            seen += 1
+            if seen % _LOOK == 0:
+                yield 1
+    return [(topic, list(rows.items())) for topic, rows in found.items()]
+
+
+class _Appends:
+    """Those of one request, a part after the other: one that waits for its coordinator, or is opened beside the loop,
+    is waited for."""
+
+    def __init__(self, request: InFlight, services: Services, asked: ProduceFrame, answer: Answer) -> None:
+        self._request = request
+        self._services = services
+        self._asked = asked
+        self._answer = answer
+        self._answered: Answered = []
+        self._parts = _parts(asked.topics)
+
+    def begin(self) -> None:
+        self._request.connection.begin_slow()
+        self._go_on()
+
+    def _go_on(self) -> None:
+        request = self._request
+        self._services.steps.start(self._append(), lambda _: None, request, lambda: not request.connection.is_closed)
+
+    def _append(self) -> Work:
+        """The next part, or the answer."""
+        yield 1
+        request, asked = self._request, self._asked
+        part = next(self._parts, None)
+        if part is not None:
+            Writes(request, self._services, asked.transactional_id, asked.acks, self._take).append(part)
+            return
+        request.connection.end_slow()
+        request.reply_with(lambda: self._answer(asked, self._answered))
+
+    def _take(self, answered: Answered) -> None:
+        for topic, rows in answered:
+            if self._answered and self._answered[-1][0] == topic:
+                self._answered[-1][1].extend(rows)
+            else:
+                self._answered.append((topic, rows))
+        self._go_on()
+
+
+def _parts(asked: Asked) -> Generator[Asked, None, None]:
+    part: Asked = []
+    room = _AT_ONCE
+    for topic, rows in asked:
+        begin = 0
+        while begin < len(rows):
+            taken = rows[begin : begin + room]
+            part.append((topic, taken))
+            begin += len(taken)
+            room -= len(taken)
+            if not room:
+                yield part
+                part, room = [], _AT_ONCE
+    if part:
+        yield part

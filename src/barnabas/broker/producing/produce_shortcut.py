@@ -1,0 +1,137 @@
+"""The produce request that differs from the last one of its connection only in its records: the usual one.
+
+A producer goes on sending to one partition with the same client id, acks, timeout and topic. What was understood of
+such a request is kept as bytes to compare with, and its answer as bytes to copy: then a request costs a comparison, the
+append, and three numbers written into the answer. Everything else (other bytes, something unanswered before it, an
+error, followers to wait for) goes the general way, `handlers/produce.py`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from barnabas.broker.requests.connection import InFlight
+from barnabas.broker.requests.context import Services
+from barnabas.common.errors import RequestFailed
+from barnabas.protocol.produce_frame import FLEXIBLE_SINCE
+from barnabas.protocol.wire import read_unsigned_varint, unsigned_varint_size
+from barnabas.replication.partition import Partition
+from barnabas.storage.log import AppendInfo, Origin
+
+_RECORDS_SIZE = struct.Struct(">i")
+_OFFSETS = struct.Struct(">qqq")
+_OFFSETS_V3 = struct.Struct(">qq")
+#: The tagged fields of partition, topic and request: none.
+_NO_TAGS = b"\0\0\0"
+#: What follows the offsets in an answer without errors: record errors, message, tagged fields, throttle time.
+_ANSWER_TAIL_BYTES = {**dict.fromkeys(range(3, 8), 4), 8: 10, **dict.fromkeys(range(9, 14), 9)}
+
+
+class ProduceShortcut:
+    """What one connection's last produce request said, but for correlation id and records."""
+
+    __slots__ = (
+        "_acks",
+        "_answer",
+        "_connection",
+        "_head",
+        "_index",
+        "_is_flexible",
+        "_offsets",
+        "_offsets_at",
+        "_services",
+        "_size_at",
+        "_tail",
+        "_times",
+        "_topic",
+        "_topic_id",
+    )
+
+    def __init__(
+        self, request: InFlight, services: Services, partition: Partition, *, acks: int, size_at: int, answer: bytes
+    ) -> None:
+        """`size_at` is where the size of the records stands in the frame; `answer` is what such a request got."""
+        self._connection = request.connection
+        self._services = services
+        self._topic, self._index = partition.topic_partition
+        self._topic_id = partition.topic_id
+        self._acks = acks
+        self._times = request.times.counts
+        self._is_flexible = request.api_version >= FLEXIBLE_SINCE
+        self._size_at = size_at
+        self._head = b""
+        self._tail = b""
+        self._answer = answer
+        self._offsets = _OFFSETS if request.api_version >= 5 else _OFFSETS_V3
+        self._offsets_at = len(answer) - _ANSWER_TAIL_BYTES[request.api_version] - self._offsets.size
+
+    @classmethod
+    def of(
+        cls,
+        request: InFlight,
+        services: Services,
+        partition: Partition,
+        frame: memoryview,
+        *,
+        records_bytes: int,
+        acks: int,
+        answer: bytes,
+    ) -> ProduceShortcut | None:
+        """From a request of one partition that went well; None if it has tagged fields."""
+        if request.api_version >= FLEXIBLE_SINCE:
+            size_at = len(frame) - len(_NO_TAGS) - records_bytes - unsigned_varint_size(records_bytes + 1)
+        else:
+            size_at = len(frame) - records_bytes - _RECORDS_SIZE.size
+        self = cls(request, services, partition, acks=acks, size_at=size_at, answer=answer)
+        if self._records(frame) is None:
+            return None
+        self._head = bytes(frame[:4])
+        self._tail = bytes(frame[8:size_at])
+        return self
+
+    def serve(self, frame: memoryview) -> bool:
+        """Serve this request if it is such a one; False leaves everything as it was."""
+        if frame[8 : self._size_at] != self._tail or frame[:4] != self._head or not self._connection.nothing_waits:
+            return False
+        records = self._records(frame)
+        if records is None:
+            return False
+        services = self._services
+        try:
+            partition = services.replicas.leader(self._topic, self._index)
+        except RequestFailed:
+            return False
+        if partition.topic_id != self._topic_id or (self._acks == -1 and partition.is_replicated):
+            return False
+        wall_ms = services.host.clock.wall_ms()
+        info = services.replicas.append_to(partition, records, self._acks, wall_ms, Origin.CLIENT).info
+        if info is None:
+            return False  # refused, with nothing changed: the general way says so in the right words
+        self._times[0] += 1
+        if self._acks != 0:
+            self._connection.respond_shortly(self._answered(frame, info))
+        return True
+
+    def _records(self, frame: memoryview) -> memoryview | None:
+        """The batches, if nothing but the expected end follows them."""
+        if self._is_flexible:
+            size, position = read_unsigned_varint(frame, self._size_at)
+            end = position + size - 1
+            if size == 0 or end + len(_NO_TAGS) != len(frame) or frame[end:] != _NO_TAGS:
+                return None
+            return frame[position:end]
+        position = self._size_at + _RECORDS_SIZE.size
+        if position > len(frame) or position + _RECORDS_SIZE.unpack_from(frame, self._size_at)[0] != len(frame):
+            return None
+        return frame[position:]
+
+    def _answered(self, frame: memoryview, info: AppendInfo) -> bytearray:
+        answer = bytearray(self._answer)
+        answer[4:8] = frame[4:8]
+        if self._offsets is _OFFSETS:
+            _OFFSETS.pack_into(
+                answer, self._offsets_at, info.first_offset, info.log_append_time_ms, info.log_start_offset
+            )
+        else:
+            _OFFSETS_V3.pack_into(answer, self._offsets_at, info.first_offset, info.log_append_time_ms)
+        return answer

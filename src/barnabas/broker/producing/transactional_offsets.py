@@ -1,0 +1,91 @@
+"""TxnOffsetCommit, step by step: the group's partition becomes part of the transaction, then its coordinator writes."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Final
+
+from barnabas.broker.peers.verification import Codes, Question
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.common.continuations import owner
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
+from barnabas.coordinators.transactions.transitions import ProducerIdentity
+from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from barnabas.storage.verification import Guard, has_ongoing
+
+#: From these versions on a client understands TRANSACTION_ABORTABLE, and leaves it to the broker to add the partition.
+_LOADING_SINCE: Final = 2
+_ABORTABLE_SINCE: Final = 4
+_ADDS_SINCE: Final = 5
+
+
+#: Rows that are made in a step.
+_LOOK: Final = 200
+
+
+def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: Services) -> None:
+    """Clients of before version 2 may crash when they are told that a coordinator is loading (KAFKA-7296)."""
+    partition = TopicPartition(GROUP_METADATA_TOPIC, services.groups.partition_for(request.group_id))
+    producer = ProducerIdentity(request.producer_id, request.producer_epoch)
+    adds = context.api_version >= _ADDS_SINCE
+
+    def reply(response: TxnOffsetCommitResponse) -> None:
+        for topic in response.topics if context.api_version < _LOADING_SINCE else ():
+            for row in topic.partitions:
+                if row.error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+                    row.error_code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+        context.reply(response)
+
+    def refuse(code: ErrorCode) -> None:
+        services.steps.begin(_refused(request, code), reply, owner())
+
+    if not request.group_id:
+        refuse(ErrorCode.INVALID_GROUP_ID)
+        return
+    try:
+        producers = services.replicas.leader(*partition).log.producers
+    except RequestFailed:
+        refuse(ErrorCode.NOT_COORDINATOR)
+        return
+    if has_ongoing(producers, *producer) or not (adds or services.verifier.is_enabled):
+        services.groups.commit_offsets_in_transaction(context, request, reply)
+        return
+    guard = Guard(producers, producer.producer_id)
+
+    def answered(codes: Codes) -> None:
+        code = codes[partition]
+        if code is ErrorCode.NONE and not adds and not guard.holds:
+            code = ErrorCode.INVALID_TXN_STATE
+        if code is ErrorCode.NONE:
+            services.groups.commit_offsets_in_transaction(context, request, reply)
+        else:
+            refuse(_refusal(code, context.api_version))
+
+    services.verifier.ask(Question(request.transactional_id, producer, [partition], adds), answered)
+
+
+def _refusal(code: ErrorCode, api_version: int) -> ErrorCode:
+    if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_SINCE:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and api_version < _ADDS_SINCE):
+        return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    # The transaction's coordinator is not the one that the client asked: it need not look for another.
+    return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code is ErrorCode.NOT_COORDINATOR else code
+
+
+def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> Generator[int, None, TxnOffsetCommitResponse]:
+    """The same code for each partition."""
+    response = TxnOffsetCommitResponse()
+    for topic in request.topics:
+        rows: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = []
+        response.topics.append(TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(name=topic.name, partitions=rows))
+        for asked in topic.partitions:
+            rows.append(
+                TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                    partition_index=asked.partition_index, error_code=code
+                )
+            )
+            if len(rows) % _LOOK == 0:
+                yield 1
+    return response

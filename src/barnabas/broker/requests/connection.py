@@ -1,0 +1,568 @@
+"""One peer's connection: its requests in flight, and their answers in the order of the requests.
+
+A peer that asks for more than it takes is not served any further: requests stay unread while too many are unanswered,
+or while too many bytes of answers wait, be it here behind an earlier request or in the host (`hold_back`).
+
+A request owns what continues it (`common.continuations`). Where that fails, the request is answered with
+UNKNOWN_SERVER_ERROR; where there is no such answer, or the request holds back those behind it, its connection ends.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
+from typing import Final, Protocol
+
+from barnabas.broker.requests.error_answers import UNEXPECTED, encode_answer, encode_answer_in_steps, error_answer
+from barnabas.broker.requests.memory_budget import MemoryBudget
+from barnabas.broker.requests.steps import Steps
+from barnabas.common import effort
+from barnabas.common.continuations import run
+from barnabas.common.effort import Work
+from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.common.host import Buffer, Link
+from barnabas.common.metrics import TimeBuckets
+from barnabas.protocol import codec
+from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
+from barnabas.protocol.connection import FrameReader, ReceiveArea
+from barnabas.protocol.header import response_header_version
+from barnabas.protocol.message import Message
+
+#: A connection with this many unanswered requests is not served any further.
+_IN_FLIGHT_MAX = 512
+#: Nor one with so many bytes of answers that are not with the host yet; one answer may exceed it.
+_UNSENT_BYTES_MAX = 1024 * 1024
+#: Requests that the produce shortcut serves count 1, others `REQUEST_WORK`; so much is done for one connection before
+#: others are served.
+TURN_WORK: Final = 256
+REQUEST_WORK: Final = 8
+#: The budget of memory is told about answers when so many bytes of them were written.
+_REPORTED_BYTES_MIN = 64 * 1024
+_HEADER_V0 = struct.Struct(">ii")
+_HEADER_V1 = struct.Struct(">iiB")
+
+#: Frames that are longer are decoded in steps.
+LONG_FRAME_BYTES: Final = 16 * 1024
+#: Answers with more elements are encoded in steps.
+LONG_ELEMENTS: Final = 1_000
+#: For log lines.
+API_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items(), *BROKER_APIS.items())}
+
+Chunks = list[Buffer]
+#: In place of an answer that has gone.
+_SENT: Chunks = []
+
+
+def start_response(correlation_id: int, header_version: int) -> bytearray:
+    """A response with its header; the size field is filled by `finish_response`."""
+    if header_version == 0:
+        return bytearray(_HEADER_V0.pack(0, correlation_id))
+    return bytearray(_HEADER_V1.pack(0, correlation_id, 0))
+
+
+def finish_response(head: bytearray, more_bytes: int = 0) -> None:
+    """Fill in the size of `head` and the `more_bytes` that follow it."""
+    head[0:4] = (len(head) - 4 + more_bytes).to_bytes(4, "big")
+
+
+class InFlight:
+    """One request on its way (`broker.context.RequestContext`)."""
+
+    __slots__ = (
+        "_chunks",
+        "_failed",
+        "api_key",
+        "api_version",
+        "client_id",
+        "connection",
+        "correlation_id",
+        "message",
+        "now_ms",
+        "on_abandoned",
+        "times",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        now_ms: int,
+        times: TimeBuckets,
+    ) -> None:
+        self.connection = connection
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.now_ms = now_ms
+        #: Where it is counted when it is answered.
+        self.times = times
+        #: As it was decoded; None for those that their handlers decode.
+        self.message: Message | None = None
+        self._chunks: Chunks | None = None
+        #: It was answered with an error, or never will be: what still comes is too late.
+        self._failed = False
+        #: Called if the connection ends before the answer: what waits for it can stop waiting.
+        self.on_abandoned: Callable[[], object] | None = None
+
+    @property
+    def client_host(self) -> str:
+        return self.connection.client_host
+
+    @property
+    def listener(self) -> str:
+        return self.connection.listener
+
+    @property
+    def principal(self) -> str:
+        return self.connection.principal
+
+    def let_go(self) -> None:
+        """It was answered: hold nothing that holds it, nor the answer, so that no collector has to find them."""
+        self._chunks = _SENT
+        self.on_abandoned = None
+        self.message = None
+
+    def encode(self, response: Message) -> Chunks:
+        """The whole response frame."""
+        head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
+        encode_answer(response, self.api_version, head)
+        effort.add(Work.ENCODED_BYTE, len(head))
+        finish_response(head)
+        return [head]
+
+    def reply(self, response: Message) -> None:
+        if self.is_long(response):
+            self.connection.steps.start(self._encode_in_steps(response), self._complete_with, self, self._is_wanted)
+        else:
+            self.reply_with(lambda: self.encode(response))
+
+    def replied_in_steps(self, response: Message) -> Generator[int, None, None]:
+        """The same as work, after which the request is answered."""
+        if self.is_long(response):
+            chunks = yield from self._encode_in_steps(response)
+            self._complete_with(chunks)
+        else:
+            self.reply(response)
+
+    def is_long(self, response: Message) -> bool:
+        """Whether it takes too long to encode for one turn."""
+        return codec.is_longer(response, LONG_ELEMENTS)
+
+    def _encode_in_steps(self, response: Message) -> Generator[int, None, Chunks]:
+        head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
+        yield from encode_answer_in_steps(response, self.api_version, head)
+        finish_response(head)
+        return [head]
+
+    def _complete_with(self, chunks: Chunks) -> None:
+        if self._is_wanted():
+            self.connection.complete(self, chunks)
+
+    def _is_wanted(self) -> bool:
+        return not self.connection.is_closed and not self._failed
+
+    def when_disconnected(self, callback: Callable[[], None]) -> None:
+        self.connection.on_closed = callback
+
+    def reply_with(self, answer: Callable[[], Chunks | None]) -> None:
+        """As `reply`, with the frame that `answer` makes, or later if it makes none yet. If it fails, that is this
+        request's affair, not the caller's."""
+        if not self.connection.is_closed and not self._failed:
+            run(self, self._answer, answer)
+
+    def _answer(self, answer: Callable[[], Chunks | None]) -> None:
+        chunks = answer()
+        if chunks is not None:
+            self.connection.complete(self, chunks)
+
+    def on_error(self, error: Exception) -> None:
+        """What was to answer it failed (`continuations.Owner`)."""
+        connection = self.connection
+        if isinstance(error, DecodeError):
+            connection.fail(str(error), None)
+        elif self.message is None and isinstance(error, struct.error | IndexError):
+            connection.fail("malformed request", error)
+        elif connection.is_closed or self._chunks is not None or self._failed:
+            connection.log.request_failed(connection.peer, f"{self} failed after its end", error)
+        else:
+            self._failed = True
+            run(connection, self._refuse, error)
+
+    def _refuse(self, error: Exception) -> None:
+        connection, version = self.connection, self.api_version
+        on_abandoned, self.on_abandoned = self.on_abandoned, None
+        if on_abandoned is not None:
+            on_abandoned()
+        answer = None
+        if self.message is not None and not connection.is_slow:
+            answer = error_answer(self.message, version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+        if answer is None:
+            connection.fail(f"{self} failed", error)
+        else:
+            text = f"{self} failed, and is answered UNKNOWN_SERVER_ERROR"
+            connection.log.request_failed(connection.peer, text, error)
+            connection.complete(self, self.encode(answer))
+
+    def __str__(self) -> str:
+        name = API_NAMES.get(self.api_key, "request")
+        return f"{name} ({self.api_key}) version {self.api_version} of client {self.client_id!r}"
+
+
+class Shortcut(Protocol):
+    """Serves a connection's next request if it is like its last one."""
+
+    def serve(self, frame: memoryview) -> bool:
+        """True when it did; False leaves everything as it was."""
+
+
+class ConnectionLog(Protocol):
+    """Where the ends of connections are noted."""
+
+    def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None: ...
+
+    def request_failed(self, peer: str, what: str, error: BaseException | None) -> None:
+        """A mistake of ours met a request; its connection goes on."""
+
+
+class Gate(Protocol):
+    """What a connection needs of the listener that it came in by (`broker.dispatch.Dispatcher`)."""
+
+    @property
+    def offers(self) -> Mapping[int, Offer]: ...
+    @property
+    def area(self) -> ReceiveArea: ...
+    @property
+    def frame_bytes_max(self) -> int: ...
+    @property
+    def log(self) -> ConnectionLog: ...
+    @property
+    def memory(self) -> MemoryBudget: ...
+
+    @property
+    def steps(self) -> Steps: ...
+
+    def now_ms(self) -> int: ...
+
+    def call_soon(self, callback: Callable[[], None]) -> None: ...
+
+    def begin_turn(self) -> None:
+        """Requests of one connection are served now, one after the other."""
+
+    def handle(self, connection: Connection, frame: memoryview) -> int:
+        """Serve one request. Returns how much work it was, `TURN_WORK` if this turn has taken long enough."""
+
+
+class Connection:
+    """The broker's end of one connection. The host calls `get_buffer`, `received` and `closed`, and `hold_back` and
+    `go_on` as its own room for answers goes and comes."""
+
+    __slots__ = (
+        "_closed",
+        "_corked",
+        "_frames",
+        "_gate",
+        "_held_back",
+        "_held_bytes",
+        "_in_flight",
+        "_link",
+        "_out",
+        "_out_bytes",
+        "_paused",
+        "_resuming",
+        "_slow",
+        "_unreported_bytes",
+        "_waits_for_memory",
+        "client_host",
+        "client_software",
+        "listener",
+        "on_closed",
+        "peer",
+        "principal",
+        "shortcut",
+    )
+
+    def __init__(self, gate: Gate, link: Link, client_host: str, listener: str, peer: str) -> None:
+        self._gate = gate
+        self._link = link
+        self._frames = FrameReader(gate.area, gate.frame_bytes_max)
+        self._in_flight: deque[InFlight] = deque()
+        #: Bytes of answers that wait behind an unanswered request.
+        self._held_bytes = 0
+        self._out: Chunks = []
+        self._out_bytes = 0
+        self._corked = False
+        self._paused = False
+        self._resuming = False
+        self._held_back = False
+        #: Requests that wait for the disk.
+        self._slow = 0
+        self._waits_for_memory = False
+        #: Bytes of answers that the budget was not told about.
+        self._unreported_bytes = 0
+        self._closed = False
+        self.client_host = client_host
+        #: The host with its port, for log lines.
+        self.peer = peer
+        self.listener = listener
+        self.principal = "User:ANONYMOUS"
+        self.shortcut: Shortcut | None = None
+        #: For who wants to know that this peer is gone.
+        self.on_closed: Callable[[], None] | None = None
+        self.client_software: tuple[str, str] = ("unknown", "unknown")
+
+    # -- the host's side
+
+    def get_buffer(self) -> memoryview:
+        return self._frames.get_buffer()
+
+    def received(self, count: int) -> None:
+        """`count` bytes are in the buffer last given: serve the whole frames in it."""
+        frames = self._frames
+        frames.received(count)
+        if self._paused:
+            frames.keep_unserved()
+        else:
+            self._serve()
+        if frames.held_bytes:
+            self._gate.memory.received(self)
+
+    def hold_back(self) -> None:
+        """The host has as many unsent answers as it wants: serve no more until `go_on`."""
+        self._held_back = True
+        self._pause()
+
+    def go_on(self) -> None:
+        """The host has room again."""
+        self._held_back = False
+        self._maybe_resume()
+
+    def begin_slow(self) -> None:
+        """A request waits for the disk: none is served behind it before its `end_slow`, for they could not be answered
+        and might need memory. As with Kafka, which serves one request of a connection at a time."""
+        self._slow += 1
+        if not self._corked:
+            self._pause()
+
+    def end_slow(self) -> None:
+        self._slow -= 1
+        self._maybe_resume()
+
+    # -- the budget of memory (`memory_budget.Holder`)
+
+    @property
+    def held_bytes(self) -> int:
+        return self._frames.held_bytes
+
+    @property
+    def unsent_bytes(self) -> int:
+        return self._held_bytes + self._out_bytes + self._link.unsent_bytes
+
+    @property
+    def missing_bytes(self) -> int:
+        return self._frames.missing_bytes
+
+    def wait_for_memory(self) -> None:
+        self._waits_for_memory = True
+        if not self._corked:
+            self._pause()
+
+    def memory_is_there(self) -> None:
+        self._waits_for_memory = False
+        self._maybe_resume()
+
+    # -- its end
+
+    def close(self) -> None:
+        """End it from our side."""
+        if not self._closed:
+            self.closed()
+            self._link.close()
+
+    def closed(self) -> None:
+        """The host says that it is gone."""
+        self._closed = True
+        abandoned, self._in_flight = self._in_flight, deque()
+        for request in abandoned:
+            if request.on_abandoned is not None and request._chunks is None:
+                run(request, request.on_abandoned)
+        self._out = []
+        self._frames.close()
+        self._gate.memory.forget(self)
+        on_closed, self.on_closed = self.on_closed, None
+        if on_closed is not None:
+            run(self, on_closed)
+
+    @property
+    def is_closed(self) -> bool:
+        return self._closed
+
+    # -- serving
+
+    def _serve(self) -> None:
+        self._corked = True
+        left = run(self, self._serve_frames)
+        self._corked = False
+        if self._out:
+            self._flush()
+        if self._is_full:
+            self._pause()
+        elif left is not None and left <= 0:
+            # Others are served before the rest of what this peer has sent at once.
+            self._pause()
+            self._resume_soon()
+
+    def _serve_frames(self) -> int:
+        """Serve what is there, as far as one turn goes. Returns what is left of the turn."""
+        frames = self._frames
+        handle = self._gate.handle
+        left = TURN_WORK
+        self._gate.begin_turn()
+        while not self._closed and (frame := frames.next_frame()) is not None:
+            left -= handle(self, frame)
+            if (
+                self._in_flight or self._held_back or self._waits_for_memory or self._out_bytes > _UNSENT_BYTES_MAX
+            ) and self._is_full:
+                self._flush()
+                if self._is_full:
+                    frames.keep_unserved()
+                    break
+            if left <= 0:
+                frames.keep_unserved()
+                break
+        return left
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether no more should be asked before something is answered or sent."""
+        return (
+            self._held_bytes + self._out_bytes > _UNSENT_BYTES_MAX
+            or len(self._in_flight) >= _IN_FLIGHT_MAX
+            or self._held_back
+            or self._waits_for_memory
+            or self._slow > 0
+        )
+
+    def _pause(self) -> None:
+        if not self._paused and not self._closed:
+            self._paused = True
+            self._link.pause_reading()
+
+    def _maybe_resume(self) -> None:
+        if self._paused and not self._is_full and len(self._in_flight) <= _IN_FLIGHT_MAX // 2:
+            self._resume_soon()
+
+    def _resume_soon(self) -> None:
+        if not self._resuming:
+            self._resuming = True
+            self._gate.call_soon(self._resume)
+
+    def _resume(self) -> None:
+        """Serve what was kept, and read on if that leaves room. An event of its own: an answer may come from the midst
+        of another connection's request."""
+        self._resuming = False
+        if self._closed or self._is_full:
+            return
+        self._paused = False
+        self._serve()
+        if not self._paused and not self._closed:
+            self._link.resume_reading()
+
+    def _flush(self) -> None:
+        """Hand all answers that may go to the host."""
+        out, self._out = self._out, []
+        self._unreported_bytes += self._out_bytes
+        self._out_bytes = 0
+        if out and not self._closed:
+            self._link.write(out)
+            if self._unreported_bytes >= _REPORTED_BYTES_MIN:
+                count, self._unreported_bytes = self._unreported_bytes, 0
+                self._gate.memory.sent(self, count)
+
+    # -- answering
+
+    def begin(self, request: InFlight) -> None:
+        """It will be answered later: keep its place."""
+        self._in_flight.append(request)
+
+    def respond_now(self, chunks: Chunks) -> None:
+        """The answer to the request at hand, behind which nothing waits."""
+        self._out += chunks
+        for chunk in chunks:
+            self._out_bytes += len(chunk)
+
+    def respond_shortly(self, chunk: bytearray) -> None:
+        """As `respond_now`, for an answer that is smaller than its request."""
+        self._out.append(chunk)
+
+    @property
+    def log(self) -> ConnectionLog:
+        return self._gate.log
+
+    @property
+    def steps(self) -> Steps:
+        return self._gate.steps
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether requests behind one that waits for the disk are held back."""
+        return self._slow > 0
+
+    @property
+    def offers(self) -> Mapping[int, Offer]:
+        """The APIs of its listener."""
+        return self._gate.offers
+
+    @property
+    def nothing_waits(self) -> bool:
+        return not self._in_flight
+
+    def complete(self, request: InFlight, chunks: Chunks) -> None:
+        """The answer to a request that kept its place; goes out when all before it have gone."""
+        if self._closed:
+            return
+        assert request._chunks is None, "answered twice"
+        request._chunks = chunks
+        queue = self._in_flight
+        if not queue:
+            return  # answered before its handler returned: it is sent then
+        self._held_bytes += sum(map(len, chunks))
+        while queue and (ready := queue[0]._chunks) is not None:
+            answered = queue.popleft()
+            answered.let_go()
+            answered.times.add(self._gate.now_ms() - answered.now_ms)
+            size_bytes = sum(map(len, ready))
+            self._held_bytes -= size_bytes
+            self._out_bytes += size_bytes
+            self._out += ready
+        if not self._corked:
+            self._flush()
+            self._maybe_resume()
+
+    def on_error(self, error: Exception) -> None:
+        """What was done for this connection failed (`continuations.Owner`)."""
+        if isinstance(error, DecodeError):
+            self.fail(str(error), None)
+        elif self._closed:
+            self.log.request_failed(self.peer, "the end of a connection failed", error)
+        else:
+            is_malformed = isinstance(error, struct.error | IndexError)
+            self.fail("malformed request" if is_malformed else "a handler failed", error)
+
+    def fail(self, cause: str, error: BaseException | None) -> None:
+        """End it for this cause. What was answered before still goes out."""
+        if not self._closed:
+            self._flush()
+            self.log.closed_for_cause(self.peer, cause, error)
+            self.close()
+
+    def hang_up(self, cause: str) -> None:
+        """End the connection for this cause and drop what the peer has not taken: an orderly close would keep it."""
+        if not self._closed:
+            self.log.closed_for_cause(self.peer, cause, None)
+            self.closed()
+            self._link.abort()

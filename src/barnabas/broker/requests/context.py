@@ -1,0 +1,109 @@
+"""What a handler sees: the request's surroundings, the one way to answer, and the broker's services.
+
+A handler module in `broker/handlers/` has one function
+
+    def handle(context: RequestContext, request: XRequest, services: Services) -> XResponse | Work | None
+
+It returns the response at once, or returns None and calls `context.reply(response)` exactly once later. It never waits.
+What may be long is a generator that returns one of these (`broker.steps`): it is begun at once, and goes on in later
+turns of the loop where it does not come to its end in this one.
+Views into the request (records) are valid only until `handle` returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from barnabas.broker.lately_fenced import LatelyFenced
+from barnabas.broker.requests.request_counts import RequestCounts
+from barnabas.broker.requests.steps import Steps
+
+if TYPE_CHECKING:
+    from barnabas.broker.fetching.fetch_sessions import SessionCache
+    from barnabas.broker.peers.broker_channels import BrokerChannels
+    from barnabas.broker.peers.controller_access import ControllerAccess
+    from barnabas.broker.peers.liveness import BrokerLiveness
+    from barnabas.broker.peers.producer_ids import ProducerIdPool
+    from barnabas.broker.peers.verification import TransactionVerifier
+    from barnabas.broker.requests.memory_budget import MemoryBudget
+    from barnabas.common.config import BrokerConfig
+    from barnabas.common.host import Host
+    from barnabas.controller.kraft.controller import Controller
+    from barnabas.coordinators.groups.coordinator import GroupCoordinator
+    from barnabas.coordinators.transactions.coordinator import TransactionCoordinator
+    from barnabas.metadata.store import MetadataStore
+    from barnabas.protocol.message import Message
+    from barnabas.raft.node import RaftNode
+    from barnabas.replication.manager import ReplicaManager
+
+
+class RequestContext(Protocol):
+    """One request in flight."""
+
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def correlation_id(self) -> int: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def client_host(self) -> str:
+        """Address of the peer, without port, as Kafka shows it: "/127.0.0.1"."""
+
+    @property
+    def listener(self) -> str:
+        """Name of the listener it came in by."""
+
+    @property
+    def principal(self) -> str:
+        """ "User:ANONYMOUS" until security is there."""
+
+    @property
+    def now_ms(self) -> int:
+        """Monotonic time at which it was read."""
+
+    def reply(self, response: Message) -> None:
+        """Complete the request, exactly once, if `handle` returns None: later, or from within it."""
+
+    def when_disconnected(self, callback: Callable[[], None]) -> None:
+        """Call this when the peer's connection ends, instead of what was to be called for it before. Never called for
+        a peer within this process."""
+
+
+@dataclass(slots=True)
+class Services:
+    """The broker's parts that handlers use."""
+
+    host: Host
+    config: BrokerConfig
+    cluster_id: str
+    node_id: int
+    metadata: MetadataStore
+    raft: RaftNode
+    controller: Controller
+    replicas: ReplicaManager
+    groups: GroupCoordinator
+    transactions: TransactionCoordinator
+    fetch_sessions: SessionCache
+    producer_ids: ProducerIdPool
+    access: ControllerAccess
+    liveness: BrokerLiveness
+    #: To the other brokers of the cluster, and to this one.
+    brokers: BrokerChannels
+    verifier: TransactionVerifier
+    #: What clients may make this process hold.
+    memory: MemoryBudget
+    request_counts: RequestCounts = field(default_factory=RequestCounts)
+    lately_fenced: LatelyFenced = field(default_factory=LatelyFenced)
+    #: Names of topics that this broker has asked the controller for, on behalf of clients.
+    topics_in_creation: set[str] = field(default_factory=set)
+    #: Where long work is done a little at a time.
+    steps: Steps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.steps = Steps(self.host.timers, self.host.clock)
+        self.memory.others.append(lambda: self.steps.held_bytes)

@@ -1,0 +1,235 @@
+"""From frames to handlers: which APIs a listener offers, and who serves them.
+
+A handler answers at once or later; nothing here waits, and no request has a task or a future. A frame that does not
+decode, or an API or version that is not offered, ends that connection with one log line and nothing else; a handler
+that fails costs its request (`InFlight.on_error`). Handlers are imported when their API is first asked for, so that a
+broker starts quickly.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from barnabas.broker.requests import inner_requests, pieces
+from barnabas.broker.requests.connection import (
+    LONG_FRAME_BYTES,
+    REQUEST_WORK,
+    TURN_WORK,
+    Chunks,
+    Connection,
+    ConnectionLog,
+    InFlight,
+)
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.forwarding import forward
+from barnabas.broker.requests.memory_budget import MemoryBudget
+from barnabas.broker.requests.steps import Work
+from barnabas.common import effort
+from barnabas.common.continuations import run
+from barnabas.common.effort import Work as Effort
+from barnabas.common.errors import DecodeError
+from barnabas.common.host import Link
+from barnabas.protocol import codec
+from barnabas.protocol.api import API_VERSIONS, FETCH, PRODUCE, Offer
+from barnabas.protocol.connection import ReceiveArea
+from barnabas.protocol.header import decode_request_header
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.index import request_class
+
+RawHandler = Callable[[InFlight, memoryview, int, Services], Chunks | Work | None]
+Handler = Callable[[RequestContext, Message, Services], Message | Work | None]
+
+
+#: Requests of one connection are served so long before others are.
+_TURN_MS: Final = 10
+
+
+class Dispatcher:
+    """One listener's gate: which APIs it offers, and their handlers."""
+
+    def __init__(
+        self,
+        services: Services,
+        offers: Mapping[int, Offer],
+        *,
+        area: ReceiveArea,
+        frame_bytes_max: int,
+        log: ConnectionLog,
+        memory: MemoryBudget,
+        handlers_package: str = "barnabas.broker.handlers",
+    ) -> None:
+        self.services = services
+        self.offers = offers
+        self.area = area
+        self.frame_bytes_max = frame_bytes_max
+        self.log = log
+        self.memory = memory
+        self._package = handlers_package
+        self.now_ms = services.host.clock.now_ms
+        self.steps = services.steps
+        self._counts = services.request_counts
+        #: Connection, API key, version and client id of the request served last: named when its turn took long.
+        self.latest: tuple[Connection, int, int, str | None] | None = None
+        #: When the first request of this turn was served, 0 before that.
+        self._turn_ms = 0
+        self.call_soon = services.host.timers.call_soon
+        self._handlers: dict[int, Handler] = {}
+        self._raw: dict[int, RawHandler] = {}
+        self._raw_keys = frozenset({PRODUCE, FETCH, API_VERSIONS})
+
+    def connect(self, link: Link, client_host: str, listener: str, peer: str | None = None) -> Connection:
+        """`peer` is the host with its port, where that is known."""
+        return Connection(self, link, client_host, listener, client_host if peer is None else peer)
+
+    def begin_turn(self) -> None:
+        self._turn_ms = 0
+
+    def handle(self, connection: Connection, frame: memoryview) -> int:
+        """Serve one request. Returns how much work it was. DecodeError ends the connection."""
+        shortcut = connection.shortcut
+        if shortcut is not None and shortcut.serve(frame):
+            if effort.meter is not None:
+                effort.meter.add(Effort.SHORTCUT, 1)
+            return 1
+        effort.add(Effort.REQUEST, 1)
+        api_key, api_version, correlation_id, client_id, position = decode_request_header(frame)
+        offer = self.offers.get(api_key)
+        if offer is None:
+            raise DecodeError(f"api key {api_key} is not served on listener {connection.listener}")
+        if not offer.version_min <= api_version <= offer.version_max and api_key != API_VERSIONS:
+            raise DecodeError(f"version {api_version} of {offer.name} is not served")
+        times = self._counts.of(api_key, api_version)
+        now_ms = self.now_ms()
+        if not self._turn_ms:
+            self._turn_ms = now_ms
+        work = REQUEST_WORK if now_ms - self._turn_ms < _TURN_MS else TURN_WORK
+        request = InFlight(connection, api_key, api_version, correlation_id, client_id, now_ms, times)
+        self.latest = (connection, api_key, api_version, client_id)
+        if connection.nothing_waits:
+            chunks = run(request, self._call, request, offer, frame, position)
+            if chunks is None and request._chunks is None:
+                if not connection.is_closed:
+                    connection.begin(request)
+                return work
+            connection.respond_now(chunks if chunks is not None else request._chunks or [])
+            times.add(self.now_ms() - now_ms)
+            return work
+        connection.begin(request)
+        chunks = run(request, self._call, request, offer, frame, position)
+        if chunks is not None:
+            connection.complete(request, chunks)
+        return work
+
+    def _call(self, request: InFlight, offer: Offer, frame: memoryview, position: int) -> Chunks | None:
+        if request.api_key in self._raw_keys:
+            if request.api_key != PRODUCE:
+                effort.add(Effort.DECODED_BYTE, len(frame))
+            raw = self._raw.get(request.api_key)
+            if raw is None:
+                raw = self._raw[request.api_key] = self._load(offer, "handle_raw")
+            found = raw(request, frame, position, self.services)
+            if found is None or isinstance(found, list):
+                return found
+            return self._chunks_of(request, found, len(frame) if len(frame) > LONG_FRAME_BYTES else 0)
+        # What stands behind the end is ignored, as Kafka does: librdkafka leaves three bytes there when it asks for the
+        # metadata of all topics.
+        if len(frame) > LONG_FRAME_BYTES:
+            data = bytes(frame)
+            self._in_steps(request, self._decode_and_serve(request, offer, data, position), len(data))
+            return None
+        effort.add(Effort.DECODED_BYTE, len(frame))
+        message, _ = codec.decode(request_class(request.api_key), request.api_version, frame, position)
+        request.message = message
+        if offer.is_forwarded:
+            forward(request, message, frame, self.services)
+            return None
+        if pieces.is_long(message, self._default_partitions()):
+            handler = self._handler_of(offer, request.api_key)
+            self._in_steps(request, inner_requests.in_pieces(request, handler, message, self.services))
+            return None
+        return self._handle(request, offer, message)
+
+    def _handler_of(self, offer: Offer, api_key: int) -> Handler:
+        handler = self._handlers.get(api_key)
+        if handler is None:
+            handler = self._handlers[api_key] = self._load(offer, "handle")
+        return handler
+
+    def _handle(self, request: InFlight, offer: Offer, message: Message) -> Chunks | None:
+        response = self._handler_of(offer, request.api_key)(request, message, self.services)
+        if response is None:
+            return None
+        if not isinstance(response, Message):
+            found = self.steps.first_slice(response)
+            if found is None:
+                self._in_steps(request, _answered(request, response))
+                return None
+            (response,) = found
+            if response is None:
+                return None
+        if request.is_long(response):
+            self._in_steps(request, request.replied_in_steps(response))
+            return None
+        return request.encode(response)
+
+    def _chunks_of(self, request: InFlight, work: Work, held_bytes: int) -> Chunks | None:
+        """What a handler that answers in bytes has begun; None if it takes longer."""
+        found = self.steps.first_slice(work)
+        if found is not None:
+            chunks: Chunks | None = found[0]
+            return chunks
+        self._in_steps(request, _completed(request, work), held_bytes)
+        return None
+
+    def _in_steps(self, request: InFlight, work: Work, held_bytes: int = 0) -> None:
+        """Serve a long request. Nothing else of its connection is served until it is on its way; where the connection
+        ends before, the rest of it is not served at all."""
+        connection = request.connection
+
+        def slow() -> Work:
+            try:
+                yield from work
+            finally:
+                connection.end_slow()
+
+        connection.begin_slow()
+        self.steps.start(slow(), lambda _: None, request, lambda: not connection.is_closed, held_bytes)
+
+    def _decode_and_serve(self, request: InFlight, offer: Offer, frame: bytes, position: int) -> Work:
+        """As `_call`, for a frame that takes long to decode."""
+        decoding = codec.decode_in_steps(request_class(request.api_key), request.api_version, frame, position)
+        message, _ = yield from decoding
+        request.message = message
+        if offer.is_forwarded:
+            forward(request, message, frame, self.services)
+        elif pieces.is_long(message, self._default_partitions()):
+            handler = self._handler_of(offer, request.api_key)
+            yield from inner_requests.in_pieces(request, handler, message, self.services)
+        else:
+            response = self._handler_of(offer, request.api_key)(request, message, self.services)
+            if response is not None and not isinstance(response, Message):
+                response = yield from response
+            if response is not None:
+                yield from request.replied_in_steps(response)
+
+    def _default_partitions(self) -> int:
+        return self.services.config.int_of("num.partitions")
+
+    def _load(self, offer: Offer, function: str) -> Any:
+        return getattr(importlib.import_module(f"{self._package}.{offer.name}"), function)
+
+
+def _answered(request: InFlight, work: Work) -> Work:
+    """What is left of a handler's work, and its answer."""
+    response = yield from work
+    if response is not None:
+        yield from request.replied_in_steps(response)
+
+
+def _completed(request: InFlight, work: Work) -> Work:
+    """The same of a handler that answers in bytes."""
+    chunks = yield from work
+    if chunks is not None:
+        request.reply_with(lambda: chunks)

@@ -1,0 +1,158 @@
+"""Requests that only the active controller can decide, passed on to it as they came (Envelope, KIP-590).
+
+The frame of a client goes into the envelope unchanged, with its principal and address; the answer's frame comes back
+in one and goes to the client unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from ipaddress import ip_address
+from typing import Final
+
+from barnabas.broker.peers.controller_access import ControllerAccess, Question
+from barnabas.broker.requests.connection import InFlight
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_answers import UNEXPECTED, error_answer
+from barnabas.broker.requests.unanswered import timed_out
+from barnabas.common.errors import DecodeError, ErrorCode
+from barnabas.common.host import Timer
+from barnabas.protocol import codec
+from barnabas.protocol.header import request_header_version, response_header_version
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from barnabas.protocol.messages.header import RequestHeader
+from barnabas.protocol.messages.index import response_class
+from barnabas.protocol.messages.records_misc import DefaultPrincipalData
+from barnabas.protocol.wire import skip_tagged_fields
+
+#: So long a client's request waits for a controller's answer, whatever it says itself: an election takes a while.
+TIMEOUT_MS_MIN: Final = 5_000
+_PRINCIPAL_VERSION: Final = 0
+
+
+def forward(request: InFlight, message: Message, frame: memoryview | bytes, services: Services) -> None:
+    """Pass `frame`, a request without its size that says `message`, on. A client whose request nobody could decide in
+    time is told so, and asks again."""
+    waiting = _Waiting(request, message)
+    waiting.ask(bytes(frame), services)
+
+
+class _Waiting:
+    """A client's request until it is answered, or its own time (`timeout_ms`, where it has one) is up."""
+
+    __slots__ = ("_is_over", "_message", "_question", "_request", "_timer")
+
+    def __init__(self, request: InFlight, message: Message) -> None:
+        self._request = request
+        self._message = message
+        self._is_over = False
+        self._question: Question | None = None
+        self._timer: Timer | None = None
+
+    def ask(self, frame: bytes, services: Services) -> None:
+        self._question = services.access.question(_envelope(self._request, frame), self._answered)
+        timeout_ms: int | None = getattr(self._message, "timeout_ms", None)
+        if timeout_ms is not None and not self._is_over:
+            self._timer = services.host.timers.call_later(max(timeout_ms, TIMEOUT_MS_MIN), self._give_up)
+
+    def _give_up(self) -> None:
+        assert self._question is not None, "it was asked before it timed out"
+        self._question.give_up()
+        self._answered(None)
+
+    def _answered(self, response: Message | None) -> None:
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        request = self._request
+        if request.connection.is_closed:
+            return
+        if isinstance(response, EnvelopeResponse) and response.error_code == ErrorCode.NONE and response.response_data:
+            answer = response.response_data
+            head = len(answer).to_bytes(4, "big")
+            request.reply_with(lambda: [head + answer])
+        elif response is None:
+            request.reply(timed_out(self._message, request.api_version))
+        else:
+            self._refused(request, response)
+
+    def _refused(self, request: InFlight, response: Message) -> None:
+        """The envelope itself was refused, as Kafka's brokers tell their clients."""
+        code = ErrorCode(getattr(response, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR))
+        cause = f"{request} could not be passed on: the controller answers {code.name}"
+        answer = error_answer(self._message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+        if answer is None or code is ErrorCode.UNSUPPORTED_VERSION:
+            request.connection.fail(cause, None)
+            return
+        request.connection.log.request_failed(request.connection.peer, cause, None)
+        request.reply(answer)
+
+
+def forward_message(
+    access: ControllerAccess,
+    context: RequestContext,
+    request: Message,
+    reply: Callable[[Message | None], None],
+) -> None:
+    """Pass on what is left of a client's request after this broker's own part, in the version that the client chose.
+    `reply` gets None if no controller answered in time."""
+    api_key, version = context.api_key, context.api_version
+    header = RequestHeader(
+        request_api_key=api_key,
+        request_api_version=version,
+        correlation_id=context.correlation_id,
+        client_id=context.client_id,
+    )
+    frame = codec.encode(header, request_header_version(api_key, version))
+    codec.encode_into(request, version, frame)
+
+    def answered(response: Message | None) -> None:
+        data = response.response_data if isinstance(response, EnvelopeResponse) else None
+        if not data:
+            reply(None)
+            return
+        position = 4
+        if response_header_version(api_key, version) == 1:
+            position = skip_tagged_fields(data, position)
+        reply(codec.decode(response_class(api_key), version, data, position)[0])
+
+    access.ask(_envelope(context, bytes(frame)), answered)
+
+
+def _envelope(context: RequestContext, data: bytes) -> EnvelopeRequest:
+    return EnvelopeRequest(
+        request_data=data,
+        request_principal=encode_principal(context.principal),
+        client_host_address=packed_address(context.client_host),
+    )
+
+
+def encode_principal(principal: str) -> bytes:
+    kind, _, name = principal.partition(":")
+    return _PRINCIPAL_VERSION.to_bytes(2, "big") + codec.encode(
+        DefaultPrincipalData(type=kind, name=name), _PRINCIPAL_VERSION
+    )
+
+
+def decode_principal(data: bytes) -> str:
+    """Raises DecodeError."""
+    found, _ = codec.decode(DefaultPrincipalData, int.from_bytes(data[:2], "big"), data, 2)
+    return f"{found.type}:{found.name}"
+
+
+def packed_address(client_host: str) -> bytes:
+    """Of a client's host as it is shown ("/127.0.0.1"): 4 bytes, or 16."""
+    try:
+        return ip_address(client_host.removeprefix("/")).packed
+    except ValueError:
+        return bytes(4)
+
+
+def shown_address(data: bytes) -> str:
+    """The reverse, as Java shows addresses. Raises DecodeError."""
+    if len(data) not in (4, 16):
+        raise DecodeError(f"an address of {len(data)} bytes")
+    if len(data) == 4:
+        return f"/{ip_address(data)}"
+    return "/" + ":".join(f"{int.from_bytes(data[at : at + 2], 'big'):x}" for at in range(0, 16, 2))

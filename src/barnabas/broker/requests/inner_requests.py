@@ -1,0 +1,219 @@
+"""Requests that come without a connection of their own: from another part of this process, or in an envelope.
+
+They own what continues them, as requests of a connection do: where that fails, the answer says UNKNOWN_SERVER_ERROR.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Generator, Mapping
+from typing import Protocol
+
+from barnabas.broker.requests import pieces
+from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.broker.requests.error_answers import UNEXPECTED, error_answer
+from barnabas.broker.requests.steps import Work
+from barnabas.common import continuations
+from barnabas.common.continuations import run
+from barnabas.common.errors import ErrorCode
+from barnabas.common.host import FaultHandler
+from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS, Offer
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.index import response_class
+
+
+class Surroundings(Protocol):
+    """What an inner request takes over from where it came."""
+
+    @property
+    def listener(self) -> str: ...
+    @property
+    def now_ms(self) -> int: ...
+
+
+class InnerRequest:
+    """`broker.context.RequestContext` for a message; `answered` gets the response, at once or later."""
+
+    __slots__ = (
+        "_answered",
+        "_asker",
+        "_faults",
+        "_message",
+        "api_key",
+        "api_version",
+        "client_host",
+        "client_id",
+        "correlation_id",
+        "listener",
+        "now_ms",
+        "principal",
+    )
+
+    def __init__(
+        self,
+        outer: Surroundings,
+        api_key: int,
+        api_version: int,
+        correlation_id: int,
+        client_id: str | None,
+        client_host: str,
+        principal: str,
+        answered: Callable[[Message], None],
+    ) -> None:
+        self.listener = outer.listener
+        self.now_ms = outer.now_ms
+        self.api_key = api_key
+        self.api_version = api_version
+        self.correlation_id = correlation_id
+        self.client_id = client_id
+        self.client_host = client_host
+        self.principal = principal
+        #: None once it has been called.
+        self._answered: Callable[[Message], None] | None = answered
+        #: Who asked: the answer is its affair.
+        self._asker = continuations.owner()
+        self._message: Message | None = None
+        self._faults: FaultHandler | None = None
+
+    def reply(self, response: Message) -> None:
+        answered, self._answered = self._answered, None
+        asker, self._asker = self._asker, None
+        if answered is not None:
+            self._message = None
+            run(asker, answered, response)
+
+    def on_error(self, error: Exception) -> None:
+        """What was to answer it failed (`continuations.Owner`)."""
+        message, faults = self._message, self._faults
+        assert faults is not None, "it was served before it failed"
+        faults.report(f"{self} failed, and is answered UNKNOWN_SERVER_ERROR", error)
+        if message is not None:
+            answer = error_answer(message, self.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+            self.reply(answer or response_class(self.api_key)())
+
+    def __str__(self) -> str:
+        name = type(self._message).NAME if self._message is not None else "an answered request"
+        return f"{name} ({self.api_key}) version {self.api_version} of {self.client_id!r} at {self.client_host}"
+
+    def when_disconnected(self, callback: Callable[[], None]) -> None:
+        """It has no connection that could end."""
+
+    def serve(self, offer: Offer, message: Message, services: Services) -> None:
+        if pieces.is_long(message, services.config.int_of("num.partitions")):
+            self._message, self._faults = message, services.host.faults
+            serve_in_pieces(self, _handler(offer), message, services)
+        else:
+            self.serve_with(_handler(offer), message, services)
+
+    def serve_with(self, handler: _Handler, message: Message, services: Services) -> None:
+        self._message, self._faults = message, services.host.faults
+        run(self, self._serve, handler, message, services)
+
+    def _serve(self, handler: _Handler, message: Message, services: Services) -> None:
+        response = handler(self, message, services)
+        if response is None or isinstance(response, Message):
+            self._maybe_reply(response)
+        else:
+            services.steps.begin(response, self._maybe_reply, self)
+
+    def _maybe_reply(self, response: Message | None) -> None:
+        if response is not None:
+            self.reply(response)
+
+
+class _Outer(Surroundings, continuations.Owner, Protocol):
+    """A request that is served in pieces."""
+
+    @property
+    def api_key(self) -> int: ...
+    @property
+    def api_version(self) -> int: ...
+    @property
+    def correlation_id(self) -> int: ...
+    @property
+    def client_id(self) -> str | None: ...
+    @property
+    def client_host(self) -> str: ...
+    @property
+    def principal(self) -> str: ...
+
+    def reply(self, response: Message) -> None: ...
+
+
+def serve_in_pieces(outer: _Outer, handler: _Handler, message: Message, services: Services) -> None:
+    """Serve a request of many rows a few at a time (`broker.pieces`)."""
+    services.steps.start(in_pieces(outer, handler, message, services), lambda _: None, outer)
+
+
+def in_pieces(outer: _Outer, handler: _Handler, message: Message, services: Services) -> Generator[int, None, None]:
+    """The same as work for `Steps`. It ends when all pieces are on their way; `outer` is answered when they are."""
+
+    def handle(piece: Message, answered: Callable[[Message], None]) -> None:
+        inner = InnerRequest(
+            outer,
+            outer.api_key,
+            outer.api_version,
+            outer.correlation_id,
+            outer.client_id,
+            outer.client_host,
+            outer.principal,
+            answered,
+        )
+        inner.serve_with(handler, piece, services)
+
+    answers = yield from pieces.serve(message, services.config.int_of("num.partitions"), handle)
+    answers.when_whole(lambda: services.steps.start(answers.joined(), outer.reply, outer))
+
+
+_Handler = Callable[[RequestContext, Message, Services], Message | Work | None]
+_handlers: dict[str, _Handler] = {}
+
+
+def _handler(offer: Offer) -> _Handler:
+    handler = _handlers.get(offer.name)
+    if handler is None:
+        module = importlib.import_module(f"barnabas.broker.handlers.{offer.name}")
+        handler = _handlers[offer.name] = module.handle
+    return handler
+
+
+class OwnNode:
+    """What this process serves on one of its listeners, asked by messages as another node would ask."""
+
+    def __init__(self, services: Services, listener: str, offers: Mapping[int, Offer]) -> None:
+        self._services = services
+        self._listener = listener
+        self._offers = offers
+
+    @property
+    def listener(self) -> str:
+        return self._listener
+
+    @property
+    def now_ms(self) -> int:
+        return self._services.host.clock.now_ms()
+
+    def handle(self, request: Message, reply: Callable[[Message], None]) -> None:
+        """In the highest version that the listener serves."""
+        assert request.API_KEY is not None
+        offer = self._offers[request.API_KEY]
+        inner = InnerRequest(self, request.API_KEY, offer.version_max, 0, None, "/127.0.0.1", "User:ANONYMOUS", reply)
+        inner.serve(offer, request, self._services)
+
+
+class OwnController(OwnNode):
+    """The controller of this process."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services, services.config.controller_listener_names[0], CONTROLLER_APIS)
+
+    @property
+    def is_active(self) -> bool:
+        return self._services.controller.is_active
+
+
+class OwnBroker(OwnNode):
+    """The broker of this process."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services, services.config.inter_broker_listener, BROKER_APIS)

@@ -1,0 +1,249 @@
+"""Requests of many rows, served as several requests of few rows whose answers are put together.
+
+For APIs whose rows do not depend on each other: what is asked of one partition, topic, group or resource has its own
+answer. Each piece goes through the API's handler as a request of its own, in a turn of its own; a piece that has to
+wait (for a commit, for replicas) does not hold up the next one. Decisions of the controller are made piece by piece as
+well: one that loses its leadership in between has decided a part, and says NOT_CONTROLLER of the rest.
+
+Rows that name the same thing stay together, for handlers refuse what is named twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterator
+from copy import copy
+from typing import Any, Final, NamedTuple
+
+from barnabas.broker.requests.steps import SLICE_UNITS
+from barnabas.common.config_keys import ResourceType
+from barnabas.protocol.message import Message
+
+
+class _Shape(NamedTuple):
+    """Where the rows of a request are, and their answers."""
+
+    #: Rows that one turn can serve.
+    at_once: int
+    rows: str
+    answers: str
+    #: Array within a row whose elements are what is counted ("partitions"), and that of the answer.
+    inner: str = ""
+    inner_answers: str = ""
+    #: What a row is about, in the request and in the answer; "" where the row itself says it.
+    key: str = ""
+    answer_key: str = ""
+    #: Whether what is named twice is answered once.
+    answers_once: bool = False
+    #: How much a row counts; 1 where it is not said.
+    weigh: Callable[[Any, int], int] | None = None
+
+
+def _new_partitions(topic: Any, by_default: int) -> int:
+    """Of a topic that is to be created."""
+    return len(topic.assignments) or (by_default if topic.num_partitions < 0 else topic.num_partitions)
+
+
+def _config_keys(resource: Any, _: int) -> int:
+    """Of a broker there are many more to describe than of anything else."""
+    return 4 if resource.resource_type == ResourceType.BROKER else 1
+
+
+def _topics(at_once: int, *, key: str = "name", inner: str = "partitions") -> _Shape:
+    return _Shape(at_once, "topics", "topics", inner, "partitions", key, key)
+
+
+#: By API key.
+SHAPES: Final[dict[int, _Shape]] = {
+    2: _topics(200),
+    3: _Shape(200, "topics", "topics", key="name", answers_once=True),
+    10: _Shape(400, "coordinator_keys", "coordinators"),
+    15: _Shape(300, "groups", "groups"),
+    19: _Shape(50, "topics", "topics", key="name", answers_once=True, weigh=_new_partitions),
+    20: _Shape(50, "topics", "responses", key="name", answers_once=True),
+    21: _topics(200),
+    23: _topics(300, key="topic"),
+    32: _Shape(10, "resources", "results", key="resource_name", weigh=_config_keys),
+    33: _Shape(30, "resources", "responses", key="resource_name"),
+    37: _Shape(30, "topics", "results", key="name", answers_once=True),
+    42: _Shape(300, "groups_names", "results"),
+    43: _Shape(200, "topic_partitions", "replica_election_results", "partitions", "partition_result", "topic", "topic"),
+    44: _Shape(30, "resources", "responses", key="resource_name"),
+    45: _Shape(100, "topics", "responses", "partitions", "partitions", "name", "name"),
+    61: _topics(200, inner="partition_indexes"),
+    65: _Shape(200, "transactional_ids", "transaction_states"),
+    69: _Shape(200, "group_ids", "groups"),
+}
+_TOP_LEVEL_ERRORS: Final = ("error_code", "error_message")
+
+
+#: Of all topics that one request creates (`controller.kraft.topics`).
+_NEW_PARTITIONS_MAX: Final = 10_000
+_CREATE_TOPICS: Final = 19
+
+
+def is_long(message: Message, default_partitions: int) -> bool:
+    """Whether it has more rows than one turn can serve. `default_partitions`: of a topic that does not say."""
+    shape = SHAPES.get(message.API_KEY) if message.API_KEY is not None else None
+    rows = getattr(message, shape.rows) if shape is not None else None
+    if shape is None or not rows or (len(rows) == 1 and not shape.inner):
+        return False
+    if len(rows) > shape.at_once:
+        return True
+    if shape.weigh is not None:
+        return sum(shape.weigh(row, default_partitions) for row in rows) > shape.at_once
+    return bool(shape.inner) and sum(len(getattr(row, shape.inner) or ()) for row in rows) > shape.at_once
+
+
+def serve(
+    message: Message, default_partitions: int, handle: Callable[[Message, Callable[[Message], None]], None]
+) -> Generator[int, None, Answers]:
+    """Hand each piece of `message` to `handle`, with where its answer goes: at once, or later. Returns the answers,
+    which may still be incomplete."""
+    assert message.API_KEY is not None, "a request"
+    shape = SHAPES[message.API_KEY]
+    answers = Answers(shape)
+    cut = _cut_rows(message, shape) if shape.inner else _rows(message, shape, default_partitions)
+    for rows in cut:
+        if rows:
+            handle(_with(message, shape.rows, rows), answers.expect())
+            yield SLICE_UNITS
+        else:
+            yield 1
+    return answers
+
+
+#: Rows that are looked at between two steps.
+_LOOK: Final = 200
+
+
+def _cut_rows(message: Message, shape: _Shape) -> Iterator[list[Any]]:
+    """Rows for one turn, in which one that is long has a part of its elements. An empty list now and then, for cutting
+    takes time too."""
+    piece: list[Any] = []
+    room = shape.at_once
+    for place, row in enumerate(getattr(message, shape.rows)):
+        if place % _LOOK == _LOOK - 1:
+            yield []
+        elements = getattr(row, shape.inner) or ()
+        begin = 0
+        while begin == 0 or begin < len(elements):
+            taken = elements[begin : begin + room]
+            piece.append(row if len(taken) == len(elements) else _with(row, shape.inner, taken))
+            begin += max(len(taken), 1)
+            room -= max(len(taken), 1)
+            if room <= 0:
+                yield piece
+                piece, room = [], shape.at_once
+    if piece:
+        yield piece
+
+
+def _rows(message: Message, shape: _Shape, default_partitions: int) -> Iterator[list[Any]]:
+    """Rows for one turn. Those of one key stay together."""
+    piece: list[Any] = []
+    room, budget = shape.at_once, _NEW_PARTITIONS_MAX
+    for place, found in enumerate(_together(getattr(message, shape.rows), shape)):
+        if found is None or place % _LOOK == _LOOK - 1:
+            yield []
+        if found is None:
+            continue
+        row, may_begin = found
+        weight = 1
+        if shape.weigh is not None:
+            weight = max(shape.weigh(row, default_partitions), 1)
+            budget -= weight
+            if budget < 0 and message.API_KEY == _CREATE_TOPICS and not row.assignments:
+                # More than the request may have: the controller says so of this one as it would of the whole.
+                row, weight = _with(row, "num_partitions", _NEW_PARTITIONS_MAX + 1), 1
+        if room < weight and piece and may_begin:
+            yield piece
+            piece, room = [], shape.at_once
+        piece.append(row)
+        room -= weight
+    if piece:
+        yield piece
+
+
+def _with(struct: Any, attribute: str, value: Any) -> Any:
+    changed = copy(struct)
+    setattr(changed, attribute, value)
+    return changed
+
+
+def _together(rows: list[Any], shape: _Shape) -> Iterator[tuple[Any, bool] | None]:
+    """The rows, each with whether a piece may begin with it. Those with the same key follow each other, and none of
+    them is alone in a piece, so that its handler sees that the key is there twice. None now and then, for looking at
+    keys takes time too."""
+    by_key: dict[Any, list[Any]] = {}
+    for place, row in enumerate(rows):
+        by_key.setdefault(_key(row, shape.key) if shape.key else row, []).append(row)
+        if place % _LOOK == _LOOK - 1:
+            yield None
+    if len(by_key) == len(rows):
+        yield from ((row, True) for row in rows)
+        return
+    for same in by_key.values():
+        if shape.answers_once:
+            del same[2:]
+        for place, row in enumerate(same):
+            yield row, place == 0 or (place % 2 == 0 and place < len(same) - 1)
+
+
+def _key(row: Any, attribute: str) -> Any:
+    return getattr(row, attribute), getattr(row, "topic_id", None), getattr(row, "resource_type", None)
+
+
+class Answers:
+    """The answers to the pieces, in their order."""
+
+    def __init__(self, shape: _Shape) -> None:
+        self._shape = shape
+        self._got: list[Message | None] = []
+        self._missing = 0
+        self._when_whole: Callable[[], None] | None = None
+
+    def expect(self) -> Callable[[Message], None]:
+        """Where the next answer goes."""
+        place = len(self._got)
+        self._got.append(None)
+        self._missing += 1
+
+        def answered(answer: Message) -> None:
+            assert self._got[place] is None, "answered twice"
+            self._got[place] = answer
+            self._missing -= 1
+            if not self._missing and self._when_whole is not None:
+                self._when_whole()
+
+        return answered
+
+    def when_whole(self, callback: Callable[[], None]) -> None:
+        """Call it when all answers are there, maybe now. All pieces have been handed out."""
+        if self._missing:
+            self._when_whole = callback
+        else:
+            callback()
+
+    def joined(self) -> Generator[int, None, Message]:
+        """All of them as one. An error of a whole piece stands for the whole."""
+        shape = self._shape
+        whole: Any = self._got[0]
+        assert whole is not None, "there is a first piece"
+        rows = getattr(whole, shape.answers)
+        for answer in self._got[1:]:
+            more: Any = answer
+            for attribute in _TOP_LEVEL_ERRORS:
+                if not getattr(whole, attribute, None) and getattr(more, attribute, None):
+                    setattr(whole, attribute, getattr(more, attribute))
+            found = getattr(more, shape.answers)
+            if shape.inner and rows and found and self._is_continued(rows[-1], found[0]):
+                getattr(rows[-1], shape.inner_answers).extend(getattr(found[0], shape.inner_answers))
+                found = found[1:]
+            rows.extend(found)
+            yield 1
+        message: Message = whole
+        return message
+
+    def _is_continued(self, last: Any, first: Any) -> bool:
+        key = self._shape.answer_key
+        return bool(key) and getattr(last, key) == getattr(first, key)

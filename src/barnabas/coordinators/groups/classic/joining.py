@@ -1,0 +1,255 @@
+"""JoinGroup: who may join a group, and as whom.
+
+no member id, dynamic    version 4+: is given an id and comes back with it (KIP-394); before: joins at once
+no member id, static     joins as the instance, in the place of the one that had it (KIP-345)
+with a member id         joins again; a rebalance begins only if something changed, or the leader asks
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from barnabas.common.errors import ErrorCode, RequestFailed
+from barnabas.coordinators.groups.classic import replies
+from barnabas.coordinators.groups.classic.group import (
+    UNKNOWN_MEMBER,
+    ClassicGroup,
+    GroupState,
+    JoinReply,
+    Member,
+    weight_of,
+)
+from barnabas.coordinators.groups.classic.images import generation_record, new_group_record
+from barnabas.coordinators.groups.classic.rebalance import Rebalancer
+from barnabas.coordinators.groups.context import GroupContext
+from barnabas.coordinators.runtime import storing_failed
+from barnabas.protocol.messages.join_group import JoinGroupResponse
+
+MEMBER_ID_REQUIRED_SINCE = 4
+_SKIP_ASSIGNMENT_SINCE = 9
+#: A member id is a client's name, a dash and a UUID, and records hold strings of 32,767 bytes.
+_PREFIX_BYTES_MAX = 32_767 - 37
+#: No client knows a tenth of so many ways to share partitions.
+_PROTOCOLS_MAX = 1_000
+#: Errors after which a record may be in the log, and be committed, all the same.
+_MAYBE_STORED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+
+
+class Join(NamedTuple):
+    """A JoinGroup request, whatever its version."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    protocol_type: str
+    protocols: Mapping[str, bytes]
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    client_id: str
+    client_host: str
+    api_version: int
+    reply: JoinReply
+
+    def fail(self, code: ErrorCode, member_id: str | None = None) -> None:
+        self.reply(replies.join_failed(code, self.member_id if member_id is None else member_id))
+
+
+class Joining:
+    """Serves JoinGroup for one shard."""
+
+    __slots__ = ("_context", "_rebalancer")
+
+    def __init__(self, context: GroupContext, rebalancer: Rebalancer) -> None:
+        self._context = context
+        self._rebalancer = rebalancer
+
+    def join(self, join: Join) -> None:
+        """Answer, at once or when the rebalance is through. RequestFailed as usual."""
+        if len(join.protocols) > _PROTOCOLS_MAX:
+            raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        group = self._context.groups.get(join.group_id)
+        self._check_weight(group, join)
+        created = group is None
+        if group is None:
+            if join.member_id != UNKNOWN_MEMBER:
+                raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
+            group = self._context.create(join.group_id)
+        if not self._has_room(group, join.member_id):
+            self._turn_away(group, join.member_id)
+            join.fail(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER)
+        elif not group.supports(join.protocol_type, join.protocols):
+            join.fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
+        elif join.member_id == UNKNOWN_MEMBER:
+            self._join_new(group, join)
+        else:
+            self._join_again(group, join)
+        if created:
+            self._store_new(group)
+
+    def _check_weight(self, group: ClassicGroup | None, join: Join) -> None:
+        """RequestFailed: UNKNOWN_SERVER_ERROR of a member that no record of its group could hold, as it would be told
+        when the generation is written; COORDINATOR_NOT_AVAILABLE while the members of all groups hold what they may:
+        a client comes again after a while."""
+        if any(len(metadata) > self._context.log.batch_bytes_max for metadata in join.protocols.values()):
+            raise RequestFailed(storing_failed(ErrorCode.MESSAGE_TOO_LARGE))
+        member = None if group is None else group.members.get(join.member_id)
+        more = weight_of(join.protocols) - (0 if member is None else weight_of(member.protocols))
+        held = self._context.held
+        if more > 0 and held.bytes + more > held.bytes_max:
+            raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+
+    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+        """`group.max.size`. While a rebalance is prepared, who is awaited but has not come takes no room."""
+        size_max = self._context.config.group_size_max
+        member = group.members.get(member_id)
+        match group.state:
+            case GroupState.PREPARING_REBALANCE:
+                awaited = member is not None and member.join_reply is not None
+                return awaited or group.awaiting_joins < size_max
+            case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+                return member is not None or len(group.members) < size_max
+            case _:
+                return True
+
+    def _turn_away(self, group: ClassicGroup, member_id: str) -> None:
+        member = group.members.get(member_id)
+        if member is not None:
+            self._rebalancer.remove(group, member)
+        self._rebalancer.drop_pending(group, member_id)
+
+    def _store_new(self, group: ClassicGroup) -> None:
+        self._context.log.append([new_group_record(group)], lambda code: self._on_new_stored(group, code))
+
+    def _on_new_stored(self, group: ClassicGroup, code: ErrorCode) -> None:
+        """Without its first record the group does not exist; unless it has come further since."""
+        if code is ErrorCode.NONE or group.generation > 0 or self._context.groups.get(group.group_id) is not group:
+            return
+        del self._context.groups[group.group_id]
+        self._rebalancer.bury(group, storing_failed(code))
+
+    # -- new members
+
+    def _join_new(self, group: ClassicGroup, join: Join) -> None:
+        prefix = join.client_id if join.instance_id is None else join.instance_id
+        if len(prefix.encode()) > _PREFIX_BYTES_MAX:
+            raise RequestFailed(ErrorCode.INVALID_REQUEST)
+        member_id = f"{prefix}-{uuid.UUID(bytes=self._context.host.random.uuid())}"
+        if join.instance_id is not None:
+            old_id = group.static_members.get(join.instance_id)
+            if old_id is None:
+                self._add(group, join, member_id)
+            else:
+                self._replace(group, group.members[old_id], join, member_id)
+        elif join.api_version >= MEMBER_ID_REQUIRED_SINCE:
+            self._rebalancer.schedule_pending(group, member_id, join.session_timeout_ms)
+            join.fail(ErrorCode.MEMBER_ID_REQUIRED, member_id)
+        else:
+            self._add(group, join, member_id)
+
+    def _add(self, group: ClassicGroup, join: Join, member_id: str) -> None:
+        member = Member(
+            member_id,
+            self._context.deadlines.new(),
+            client_id=join.client_id,
+            client_host=join.client_host,
+            instance_id=join.instance_id,
+        )
+        member.is_new = True
+        group.update(member, join.protocols, rebalance_ms=join.rebalance_timeout_ms, session_ms=join.session_timeout_ms)
+        if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
+            group.new_member_added = True
+        group.add(member, join.protocol_type, join.reply)
+        # It cannot send heartbeats while its join is parked, and may be gone; if it is not, it tries again.
+        self._rebalancer.schedule_session(group, member, self._context.config.new_member_join_timeout_ms)
+        self._rebalancer.prepare_or_complete(group, f"member {member_id} joined")
+
+    def _replace(self, group: ClassicGroup, old: Member, join: Join, member_id: str) -> None:
+        """The instance was restarted. It takes the old one's place, if possible without a rebalance."""
+        leader_before = group.leader_id or ""
+        self._rebalancer.dismiss(group, old, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
+        member = group.replace_static(old, member_id, self._context.deadlines.new())
+        group.update(member, join.protocols, rebalance_ms=join.rebalance_timeout_ms, session_ms=join.session_timeout_ms)
+        group.park_join(member, join.reply)
+        self._rebalancer.extend_session(group, member)
+        match group.state:
+            case GroupState.STABLE if group.select_protocol() == group.protocol_name:
+                self._store_replacement(group, old, member, join.api_version, leader_before)
+            case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
+                # The leader assigns, or has assigned, to the old member id.
+                self._rebalancer.prepare(group, f"static member {join.instance_id} joined anew")
+            case _:
+                self._rebalancer.maybe_complete_join(group)
+
+    def _store_replacement(
+        self, group: ClassicGroup, old: Member, member: Member, api_version: int, leader_before: str
+    ) -> None:
+        group.learn_subscription()
+        assignment = {known.member_id: known.assignment for known in group.members.values()}
+
+        def on_stored(code: ErrorCode) -> None:
+            if group.members.get(member.member_id) is not member or not group.is_in(GroupState.STABLE):
+                return  # a rebalance has begun, or it was replaced in turn: that answers
+            if code is not ErrorCode.NONE:
+                self._fail_replacement(group, old, member, code)
+                return
+            group.complete_join(member, self._replaced(group, member, api_version, leader_before))
+
+        self._context.log.append([generation_record(group, assignment)], on_stored)
+
+    @staticmethod
+    def _replaced(group: ClassicGroup, member: Member, api_version: int, leader_before: str) -> JoinGroupResponse:
+        """A leader that is back must not assign again: since version 9 it is told so; before, it is kept from it by
+        the name of its predecessor (KAFKA-12984 and KIP-814)."""
+        if api_version >= _SKIP_ASSIGNMENT_SINCE:
+            return replies.joined(group, member, skip_assignment=group.is_leader(member.member_id))
+        response = replies.joined(group, member, with_members=False)
+        response.leader = leader_before
+        return response
+
+    def _fail_replacement(self, group: ClassicGroup, old: Member, member: Member, code: ErrorCode) -> None:
+        """The old member is as good as before, unless the record of the new one may yet be committed: then the instance
+        is best off joining once more, and what is known here stays what the next coordinator will read."""
+        response = replies.joined(group, member, with_members=False)
+        response.error_code, response.member_id = storing_failed(code), UNKNOWN_MEMBER
+        group.complete_join(member, response)
+        if code in _MAYBE_STORED:
+            return
+        restored = group.replace_static(member, old.member_id, self._context.deadlines.new())
+        group.update(restored, old.protocols, rebalance_ms=old.rebalance_timeout_ms, session_ms=old.session_timeout_ms)
+        group.learn_subscription()
+        self._rebalancer.extend_session(group, restored)
+
+    # -- members that join again
+
+    def _join_again(self, group: ClassicGroup, join: Join) -> None:
+        if join.member_id in group.pending_joins:
+            if join.instance_id is not None:
+                raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
+            self._add(group, join, join.member_id)
+            return
+        member = group.validate(join.member_id, join.instance_id)
+        same = member.supports_as(join.protocols)
+        match group.state:
+            case GroupState.PREPARING_REBALANCE:
+                self._update(group, member, join, f"member {member.member_id} joined again")
+            case GroupState.COMPLETING_REBALANCE if same:
+                # It may have missed the answer to its join: here it is again.
+                join.reply(replies.joined(group, member))
+            case GroupState.STABLE if same and not group.is_leader(member.member_id):
+                join.reply(replies.joined(group, member))
+            case GroupState.STABLE if same:
+                # The leader asks for a rebalance when what is shared has changed, such as the number of partitions.
+                self._update(group, member, join, f"leader {member.member_id} joined again")
+            case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
+                self._update(group, member, join, f"member {member.member_id} joined with other metadata")
+            case _:
+                raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def _update(self, group: ClassicGroup, member: Member, join: Join, reason: str) -> None:
+        # An earlier join of the same member is still parked if its connection broke: nobody reads that answer.
+        group.complete_join(member, replies.join_failed(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
+        group.update(member, join.protocols, rebalance_ms=join.rebalance_timeout_ms, session_ms=join.session_timeout_ms)
+        group.park_join(member, join.reply)
+        self._rebalancer.prepare_or_complete(group, reason)

@@ -1,0 +1,285 @@
+"""A change of the metadata as events of the journal: plain values, ready to be written as JSON (docs/explain.md).
+
+One event for each (metadata offset, subject): partition, broker, controller, resource, feature, or up to 200 new
+partitions of a topic. Which events a change makes, their ids and all they say of before and after follow from the
+metadata log alone, so that two controllers that tell the same change tell it alike; only what is said of the cause may
+differ. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from barnabas.common.config_keys import BROKER_KEYS
+from barnabas.common.types import uuid_to_text
+from barnabas.controller.kraft.result import Cause
+from barnabas.controller.kraft.view import ControllerView
+from barnabas.journal.causes import Why, is_unclean, why, why_of_partition
+from barnabas.journal.record import VERSION
+from barnabas.metadata.cluster import BrokerImage
+from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
+from barnabas.metadata.topics import PartitionImage, TopicDelta
+
+Event = dict[str, Any]
+
+#: New partitions that one event tells of.
+_PARTITIONS_PER_EVENT: Final = 200
+_RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
+_HIDDEN: Final = "[hidden]"
+
+
+class Change(NamedTuple):
+    """One committed change. `voters`: those of the quorum before and after it, where it changed them."""
+
+    delta: MetadataDelta
+    image: MetadataImage
+    cause: Cause | None
+    is_first_of_epoch: bool = False
+    voters: tuple[tuple[int, ...], tuple[int, ...]] | None = None
+
+    @property
+    def offset(self) -> int:
+        return self.image.offset
+
+    @property
+    def weight(self) -> int:
+        """What it takes to keep, in changed partitions: an image keeps a slot for each partition of a changed topic."""
+        weight = 1
+        for topic in self.delta.changed_topics.values():
+            weight += len(topic.changed_partitions) + (0 if topic.base is None else len(topic.base.partitions) // 8)
+        return weight
+
+
+def is_worth_telling(delta: MetadataDelta) -> bool:
+    """Whether a change makes any event at all; markers, no-ops and producer ids make none."""
+    topics, cluster = delta.topics, delta.cluster
+    return bool(
+        topics.changed
+        or topics.deleted
+        or cluster.changed_brokers
+        or cluster.changed_controllers
+        or delta.changed_configs
+        or delta.changed_features
+    )
+
+
+def events_of(change: Change, view: ControllerView, node_id: int) -> Iterator[tuple[str, Event]]:
+    """(subject, event), the brokers that others follow from first. `view` is of the image after the change."""
+    whole = why(change.cause, change.delta)
+    teller = _Teller(change, whole, view, node_id)
+    yield from teller.controllers()
+    yield from teller.brokers()
+    for topic in change.delta.deleted_topics.values():
+        fields = {"topic": topic.name, "topic_id": uuid_to_text(topic.topic_id), "partitions": len(topic.partitions)}
+        yield teller.event("topic-deleted", f"topic:{topic.name}", whole, fields)
+    for topic_delta in change.delta.changed_topics.values():
+        yield from teller.new_partitions(topic_delta)
+        yield from teller.changed_partitions(topic_delta)
+    yield from teller.settings()
+
+
+class _Teller:
+    def __init__(self, change: Change, whole: Why, view: ControllerView, node_id: int) -> None:
+        self._change = change
+        self._whole = whole
+        self._view = view
+        self._node_id = node_id
+
+    def event(self, kind: str, subject: str, told: Why, fields: Mapping[str, object]) -> tuple[str, Event]:
+        offset = self._change.offset
+        event: Event = {
+            "v": VERSION,
+            "id": f"{offset}:{subject}",
+            "time_ms": self._change.image.timestamp_ms,
+            "kind": kind,
+            "metadata_offset": offset,
+            "node": self._node_id,
+            **fields,
+            "cause": told.code,
+            "actor": told.actor,
+            "text": told.text,
+        }
+        if told.is_inferred:
+            event["inferred"] = True
+        return subject, event
+
+    # -- nodes
+
+    def controllers(self) -> Iterator[tuple[str, Event]]:
+        change = self._change
+        for controller_id, after in change.delta.changed_controllers.items():
+            if after is not None:
+                kind = "controller-change" if change.is_first_of_epoch else "controller-registered"
+                fields = {"controller": controller_id, "epoch": change.image.epoch}
+                yield self.event(kind, f"controller:{controller_id}", self._whole, fields)
+        if change.voters is not None:
+            before, voters = change.voters
+            yield self.event("quorum-change", "quorum", self._whole, {"before": before, "after": voters})
+
+    def brokers(self) -> Iterator[tuple[str, Event]]:
+        delta = self._change.delta
+        for broker_id, after in delta.changed_brokers.items():
+            before = delta.image.brokers.get(broker_id)
+            if before != after:
+                fields = {"broker": broker_id, "before": _broker(before), "after": _broker(after)}
+                yield self.event(_broker_kind(before, after), f"broker:{broker_id}", self._whole, fields)
+
+    # -- topics
+
+    def new_partitions(self, topic: TopicDelta) -> Iterator[tuple[str, Event]]:
+        new = [index for index in sorted(topic.changed_partitions) if topic.partition_before(index) is None]
+        for start in range(0, len(new), _PARTITIONS_PER_EVENT):
+            part = [topic.changed_partitions[index] for index in new[start : start + _PARTITIONS_PER_EVENT]]
+            first = new[start]
+            fields = {
+                "topic": topic.name,
+                "topic_id": uuid_to_text(topic.topic_id),
+                "first_partition": first,
+                "partitions": len(part),
+                "replicas": [partition.replicas for partition in part],
+                "leaders": [partition.leader for partition in part],
+                "isrs": [partition.isr for partition in part],
+                "min_isr": self._view.min_isr(topic.name, len(part[0].replicas)),
+            }
+            kind = "topic-created" if topic.created else "partitions-added"
+            yield self.event(kind, f"topic:{topic.name}:{first}", self._whole, fields)
+
+    def changed_partitions(self, topic: TopicDelta) -> Iterator[tuple[str, Event]]:
+        topic_id, text_id = topic.topic_id, uuid_to_text(topic.topic_id)
+        min_isr = -1
+        for index, after in topic.changed_partitions.items():
+            before = topic.partition_before(index)
+            changes = [] if before is None else changes_of(before, after, self._whole.code)
+            if before is None or not changes:
+                continue
+            if min_isr < 0:
+                min_isr = self._view.min_isr(topic.name, 1 << 30)
+            told = why_of_partition(self._whole, self._change.cause, (topic_id, index), before, after)
+            fields: Event = {
+                "changes": changes,
+                "topic": topic.name,
+                "topic_id": text_id,
+                "partition": index,
+                "before": _partition(before),
+                "after": _partition(after),
+                "min_isr": min(min_isr, len(after.replicas)),
+            }
+            if told.seen is not None:
+                fields["seen"] = {
+                    "leader_leo": told.seen.leader_leo,
+                    "members": [member._asdict() for member in told.seen.members],
+                }
+            yield self.event(changes[0], f"{topic.name}-{index}", told, fields)
+
+    # -- the rest
+
+    def settings(self) -> Iterator[tuple[str, Event]]:
+        delta = self._change.delta
+        for (resource_type, name), changed in delta.changed_configs.items():
+            if resource_type == TOPIC_RESOURCE and any(topic.name == name for topic in delta.deleted_topics.values()):
+                continue
+            before = delta.image.config_of(resource_type, name)
+            fields = {
+                "resource": _RESOURCES.get(resource_type, str(resource_type)),
+                "name": name,
+                "before": {key: _value(resource_type, key, before.get(key)) for key in changed},
+                "after": {key: _value(resource_type, key, value) for key, value in changed.items()},
+            }
+            yield self.event("config-changed", f"config:{fields['resource']}:{name}", self._whole, fields)
+        for feature, level in delta.changed_features.items():
+            levels: Event = {"feature": feature, "before": delta.image.features.get(feature, 0), "after": level}
+            yield self.event("feature-changed", f"feature:{feature}", self._whole, levels)
+
+
+def changes_of(before: PartitionImage, after: PartitionImage, cause: str = "") -> list[str]:
+    """What kinds of change this is, the weightiest first; nothing for a replica's directory."""
+    found = []
+    if after.leader != before.leader:
+        found.append(_leader_kind(before, after, cause))
+    if (before.adding_replicas, before.removing_replicas) != (after.adding_replicas, after.removing_replicas):
+        found.append(_reassignment_kind(before, after))
+    elif before.replicas != after.replicas:
+        found.append("replicas-changed")
+    before_isr, after_isr = set(before.isr), set(after.isr)
+    if before_isr != after_isr:
+        found.append(
+            "isr-shrink" if after_isr < before_isr else "isr-expand" if after_isr > before_isr else "isr-change"
+        )
+    if (before.elr, before.last_known_elr) != (after.elr, after.last_known_elr):
+        found.append("elr-change")
+    if before.leader_recovery_state and not after.leader_recovery_state:
+        found.append("leader-recovered")
+    if after.leader == before.leader and after.leader_epoch != before.leader_epoch:
+        found.append("leader-epoch")
+    return found
+
+
+def _leader_kind(before: PartitionImage, after: PartitionImage, cause: str) -> str:
+    if is_unclean(before, after):
+        return "unclean-election"
+    if after.leader == after.preferred_leader and cause in ("election-asked", "rebalance"):
+        return "preferred-election"
+    return "leader-change"
+
+
+def _reassignment_kind(before: PartitionImage, after: PartitionImage) -> str:
+    was, now = (bool(each.adding_replicas or each.removing_replicas) for each in (before, after))
+    if not was:
+        return "reassignment-started"
+    if now:
+        return "reassignment-changed"
+    replicas = set(after.replicas)
+    is_done = replicas.issuperset(before.adding_replicas) and replicas.isdisjoint(before.removing_replicas)
+    return "reassignment-ended" if is_done else "reassignment-cancelled"
+
+
+def _partition(partition: PartitionImage) -> Event:
+    shown: Event = {
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "isr": partition.isr,
+        "replicas": partition.replicas,
+        "partition_epoch": partition.partition_epoch,
+    }
+    if partition.elr:
+        shown["elr"] = partition.elr
+    if partition.last_known_elr:
+        shown["last_known_elr"] = partition.last_known_elr
+    if partition.adding_replicas:
+        shown["adding"] = partition.adding_replicas
+    if partition.removing_replicas:
+        shown["removing"] = partition.removing_replicas
+    if partition.leader_recovery_state:
+        shown["recovering"] = True
+    return shown
+
+
+def _broker(broker: BrokerImage | None) -> Event | None:
+    if broker is None:
+        return None
+    shown = {"epoch": broker.epoch, "fenced": broker.fenced, "in_controlled_shutdown": broker.in_controlled_shutdown}
+    return shown | ({"rack": broker.rack} if broker.rack is not None else {})
+
+
+def _broker_kind(before: BrokerImage | None, after: BrokerImage | None) -> str:
+    if after is None:
+        return "broker-unregistered"
+    if before is None or before.epoch != after.epoch:
+        return "broker-registered"
+    if before.fenced != after.fenced:
+        return "broker-fenced" if after.fenced else "broker-unfenced"
+    if after.in_controlled_shutdown and not before.in_controlled_shutdown:
+        return "controlled-shutdown"
+    if before.refusing != after.refusing:
+        return "broker-full" if after.refusing else "broker-writable"
+    return "directory-lost" if set(before.directories) - set(after.directories) else "broker-changed"
+
+
+def _value(resource_type: int, key: str, value: str | None) -> str | None:
+    """What may be secret is not told: passwords, and what a broker's key unknown here may be."""
+    if value is not None and resource_type == BROKER_RESOURCE:
+        known = BROKER_KEYS.get(key)
+        if known is None or known.is_sensitive:
+            return _HIDDEN
+    return value

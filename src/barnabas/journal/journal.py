@@ -1,0 +1,293 @@
+"""Every change with its cause, in the topic `__cluster_events` (docs/explain.md has its schema).
+
+The active controller tells each committed change of the metadata, in order, with the cause that its decision carried.
+Controllers that are not active keep the last changes too: one that becomes active reads from the end of the topic how
+far its predecessor came, and goes on from there. What it tells anew has the same ids, which follow from the metadata
+offset, so a reader drops what comes twice. A broker tells what only it can know: what it cut off its own logs.
+
+Invariants
+- No decision waits for the journal. A change is put aside, told some milliseconds later, a few events at a time, one
+  request under way; if the topic cannot be written it is tried again, ever more slowly.
+- Nothing is kept without bound; what had to be let go of is told as a gap.
+- Where nothing changes nothing is done: no timer, no request.
+
+The topic comes into being with the first change that needs an explanation (`_needs_explaining`), a second after it: a
+cluster where all goes as planned has the topics that its users made, as with Kafka, and a failover goes first.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple, Protocol
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.host import Host, Timer
+from barnabas.common.types import INTERNAL_TOPICS
+from barnabas.controller.kraft.result import Cause
+from barnabas.controller.kraft.view import ControllerView
+from barnabas.journal.events import Change, changes_of, events_of, is_worth_telling
+from barnabas.journal.observer import Witnessed
+from barnabas.journal.record import record_of
+from barnabas.journal.topic import EventsTopic
+from barnabas.journal.window import ChangeWindow
+from barnabas.metadata.image import MetadataDelta, MetadataImage
+from barnabas.metadata.store import MetadataStore
+from barnabas.records.batch import Record, encode_batch
+
+_LINGER_MS: Final = 10
+_CREATE_MS: Final = 1_000
+_PAUSE_MS: Final = 50
+_PAUSE_MS_MAX: Final = 2_000
+#: So many are made into records in one go: some milliseconds of work.
+_EVENTS_PER_BATCH: Final = 250
+#: Smaller batches are not worth compressing.
+_EVENTS_TO_COMPRESS: Final = 8
+_GZIP: Final = 1
+
+
+class Deciding(Protocol):
+    """The controller of this node."""
+
+    @property
+    def is_active(self) -> bool: ...
+
+
+class Quorum(Protocol):
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def voter_ids(self) -> tuple[int, ...]: ...
+
+
+class Where(NamedTuple):
+    """What a journal is part of."""
+
+    metadata: MetadataStore
+    quorum: Quorum
+    controller: Deciding
+    cluster_id: str
+
+
+class Journal:
+    """One per node. `create` asks for the topic, and may be called again and again."""
+
+    def __init__(
+        self, host: Host, config: BrokerConfig, where: Where, topic: EventsTopic, create: Callable[[], None]
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._where = where
+        self._topic = topic
+        self._create = create
+        self._node_id = config.node_id
+        self._is_enabled = config.bool_of("barnabas.cluster.events.enable")
+        self._is_following = False
+        #: Of the last change that this node was told of, one by one or with others.
+        self._seen_offset = -1
+        self._causes: deque[tuple[int, Cause]] = deque()
+        self._cause: Cause | None = None
+        self._told_epoch = -1
+        self._voter_ids: tuple[int, ...] = ()
+        self.window = ChangeWindow()
+        self.testimonies = Witnessed(config.node_id, host.clock)
+        #: The quorum's epoch in which this node, active, has learned how far the journal is.
+        self._resumed_epoch = -1
+        self._timer: Timer | None = None
+        self._is_busy = False
+        self._is_closed = False
+        self._pause_ms = _PAUSE_MS
+
+    # -- what happens
+
+    def on_decision(self, first_offset: int, cause: Cause) -> None:
+        """`Controller.journal`."""
+        if not self._is_enabled:
+            return
+        while self._causes and self._causes[-1][0] >= first_offset:
+            self._causes.pop()  # the quorum did not take it
+        self._causes.append((first_offset, cause))
+
+    def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """A subscriber of the metadata."""
+        if not self._is_enabled:
+            return
+        if self._config.is_controller:
+            self._follow(delta, image)
+        if self._topic.exists and (self.testimonies or (self._where.controller.is_active and self.window)):
+            self._later(_LINGER_MS)
+
+    def on_past(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """`MetadataStore.on_past`: one of the changes that this node learns late, at its start above all. It may be the
+        one that has to tell them."""
+        if self._is_enabled and self._config.is_controller:
+            if delta.image.offset != self._seen_offset:
+                self.window.begin_after(delta.image.offset)  # a snapshot stands for what was before
+            self._seen_offset = image.offset
+            self._keep(delta, image, None)
+
+    def _follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        voter_ids = self._where.quorum.voter_ids
+        if not self._is_following:
+            self._is_following = True
+            self._voter_ids = voter_ids
+        if image.offset <= self._seen_offset:
+            return  # all of it was told as past
+        if delta.image.offset != self._seen_offset or self._seen_offset < 0:
+            self.window.begin_after(image.offset)
+            self._seen_offset = image.offset
+            return
+        self._seen_offset = image.offset
+        voters = None if voter_ids == self._voter_ids else (self._voter_ids, voter_ids)
+        self._voter_ids = voter_ids
+        self._keep(delta, image, self._cause_of(image.offset), voters)
+
+    def _keep(
+        self,
+        delta: MetadataDelta,
+        image: MetadataImage,
+        cause: Cause | None,
+        voters: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
+    ) -> None:
+        if voters is None and not is_worth_telling(delta):
+            return
+        is_first = False
+        if delta.changed_controllers:
+            is_first = cause.event == "activation" if cause is not None else image.epoch != self._told_epoch
+            self._told_epoch = image.epoch
+        change = Change(delta, image, cause, is_first, voters)
+        self.window.add(change)
+        if self._where.controller.is_active and not self._topic.exists and self._needs_explaining(change):
+            self._later(_CREATE_MS)
+
+    def _cause_of(self, offset: int) -> Cause | None:
+        """Of the decision that has the record at this offset."""
+        if not self._where.controller.is_active:
+            self._causes.clear()
+            self._cause = None
+            return None
+        while self._causes and self._causes[0][0] <= offset:
+            self._cause = self._causes.popleft()[1]
+        return self._cause
+
+    def on_witness(self, topic: str, partition: int, topic_id: bytes, what: str, facts: dict[str, int]) -> None:
+        """A replica here has lost something, or leads without all that others had."""
+        if self._is_enabled:
+            self.testimonies.add(topic, topic_id, partition, what, facts)
+            self._later(_LINGER_MS if self._topic.exists else _CREATE_MS)
+
+    def close(self) -> None:
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._topic.close()
+
+    # -- whether it is needed
+
+    def _needs_explaining(self, change: Change) -> bool:
+        """A broker was lost, or a partition of a user's topic has another leader, ISR or place. Not where one broker
+        is all there is: a leader that comes and goes with its broker needs no journal."""
+        delta = change.delta
+        if len(change.image.brokers) < 2:
+            return False
+        for broker_id, after in delta.changed_brokers.items():
+            before = delta.image.brokers.get(broker_id)
+            if before is not None and before.is_active and (after is None or after.fenced):
+                return True
+        for topic in delta.changed_topics.values():
+            if topic.name in INTERNAL_TOPICS:
+                continue
+            for index, partition in topic.changed_partitions.items():
+                was = topic.partition_before(index)
+                if was is not None and changes_of(was, partition):
+                    return True
+        return False
+
+    def _may_create(self) -> bool:
+        """Not while most brokers are on their way out: the cluster is being stopped."""
+        brokers = self._where.metadata.image.brokers
+        active = sum(broker.is_active for broker in brokers.values())
+        if not active or 2 * sum(broker.in_controlled_shutdown for broker in brokers.values()) >= len(brokers):
+            return False
+        if self.testimonies:
+            return True
+        return self._where.controller.is_active and any(self._needs_explaining(change) for change in self.window)
+
+    # -- writing
+
+    def _later(self, delay_ms: int) -> None:
+        if self._timer is None and not self._is_busy and not self._is_closed:
+            self._timer = self._host.timers.call_later(delay_ms, self._go_on)
+
+    def _again(self) -> None:
+        self._later(self._pause_ms)
+        self._pause_ms = min(2 * self._pause_ms, _PAUSE_MS_MAX)
+
+    def _go_on(self) -> None:
+        """The next step: make the topic, learn how far it is, or write a batch."""
+        self._timer = None
+        if self._is_closed:
+            return
+        is_active = self._where.controller.is_active
+        if not self._topic.exists:
+            if self._may_create():
+                self._resumed_epoch = -1
+                self._create()
+                self._again()
+            return
+        if is_active and self._resumed_epoch != self._where.quorum.epoch:
+            self._is_busy = True
+            epoch = self._where.quorum.epoch
+            self._topic.last_key(_names_offset, lambda key, is_known: self._resume(epoch, key, is_known))
+            return
+        records = self.testimonies.draw(_EVENTS_PER_BATCH)
+        if is_active and len(records) < _EVENTS_PER_BATCH:
+            records += self.window.draw(self._told, _EVENTS_PER_BATCH - len(records))
+        if records:
+            self._is_busy = True
+            codec = _GZIP if len(records) >= _EVENTS_TO_COMPRESS else 0
+            self._topic.append(encode_batch(records, codec=codec), self._on_written)
+        elif is_active:
+            self.window.written()  # changes that made no events
+
+    def _told(self, change: Change) -> Iterator[Record]:
+        random, cluster_id = self._host.random, self._where.cluster_id
+        view = ControllerView(change.image, self._config, random, cluster_id, change.image.offset + 1)
+        for _, event in events_of(change, view, self._node_id):
+            yield record_of(event)
+
+    def _on_written(self, is_written: bool) -> None:
+        self._is_busy = False
+        if is_written:
+            self.testimonies.written()
+            self.window.written()
+            self._pause_ms = _PAUSE_MS
+            if self.testimonies or (self.window and self._where.controller.is_active):
+                self._later(0)
+            return
+        self.testimonies.rewind()
+        self.window.rewind()
+        self._again()
+
+    def _resume(self, epoch: int, key: bytes | None, is_known: bool) -> None:
+        """How far an earlier controller came: the change that it told last may be told in part only."""
+        self._is_busy = False
+        if not is_known:
+            self._again()
+            return
+        self._resumed_epoch = epoch
+        self._pause_ms = _PAUSE_MS
+        if key is not None:
+            written = int(key.partition(b":")[0])
+            self.window.forget_before(written)
+            if self.window.floor > written:
+                self.testimonies.add_gap(written + 1, self.window.floor)
+        else:
+            self.window.forget_before(-1)
+        self._later(0)
+
+
+def _names_offset(key: bytes) -> bool:
+    """Whether it is the key of a change of the metadata; those of testimonies begin with a letter."""
+    return key.partition(b":")[0].isdigit()

@@ -1,0 +1,111 @@
+"""What a broker tells the journal of its own replicas, which no controller can know (`journal`).
+
+An unclean election is decided by the controller, but only the new leader knows where its log ends, and only the former
+one, when it comes back and cuts off what the new history lacks, knows exactly what is lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from itertools import islice
+from typing import Any, Final
+
+from barnabas.common.host import Clock
+from barnabas.common.types import uuid_to_text
+from barnabas.journal.record import VERSION, record_of
+from barnabas.records.batch import Record
+
+_KEPT_MAX: Final = 5_000
+
+
+class Witnessed:
+    """Records to be written, in order, at most so many; when one had to go, the next one says how many."""
+
+    def __init__(self, node_id: int, clock: Clock) -> None:
+        self._node_id = node_id
+        self._clock = clock
+        self._records: deque[Record] = deque()
+        self._drawn = 0
+        self._count = 0
+        self._dropped = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._records)
+
+    def add(self, topic: str, topic_id: bytes, partition: int, what: str, facts: Mapping[str, int]) -> None:
+        kind, text = _told(self._node_id, what, facts)
+        fields: dict[str, Any] = {
+            "topic": topic,
+            "topic_id": uuid_to_text(topic_id),
+            "partition": partition,
+            **facts,
+        }
+        if what == "truncation":
+            fields["committed_lost"] = _committed_lost(facts)
+        self._put(kind, f"{topic}-{partition}", fields, what, text)
+
+    def add_gap(self, first_offset: int, last_offset: int) -> None:
+        """Changes of the metadata that no controller has told."""
+        text = (
+            f"changes from metadata offset {first_offset} to {last_offset} may be missing here: no controller that has "
+            "them was left to tell them"
+        )
+        self._put("journal-gap", "gap", {"first_offset": first_offset, "last_offset": last_offset}, "journal-gap", text)
+
+    def _put(self, kind: str, subject: str, fields: Mapping[str, object], cause: str, text: str) -> None:
+        wall_ms = self._clock.wall_ms()
+        self._count += 1
+        # Unique over the lives of a node, as far as its clock is.
+        name = f"n{self._node_id}.{wall_ms}.{self._count}:{subject}"
+        event: dict[str, Any] = {
+            "v": VERSION,
+            "id": name,
+            "time_ms": wall_ms,
+            "kind": kind,
+            "node": self._node_id,
+            **fields,
+            "cause": cause,
+            "actor": f"broker {self._node_id}",
+            "text": text,
+        }
+        if len(self._records) >= _KEPT_MAX:
+            self._dropped += 1
+            return
+        if self._dropped:
+            event["dropped"], self._dropped = self._dropped, 0
+        self._records.append(record_of(event))
+
+    def draw(self, count_max: int) -> list[Record]:
+        found = list(islice(self._records, self._drawn, self._drawn + count_max))
+        self._drawn += len(found)
+        return found
+
+    def written(self) -> None:
+        for _ in range(self._drawn):
+            self._records.popleft()
+        self._drawn = 0
+
+    def rewind(self) -> None:
+        self._drawn = 0
+
+
+def _committed_lost(facts: Mapping[str, int]) -> int:
+    return max(0, facts["high_watermark"] - facts["truncated_to"])
+
+
+def _told(node_id: int, what: str, facts: Mapping[str, int]) -> tuple[str, str]:
+    end = facts["log_end_offset"]
+    if what == "truncation":
+        start, lost = facts["truncated_to"], _committed_lost(facts)
+        text = f"replica {node_id} cut its log back from {end} to {start}, where the leader's history parts from it"
+        if lost:
+            text += f": offsets {start} to {start + lost - 1} had been committed and are lost"
+        return "replica-truncated", text
+    if what == "unclean-leader":
+        return (
+            "unclean-leader",
+            f"replica {node_id} leads without having been in sync: what others had from offset {end} on is lost",
+        )
+    start = facts["starts_at"]
+    return "replica-restarted", f"replica {node_id}, which ended at {end}, begins anew at the leader's {start}"

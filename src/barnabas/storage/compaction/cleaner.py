@@ -1,0 +1,517 @@
+"""Compaction of a broker's logs (`cleanup.policy=compact`): which, when, and back to the log.
+
+One timer looks for the log with the largest share of dirty bytes; after a pass the next is looked for at once. A pass
+reads and writes beside the loop, in slices of about a millisecond, so that nobody waits for it longer than that; the
+log itself is only touched on the loop, when a group of segments is done and takes the place of the old ones.
+
+Invariants
+- Before the swap the log is looked at again: if a segment of the group was deleted, truncated or replaced meanwhile, or
+  the log is gone, the pass ends and its `.cleaned` files are removed.
+- What is compacted was synced before: no record gives way to a newer one that may yet be lost.
+- `cleaner-offset-checkpoint` says that a log is clean up to an offset only after all swaps below it are on disk.
+- A batch that cannot be read stays as it is, and is reported once; a log in which no batch can be where one must be is
+  left alone from then on, and reported. The others are cleaned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+
+from barnabas.common.config import BrokerConfig
+from barnabas.common.errors import RecordsRejected, StorageFault, is_exhausted
+from barnabas.common.host import Disk, FaultHandler, Host, Timer
+from barnabas.common.types import TopicPartition
+from barnabas.storage.checkpoints import (
+    CLEANER_CHECKPOINT,
+    LOG_SUFFIX,
+    CheckpointError,
+    encode_offsets,
+    read_offsets,
+    write_atomically,
+)
+from barnabas.storage.compaction.cleanable import Cleanable, cleanable, group_segments
+from barnabas.storage.compaction.offset_map import CleanedTransactions, OffsetMap
+from barnabas.storage.compaction.rewriting import (
+    Copy,
+    CopyRules,
+    LastRecord,
+    Source,
+    Steps,
+    Unreadable,
+    cleaned_files,
+    index_keys,
+)
+from barnabas.storage.compaction.swap import swap_in
+from barnabas.storage.log import Log
+from barnabas.storage.segment import RollLimits, Segment
+from barnabas.storage.transactions import AbortedTxn
+
+Offsets = dict[TopicPartition, int]
+#: What Kafka's cleaner takes at least and at most for its map.
+_MAP_BYTES_MIN = 1 << 20
+_MAP_BYTES_MAX = 0x7FFFFFFF
+_BUFFER_BYTES_MIN = 64 * 1024
+
+
+class CleanerState:
+    """Up to where the logs of each directory are clean, as the checkpoint says."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._clean: dict[str, Offsets] = {}
+        self._unknown: set[str] = set()
+        self._unwritten: set[str] = set()
+        self._writing = False
+
+    def load(self, root: str) -> None:
+        """Raises OSError. What a damaged checkpoint said is found out again by the next passes."""
+        path = f"{root}/{CLEANER_CHECKPOINT}"
+        self._clean[root] = {}
+        if not self._host.disk.exists(path):
+            self._begin_file(path)
+            return
+        try:
+            self._clean[root] = read_offsets(self._host.disk, path)
+        except CheckpointError as error:
+            self._host.faults.report("a cleaner checkpoint cannot be read", error)
+            self._unknown.add(root)
+
+    def is_unknown(self, root: str) -> bool:
+        """Whether the checkpoint could not be read, so that any log may have been compacted."""
+        return root in self._unknown
+
+    def _begin_file(self, path: str) -> None:
+        """Empty, as Kafka's; it says nothing, and can do without room."""
+        try:
+            self._host.disk.write(path, b"")
+        except OSError as error:
+            if not is_exhausted(error):
+                raise
+
+    def get(self, root: str, topic_partition: TopicPartition) -> int | None:
+        return self._clean.get(root, {}).get(topic_partition)
+
+    def put(self, root: str, topic_partition: TopicPartition, offset: int) -> None:
+        self._clean.setdefault(root, {})[topic_partition] = offset
+        self._write(root)
+
+    def remove(self, root: str, topic_partition: TopicPartition) -> None:
+        if self._clean.get(root, {}).pop(topic_partition, None) is not None:
+            self._write(root)
+
+    def move(self, topic_partition: TopicPartition, source: str, target: str) -> None:
+        """The copy of a log in the directory `target` is as clean as the log is."""
+        clean = self.get(source, topic_partition)
+        self.remove(source, topic_partition)
+        if clean is None:
+            self.remove(target, topic_partition)
+        else:
+            self.put(target, topic_partition, clean)
+
+    def directory_failed(self, root: str) -> None:
+        self._clean.pop(root, None)
+        self._unwritten.discard(root)
+
+    def write_now(self) -> None:
+        """At a stop: what waits is written before the directories are given up."""
+        for root in sorted(self._unwritten):
+            self._write_file(root, encode_offsets(self._clean[root]))
+        self._unwritten.clear()
+
+    def _write(self, root: str) -> None:
+        """Beside the loop, one after the other; what changes meanwhile is written in one go."""
+        self._unwritten.add(root)
+        if not self._writing:
+            self._writing = True
+            self._host.timers.call_soon(self._write_next)
+
+    def _write_next(self) -> None:
+        if not self._unwritten:
+            self._writing = False
+            return
+        root = min(self._unwritten)
+        self._unwritten.remove(root)
+        data = encode_offsets(self._clean[root])
+
+        def done(_: object, error: BaseException | None) -> None:
+            if error is not None:
+                self._host.faults.report(f"cannot write {root}/{CLEANER_CHECKPOINT}", error)
+            self._write_next()
+
+        self._host.blocking.run(lambda: self._write_file(root, data), done)
+
+    def _write_file(self, root: str, data: bytes) -> None:
+        write_atomically(self._host.disk, f"{root}/{CLEANER_CHECKPOINT}", data)
+
+
+class Pass:
+    """One log being cleaned."""
+
+    __slots__ = ("copy", "directory", "is_aborted", "log", "plan", "root", "stages", "steps", "wall_ms")
+
+    def __init__(self, log: Log, plan: Cleanable, wall_ms: int) -> None:
+        self.log = log
+        self.plan = plan
+        self.wall_ms = wall_ms
+        self.directory = log.directory
+        self.root = log.directory.rpartition("/")[0]
+        self.is_aborted = False
+        self.copy: Copy | None = None
+        #: Gives the work to be done beside the loop, and does on the loop what lies between.
+        self.stages: Generator[Steps, None, None]
+        self.steps: Steps | None = None
+
+
+class PassGivenUp(Exception):
+    """The log is not any more what the pass began with."""
+
+
+class UnreadableBatches:
+    """How many the last pass over each log met; told once for each log, for every pass meets the same ones."""
+
+    def __init__(self, faults: FaultHandler) -> None:
+        self._faults = faults
+        self.counts: dict[TopicPartition, int] = {}
+
+    def note(self, topic_partition: TopicPartition, unreadable: Unreadable) -> None:
+        if not unreadable.count:
+            self.counts.pop(topic_partition, None)
+            return
+        if topic_partition not in self.counts:
+            self._faults.report(
+                f"{topic_partition}: batches that cannot be read stay as they are in compaction, {unreadable.count} of "
+                f"them; the first is at {unreadable.first}. `barnabas log verify` names them, `barnabas log repair` "
+                "takes them out"
+            )
+        self.counts[topic_partition] = unreadable.count
+
+
+class LogCleaner:
+    """`logs` and `offline` are looked at whenever something is decided; `failed` is told of a directory's faults."""
+
+    def __init__(
+        self,
+        host: Host,
+        config: BrokerConfig,
+        logs: Mapping[TopicPartition, Log],
+        offline: Collection[str],
+        failed: Callable[[str, BaseException], None],
+    ) -> None:
+        self._host = host
+        self._config = config
+        self._logs = logs
+        self._offline = offline
+        self._failed = failed
+        self._high_watermarks: Callable[[], Offsets] = dict
+        self._timer: Timer | None = None
+        self._pass: Pass | None = None
+        self._is_stopped = True
+        self._io_free_ms = 0.0
+        self._full: set[str] = set()
+        self._paused: set[TopicPartition] = set()
+        self.state = CleanerState(host)
+        #: Logs that could not be cleaned; they are not tried again before the next start.
+        self.uncleanable: set[TopicPartition] = set()
+        self.unreadable = UnreadableBatches(host.faults)
+        #: For whoever watches: passes that came to their end, and bytes read and written by all.
+        self.passes = 0
+        self.io_bytes = 0
+
+    # -- life
+
+    def start(self, high_watermarks: Callable[[], Offsets]) -> None:
+        self._high_watermarks = high_watermarks
+        if self._config.bool_of("log.cleaner.enable"):
+            self._is_stopped = False
+            self._look_later()
+
+    def stop(self) -> None:
+        """Give up what is being done. The old segments are still there."""
+        self._is_stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._pass is not None:
+            self._pass.is_aborted = True
+        try:
+            self.state.write_now()
+        except OSError as error:
+            self._host.faults.report(f"cannot write {CLEANER_CHECKPOINT}", error)
+
+    def abort(self, log: Log) -> None:
+        """Its present pass comes to nothing."""
+        if self._pass is not None and self._pass.log is log:
+            self._pass.is_aborted = True
+
+    def on_truncated(self, log: Log) -> None:
+        """What comes at and above its end now was never cleaned."""
+        self.abort(log)
+        end_offset = log.log_end_offset
+        root = log.directory.rpartition("/")[0]
+        clean = self.state.get(root, log.topic_partition)
+        if clean is not None and clean > end_offset:
+            self.state.put(root, log.topic_partition, end_offset)
+
+    def pause(self, log: Log) -> None:
+        """Leave it alone: it is being copied."""
+        self.abort(log)
+        self._paused.add(log.topic_partition)
+
+    def resume(self, log: Log) -> None:
+        self._paused.discard(log.topic_partition)
+
+    def forget(self, log: Log) -> None:
+        """It is deleted; one of the same name begins anew."""
+        self.abort(log)
+        self._paused.discard(log.topic_partition)
+        self.uncleanable.discard(log.topic_partition)
+        self.unreadable.counts.pop(log.topic_partition, None)
+        self.state.remove(log.directory.rpartition("/")[0], log.topic_partition)
+
+    # -- choosing
+
+    def _look_later(self) -> None:
+        if not self._is_stopped:
+            delay_ms = max(1, self._config.int_of("log.cleaner.backoff.ms"))
+            self._timer = self._host.timers.call_later(delay_ms, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._is_stopped:
+            return
+        self._full.clear()
+        found = self.find_filthiest()
+        if found is None:
+            self._look_later()
+        else:
+            self._begin(*found)
+
+    def find_filthiest(self) -> tuple[Log, Cleanable] | None:
+        """The log that most needs a pass, if one does."""
+        wall_ms = self._host.clock.wall_ms()
+        best: tuple[Log, Cleanable] | None = None
+        high_watermarks: Offsets | None = None
+        for topic_partition, log in self._logs.items():
+            if not log.config.is_compacted or len(log.segments) == 1:
+                continue
+            if topic_partition in self.uncleanable or topic_partition in self._paused:
+                continue
+            root = log.directory.rpartition("/")[0]
+            if root in self._offline or root in self._full:
+                continue
+            if high_watermarks is None:
+                high_watermarks = self._high_watermarks()
+            high_watermark = high_watermarks.get(topic_partition, log.log_start_offset)
+            try:
+                plan = cleanable(log, self.state.get(root, topic_partition), high_watermark, wall_ms)
+            except RecordsRejected as error:
+                self._give_up_on(topic_partition, error)
+                continue
+            except OSError as error:
+                self._failed(root, error)
+                break
+            if plan.is_worth_it(log.config.min_cleanable_dirty_ratio) and (best is None or plan.ratio > best[1].ratio):
+                best = log, plan
+        return best
+
+    def _give_up_on(self, topic_partition: TopicPartition, error: BaseException) -> None:
+        self.uncleanable.add(topic_partition)
+        self._host.faults.report(f"{topic_partition} cannot be compacted, it is left as it is", error)
+
+    # -- one pass
+
+    def _begin(self, log: Log, plan: Cleanable) -> None:
+        job = self._pass = Pass(log, plan, self._host.clock.wall_ms())
+        job.stages = self._stages(job)
+        self._next_stage(job)
+
+    def _stages(self, job: Pass) -> Generator[Steps, None, None]:
+        """The pass as a story. What is yielded runs beside the loop; the log may be another after it."""
+        log, plan, disk = job.log, job.plan, self._host.disk
+        offsets = OffsetMap(min(self._share("log.cleaner.dedupe.buffer.size", _MAP_BYTES_MIN), _MAP_BYTES_MAX))
+        if log.recovery_point < plan.first_uncleanable:
+            # A synced record must not give way to a newer one that the next power failure takes.
+            sync, synced = log.sync_job(plan.first_uncleanable)
+            yield _sync(sync)
+            self._check(job, ())
+            synced()
+        yield self._index(job, offsets)
+        self._check(job, ())
+        end_offset = offsets.latest_offset + 1
+        config = log.config
+        rules = CopyRules(
+            RollLimits(config, 0),
+            job.wall_ms,
+            config.delete_retention_ms,
+            self._legacy_horizon_ms(log, plan.first_dirty),
+            plan.first_uncleanable,
+            self._buffer_bytes(),
+            Unreadable(),
+        )
+        transactions = CleanedTransactions(_aborted_transactions(log, 0, plan.first_uncleanable))
+        victims = [segment for segment in log.segments if segment.base_offset < end_offset]
+        for group in group_segments(
+            disk, victims, config.segment_bytes, config.segment_index_bytes, plan.first_uncleanable
+        ):
+            self._check(job, group)
+            sources = [_source(segment) for segment in group]
+            copy = job.copy = Copy(disk, job.directory, sources, rules, offsets, transactions, _last_records(log))
+            yield copy.steps()
+            self._check(job, group)
+            swap_in(disk, log, group, copy.end_offset)
+            job.copy = None
+        yield _finish(disk, job.directory, offsets)
+        self._check(job, ())
+        self.state.put(job.root, log.topic_partition, end_offset)
+        self.unreadable.note(log.topic_partition, rules.unreadable)
+
+    def _index(self, job: Pass, offsets: OffsetMap) -> Steps:
+        """Of the keys between the first dirty and the first uncleanable offset."""
+        log, plan = job.log, job.plan
+        dirty = [s for s in log.segments.from_offset(plan.first_dirty) if s.base_offset < plan.first_uncleanable]
+        ends = [*(segment.base_offset for segment in dirty[1:]), plan.first_uncleanable]
+        sources = [(_source(segment), end) for segment, end in zip(dirty, ends, strict=True)]
+        if sources:
+            start = dirty[0].locate(plan.first_dirty)
+            first, end = sources[0]
+            sources[0] = first._replace(position=first.size_bytes if start is None else start), end
+        transactions = CleanedTransactions(_aborted_transactions(log, plan.first_dirty, plan.first_uncleanable))
+        return index_keys(self._host.disk, sources, plan.first_dirty, transactions, offsets, self._buffer_bytes())
+
+    def _check(self, job: Pass, group: Sequence[Segment]) -> None:
+        """PassGivenUp if the log is not any more what the work was done on."""
+        log = job.log
+        if job.is_aborted or self._is_stopped or job.root in self._offline:
+            raise PassGivenUp
+        if self._logs.get(log.topic_partition) is not log or log.directory != job.directory:
+            raise PassGivenUp
+        present = set(log.segments.bases)
+        for segment in group:
+            place = log.segments.place_of(segment.base_offset)
+            if segment.base_offset not in present or log.segments[place] is not segment:
+                raise PassGivenUp
+
+    def _buffer_bytes(self) -> int:
+        return self._share("log.cleaner.io.buffer.size", _BUFFER_BYTES_MIN) // 2
+
+    def _share(self, key: str, least: int) -> int:
+        """What one of the configured threads would have; there is one pass at a time."""
+        return max(least, self._config.int_of(key) // max(1, self._config.int_of("log.cleaner.threads")))
+
+    def _legacy_horizon_ms(self, log: Log, first_dirty: int) -> int:
+        clean = [segment for segment in log.segments if segment.base_offset < first_dirty]
+        if not clean:
+            return 0
+        return self._host.disk.modified_ms(clean[-1].path(LOG_SUFFIX)) - log.config.delete_retention_ms
+
+    # -- its work, slice by slice
+
+    def _next_stage(self, job: Pass) -> None:
+        try:
+            job.steps = next(job.stages)
+        except StopIteration:
+            self._pass = None
+            self.passes += 1
+            self._host.timers.call_soon(self._look)
+        except (PassGivenUp, OSError, RecordsRejected) as error:
+            self._end(job, error)
+        except StorageFault as fault:
+            self._pass = None
+            self._failed(job.root, fault)
+            self._look_later()
+        else:
+            self._run(job)
+
+    def _run(self, job: Pass) -> None:
+        steps = job.steps
+        assert steps is not None, "a pass runs what a stage gave it"
+        self._host.blocking.run(
+            lambda: next(steps, None), lambda done_bytes, error: self._on_slice(job, done_bytes, error)
+        )
+
+    def _on_slice(self, job: Pass, done_bytes: int | None, error: BaseException | None) -> None:
+        if job.is_aborted:
+            self._end(job, PassGivenUp())
+        elif error is not None:
+            self._end(job, error)
+        elif done_bytes is None:
+            self._next_stage(job)
+        else:
+            self.io_bytes += done_bytes
+            delay_ms = self._throttle(done_bytes)
+            if delay_ms >= 1:
+                self._host.timers.call_later(int(delay_ms), lambda: self._run(job))
+            else:
+                self._run(job)
+
+    def _throttle(self, done_bytes: int) -> float:
+        """How long to wait, for not to exceed `log.cleaner.io.max.bytes.per.second`."""
+        now_ms = self._host.clock.now_ms()
+        rate = self._config.float_of("log.cleaner.io.max.bytes.per.second")
+        if rate <= 0:
+            return 0.0
+        self._io_free_ms = max(self._io_free_ms, now_ms) + done_bytes * 1000 / rate
+        return self._io_free_ms - now_ms
+
+    def _end(self, job: Pass, error: BaseException) -> None:
+        """The pass comes to nothing: the old segments stay, what was made is removed."""
+        self._pass = None
+        job.stages.close()
+        topic_partition = job.log.topic_partition
+        if isinstance(error, PassGivenUp) or job.is_aborted:
+            self._remove_cleaned(job)
+        elif not isinstance(error, OSError):
+            self._remove_cleaned(job)
+            self._give_up_on(topic_partition, error)
+        elif is_exhausted(error):
+            self._remove_cleaned(job)
+            self._full.add(job.root)
+            self._host.faults.report(f"no room for compacting {topic_partition}", error)
+        else:
+            self._failed(job.root, error)
+        self._look_later()
+
+    def _remove_cleaned(self, job: Pass) -> None:
+        if job.steps is not None:
+            job.steps.close()
+        if job.copy is None:
+            return
+        try:
+            # The directory has another name by now if the log was deleted.
+            for path in cleaned_files(self._host.disk, job.log.directory, job.copy.base_offset):
+                self._host.disk.remove(path)
+        except OSError as error:
+            self._failed(job.root, error)
+
+
+def _source(segment: Segment) -> Source:
+    return Source(segment.path(LOG_SUFFIX), segment.base_offset, segment.size_bytes)
+
+
+def _last_records(log: Log) -> dict[int, LastRecord]:
+    return {
+        producer_id: LastRecord(entry.batches[-1].last_offset if entry.batches else None, entry.epoch)
+        for producer_id, entry in log.producers.producers.items()
+    }
+
+
+def _aborted_transactions(log: Log, from_offset: int, end_offset: int) -> list[AbortedTxn]:
+    """Those with records in the range."""
+    return [
+        aborted
+        for segment in log.segments.from_offset(from_offset)
+        for aborted in segment.txn_index.entries()
+        if aborted.last_offset >= from_offset and aborted.first_offset < end_offset
+    ]
+
+
+def _sync(work: Callable[[], None]) -> Steps:
+    work()
+    yield 0
+
+
+def _finish(disk: Disk, directory: str, offsets: OffsetMap) -> Steps:
+    """Make the swaps sure, and give back the memory."""
+    disk.sync_dir(directory)
+    yield 0
+    yield from offsets.release()

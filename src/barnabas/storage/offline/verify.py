@@ -1,0 +1,438 @@
+"""Whole partitions and data directories held against themselves, read-only: is each file what the others say it is?
+
+    .log                         sizes, checksums, order of offsets, records (`scan`)
+    .index .timeindex            every entry leads to the batch that it names (`verify_indexes`)
+    .txnindex                    the aborted transactions of the log, none else
+    .snapshot                    checksum; not of more than the log has
+    leader-epoch-checkpoint      the epochs of the batches, which their checksums leave out
+    .checkpoint                  a metadata snapshot: batches, header and footer
+    meta.properties, partition.metadata, *-offset-checkpoint, .kafka_cleanshutdown
+                                 readable, and not beyond the ends of the logs
+
+A fault is what a broker would stumble over, or must not trust; a note is what may be right: gaps as compaction leaves
+them, files and directories on their way out. A directory in use may look torn at its end, where it is being written;
+that an epoch which began behind the recovery point is not in the checkpoint yet is right (`RecoveryPoints`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from barnabas.common.errors import RecordsRejected
+from barnabas.common.host import Disk
+from barnabas.common.types import TopicPartition
+from barnabas.records.batch import BatchHeader, ControlType, control_type, decode_batch
+from barnabas.storage.checkpoints import (
+    BOOTSTRAP_CHECKPOINT,
+    CLEAN_SHUTDOWN_FILE,
+    CLEANED_SUFFIX,
+    CLEANER_CHECKPOINT,
+    DELETED_SUFFIX,
+    HIGH_WATERMARK_CHECKPOINT,
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    LOG_SUFFIX,
+    META_PROPERTIES,
+    PARTITION_METADATA,
+    RECOVERY_POINT_CHECKPOINT,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    CheckpointError,
+    EpochEntry,
+    decode_epochs,
+    decode_meta_properties,
+    decode_offsets,
+    decode_partition_metadata,
+    file_name,
+    offset_of,
+    parse_dir_name,
+)
+from barnabas.storage.faults import Fault, FaultKind
+from barnabas.storage.offline.scan import Follows, SegmentScan, scan_segment
+from barnabas.storage.offline.verify_indexes import Transactions, check_epochs, check_index, check_time_index
+from barnabas.storage.producers import decode_snapshot
+from barnabas.storage.transactions import AbortedTxn
+
+OFFSET_CHECKPOINTS = (
+    RECOVERY_POINT_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_CHECKPOINT,
+    CLEANER_CHECKPOINT,
+)
+EVERYWHERE: Final = 1 << 63
+_METADATA_SNAPSHOT = re.compile(r"\d{20}-\d{10}\.checkpoint")
+_LEFTOVER_SUFFIXES = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
+_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+@dataclass(slots=True)
+class PartitionReport:
+    """What was found in one partition's directory."""
+
+    directory: str
+    faults: list[Fault] = field(default_factory=list)
+    notes: list[Fault] = field(default_factory=list)
+    segments: int = 0
+    batches: int = 0
+    records: int = 0
+    size_bytes: int = 0
+    log_end_offset: int = 0
+    #: Whether the log itself must be cut somewhere.
+    is_damaged: bool = False
+
+    def add(self, found: Iterable[Fault | None]) -> None:
+        for fault in found:
+            if fault is not None:
+                (self.notes if fault.is_note else self.faults).append(fault)
+
+
+class Verification:
+    """One partition as it lies: its scans and what else is known, for the report and for a repair."""
+
+    __slots__ = (
+        "_disk",
+        "_epochs_below",
+        "_follows",
+        "_names",
+        "_with_records",
+        "aborted",
+        "directory",
+        "epochs",
+        "report",
+        "scans",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        *,
+        with_records: bool = True,
+        epochs_below: int = EVERYWHERE,
+        follows: Follows | None = None,
+    ) -> None:
+        """`epochs_below`: before which offset the checkpoint must have every epoch. `follows`: what else must hold from
+        batch to batch."""
+        self._disk = disk
+        self._follows = follows
+        self._with_records = with_records
+        self._epochs_below = epochs_below
+        self.directory = directory
+        self.report = PartitionReport(directory)
+        self.scans: list[SegmentScan] = []
+        #: None where the checkpoint cannot be read.
+        self.epochs: list[EpochEntry] | None = []
+        #: Base offset -> what a transaction index must hold, where there may be need of a new one.
+        self.aborted: dict[int, list[AbortedTxn]] = {}
+        self._names: Sequence[str] = ()
+
+    def run(self) -> PartitionReport:
+        report = self.report
+        try:
+            self._names = self._disk.list_dir(self.directory)
+            self._segments()
+            report.add(self._snapshots())
+            report.add(self._small_files())
+            report.add(self._metadata_snapshots())
+        except OSError as error:
+            path = error.filename or self.directory
+            report.add([Fault(str(path), FaultKind.UNREADABLE, error.strerror or str(error))])
+        report.add(self._leftovers())
+        return report
+
+    @property
+    def damaged(self) -> SegmentScan | None:
+        """The segment in which the log must be cut."""
+        return next((scan for scan in self.scans if scan.damage is not None), None)
+
+    def bases(self) -> list[int]:
+        logs = (offset_of(name) for name in self._names if name.endswith(LOG_SUFFIX))
+        return sorted(offset for offset in logs if offset is not None)
+
+    def snapshots(self) -> list[int]:
+        found = (offset_of(name) for name in self._names if name.endswith(SNAPSHOT_SUFFIX))
+        return sorted(offset for offset in found if offset is not None)
+
+    def path(self, offset: int, suffix: str) -> str:
+        return f"{self.directory}/{file_name(offset, suffix)}"
+
+    # Segments
+
+    def _segments(self) -> None:
+        report, bases = self.report, self.bases()
+        transactions = self._transactions(bases)
+        expected = bases[0] if bases else 0
+        for place, base in enumerate(bases):
+            transactions.begin_segment()
+            scan = scan_segment(
+                self._disk,
+                self.path(base, LOG_SUFFIX),
+                base,
+                expected_offset=expected,
+                end_offset=bases[place + 1] if place + 1 < len(bases) else None,
+                with_records=self._with_records,
+                on_batch=_noting(transactions, report),
+                follows=self._follows,
+            )
+            self.scans.append(scan)
+            transactions.is_whole = transactions.is_whole and not scan.gaps
+            report.add(scan.faults)
+            report.add(self._gap(scan))
+            report.add(self._segment_indexes(scan, transactions))
+            if scan.damage is not None:
+                transactions.is_whole = False
+                report.is_damaged = True
+            report.segments += 1
+            report.records += scan.records
+            report.size_bytes += scan.size_bytes
+            expected = scan.next_offset
+        damaged = self.damaged
+        report.log_end_offset = damaged.next_offset if damaged is not None else expected
+
+    def _transactions(self, bases: Sequence[int]) -> Transactions:
+        """What is open before the first segment, as its producer snapshot says."""
+        if not bases or bases[0] == 0:
+            return Transactions({}, is_whole=True)
+        path = self.path(bases[0], SNAPSHOT_SUFFIX)
+        try:
+            producers = decode_snapshot(path, self._disk.read(path))
+        except (CheckpointError, FileNotFoundError):
+            return Transactions({}, is_whole=False)
+        begun = {p.producer_id: p.txn_first_offset for p in producers if p.txn_first_offset is not None}
+        return Transactions(begun, is_whole=True)
+
+    def _gap(self, scan: SegmentScan) -> list[Fault]:
+        if not scan.gaps:
+            return []
+        text = f"offsets are missing in {scan.gaps} place{'s' if scan.gaps > 1 else ''}, as after compaction"
+        return [Fault(scan.path, FaultKind.GAP, text, None, scan.first_gap, is_note=True)]
+
+    def _segment_indexes(self, scan: SegmentScan, transactions: Transactions) -> list[Fault | None]:
+        found: list[Fault | None] = []
+        for suffix, check in ((INDEX_SUFFIX, check_index), (TIME_INDEX_SUFFIX, check_time_index)):
+            path = self.path(scan.base_offset, suffix)
+            if self._disk.exists(path):
+                found.append(check(self._disk, path, scan))
+            else:
+                found.append(Fault(path, FaultKind.MISSING, "is not there", None, scan.base_offset))
+        path = self.path(scan.base_offset, TXN_INDEX_SUFFIX)
+        fault = transactions.check(self._disk, path, scan)
+        if fault is not None or scan.damage is not None:
+            self.aborted[scan.base_offset] = transactions.sound_entries(self._disk, path)
+        return [*found, fault]
+
+    # Beside the segments
+
+    def _snapshots(self) -> list[Fault]:
+        faults = []
+        for offset in self.snapshots():
+            path = self.path(offset, SNAPSHOT_SUFFIX)
+            try:
+                producers = decode_snapshot(path, self._disk.read(path))
+            except CheckpointError as error:
+                faults.append(_unreadable(error, FaultKind.PRODUCERS, offset))
+                continue
+            end = self.report.log_end_offset
+            if offset > end and not self.report.is_damaged:
+                text = f"producers before offset {offset}, the log ends at {end}"
+                faults.append(Fault(path, FaultKind.PRODUCERS, text, None, offset))
+            for producer in producers:
+                if any(batch.last_offset >= offset for batch in producer.batches):
+                    text = f"producer {producer.producer_id} with a batch behind offset {offset}"
+                    faults.append(Fault(path, FaultKind.PRODUCERS, text, None, offset))
+        return faults
+
+    def _small_files(self) -> list[Fault]:
+        faults: list[Fault] = []
+        path = f"{self.directory}/{PARTITION_METADATA}"
+        if PARTITION_METADATA in self._names:
+            try:
+                decode_partition_metadata(path, self._disk.read(path))
+            except CheckpointError as error:
+                faults.append(_unreadable(error, FaultKind.CHECKPOINT))
+        path = f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}"
+        data = self._disk.read(path) if LEADER_EPOCH_CHECKPOINT in self._names else b""
+        try:
+            self.epochs = decode_epochs(path, data)
+        except CheckpointError as error:
+            self.epochs = None
+            return [*faults, _unreadable(error, FaultKind.EPOCHS)]
+        damaged = self.damaged
+        end = self.report.log_end_offset
+        scans = self.scans[: self.scans.index(damaged) + 1] if damaged else self.scans
+        faults += check_epochs(path, self.epochs, scans, self._epochs_below)
+        for entry in self.epochs:
+            if entry.start_offset > end and not self.report.is_damaged:
+                text = f"epoch {entry.epoch} begins at {entry.start_offset}, the log ends at {end}"
+                faults.append(Fault(path, FaultKind.EPOCHS, text, None, entry.start_offset))
+        return faults
+
+    def _metadata_snapshots(self) -> list[Fault]:
+        names = [name for name in self._names if _METADATA_SNAPSHOT.fullmatch(name)]
+        return [fault for name in names for fault in check_metadata_snapshot(self._disk, f"{self.directory}/{name}")]
+
+    def _leftovers(self) -> list[Fault]:
+        """One note for all of a kind: there may be thousands."""
+        logs = {name.partition(".")[0] for name in self._names if name.endswith(LOG_SUFFIX)}
+        texts: dict[str, list[str]] = {}
+        for name in self._names:
+            stem, _, suffix = name.partition(".")
+            if name.endswith(_LEFTOVER_SUFFIXES):
+                text = "left over; a broker removes or finishes it at its next start"
+            elif f".{suffix}" in _INDEX_SUFFIXES and stem not in logs:
+                text = "an index without its log"
+            else:
+                continue
+            texts.setdefault(text, []).append(name)
+        found = []
+        for text, names in texts.items():
+            others = f" (and {len(names) - 1} more)" if len(names) > 1 else ""
+            path = f"{self.directory}/{names[0]}"
+            found.append(Fault(path, FaultKind.LEFTOVER, text + others, None, offset_of(names[0]), is_note=True))
+        return found
+
+
+def _noting(transactions: Transactions, report: PartitionReport) -> Callable[[int, BatchHeader, memoryview], None]:
+    def note(position: int, header: BatchHeader, data: memoryview) -> None:
+        report.batches += 1
+        if header.is_transactional:
+            try:
+                transactions.note(header, data)
+            except RecordsRejected:
+                transactions.is_whole = False
+
+    return note
+
+
+def _unreadable(error: CheckpointError, kind: FaultKind, offset: int | None = None) -> Fault:
+    return Fault(error.path, kind, str(error).removeprefix(f"{error.path}: "), None, offset)
+
+
+def verify_partition(
+    disk: Disk,
+    directory: str,
+    *,
+    with_records: bool = True,
+    epochs_below: int = EVERYWHERE,
+    follows: Follows | None = None,
+) -> PartitionReport:
+    """All that can be said of one partition's directory. Never raises for what is in it."""
+    return Verification(disk, directory, with_records=with_records, epochs_below=epochs_below, follows=follows).run()
+
+
+def check_metadata_snapshot(disk: Disk, path: str) -> list[Fault]:
+    """A `.checkpoint` of the metadata log: batches from offset 0 on, the first and the last record say so."""
+    kinds: list[int | None] = []
+
+    def note(position: int, header: BatchHeader, data: memoryview) -> None:
+        if header.is_control:
+            kinds.extend(control_type(record) for record in decode_batch(data))
+        else:
+            kinds.append(None)
+
+    try:
+        scan = scan_segment(disk, path, 0, expected_offset=0, end_offset=None, with_records=True, on_batch=note)
+    except RecordsRejected as rejected:
+        return [Fault(path, FaultKind.RECORDS, str(rejected))]
+    if scan.faults:
+        return scan.faults
+    if kinds[:1] != [ControlType.SNAPSHOT_HEADER]:
+        return [Fault(path, FaultKind.RECORDS, "a snapshot that does not begin with its header", 0, 0)]
+    if kinds[-1] != ControlType.SNAPSHOT_FOOTER:
+        return [Fault(path, FaultKind.TORN, "a snapshot without its footer", scan.size_bytes, scan.next_offset)]
+    return []
+
+
+# Data directories
+
+
+class RecoveryPoints:
+    """Up to where each log of a data directory is sure to be whole with all that belongs to it. What comes behind is
+    read again when a broker starts, and until then is not held against files that follow, as the epochs' does."""
+
+    def __init__(self, disk: Disk, directory: str) -> None:
+        self._offsets: Mapping[TopicPartition, int] = {}
+        names = frozenset(disk.list_dir(directory))
+        # Copies of partitions without their directory are taken for whole.
+        self._are_all_whole = META_PROPERTIES not in names or CLEAN_SHUTDOWN_FILE in names
+        if RECOVERY_POINT_CHECKPOINT in names:
+            path = f"{directory}/{RECOVERY_POINT_CHECKPOINT}"
+            with suppress(CheckpointError):  # which `check_directory` tells of
+                self._offsets = decode_offsets(path, disk.read(path))
+
+    def of(self, directory: str) -> int:
+        """Of the partition in this directory."""
+        if self._are_all_whole:
+            return EVERYWHERE
+        parsed = parse_dir_name(directory.rpartition("/")[2])
+        return 0 if parsed is None else self._offsets.get(parsed.topic_partition, 0)
+
+
+def partition_dirs(disk: Disk, directory: str) -> tuple[list[str], list[Fault]]:
+    """The directories of live partitions in a data directory, and notes on the others."""
+    found, notes = [], []
+    for name in disk.list_dir(directory):
+        path = f"{directory}/{name}"
+        parsed = parse_dir_name(name)
+        if parsed is None or not disk.is_dir(path):
+            continue
+        if parsed.suffix:
+            text = f"a directory on its way ({parsed.suffix.removeprefix('-')}); its files were not looked at"
+            notes.append(Fault(path, FaultKind.LEFTOVER, text, is_note=True))
+        else:
+            found.append(path)
+    return found, notes
+
+
+def check_directory(disk: Disk, directory: str, reports: Mapping[TopicPartition, PartitionReport]) -> list[Fault]:
+    """What stands in a data directory beside its partitions, which were verified before."""
+    names = frozenset(disk.list_dir(directory))
+    faults: list[Fault] = []
+    if META_PROPERTIES in names:
+        path = f"{directory}/{META_PROPERTIES}"
+        try:
+            decode_meta_properties(path, disk.read(path))
+        except CheckpointError as error:
+            faults.append(_unreadable(error, FaultKind.CHECKPOINT))
+    for name in OFFSET_CHECKPOINTS:
+        if name not in names:
+            continue
+        path = f"{directory}/{name}"
+        try:
+            offsets = decode_offsets(path, disk.read(path))
+        except CheckpointError as error:
+            faults.append(_unreadable(error, FaultKind.CHECKPOINT))
+            continue
+        is_exact = name == RECOVERY_POINT_CHECKPOINT and CLEAN_SHUTDOWN_FILE in names
+        faults += _beyond(path, offsets, reports, is_exact=is_exact)
+    for name in sorted(names):
+        if name == BOOTSTRAP_CHECKPOINT:
+            faults += check_metadata_snapshot(disk, f"{directory}/{name}")
+    return faults
+
+
+def _beyond(
+    path: str,
+    offsets: Mapping[TopicPartition, int],
+    reports: Mapping[TopicPartition, PartitionReport],
+    *,
+    is_exact: bool,
+) -> list[Fault]:
+    """After a clean stop all of every log was synced, so the recovery point is its end."""
+    faults = []
+    for topic_partition, offset in offsets.items():
+        report = reports.get(topic_partition)
+        if report is None:
+            continue
+        end = report.log_end_offset
+        if offset > end or (is_exact and offset != end):
+            text = f"{topic_partition} at {offset}, its log ends at {end}"
+            faults.append(Fault(path, FaultKind.CHECKPOINT, text, None, offset))
+    return faults

@@ -1,0 +1,196 @@
+"""Which logs of a broker lost something, as their opening found; what is told of it, and what is done about it.
+
+One ERROR line for each of the first, and one for all others: a directory that rotted may have thousands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from barnabas.common.errors import StorageFault, is_exhausted
+from barnabas.common.host import Host
+from barnabas.common.types import TopicPartition
+from barnabas.storage.checkpoint_files import LogDirectory
+from barnabas.storage.checkpoints import DELETE_DIR_SUFFIX, STRAY_DIR_SUFFIX, CheckpointError, marked_dir_name
+from barnabas.storage.compaction.cleaner import CleanerState
+from barnabas.storage.directories import root_of
+from barnabas.storage.futures import FutureLogs
+from barnabas.storage.log import Log
+from barnabas.storage.log_reads import fault as storage_fault
+from barnabas.storage.recovery.lost_offsets import LOST_OFFSETS_FILE, Damage, KnownHoles, Losses, read_lost, write_lost
+from barnabas.storage.recovery.mending import cut, go_on
+from barnabas.storage.recovery.recovery import Opening, open_log
+from barnabas.storage.recovery.segment_ends import Evidence
+from barnabas.storage.removal import DelayedRemoval
+from barnabas.storage.segments import LogServices
+
+_TOLD_MAX: Final = 20
+
+
+class DamagedLogs:
+    """`logs` are the broker's; `connect` makes an opened log one of them."""
+
+    def __init__(
+        self,
+        host: Host,
+        services: LogServices,
+        logs: dict[TopicPartition, Log],
+        removal: DelayedRemoval,
+        connect: Callable[[Log], Log],
+    ) -> None:
+        self._host = host
+        self._disk = host.disk
+        self._services = services
+        self._logs = logs
+        self._removal = removal
+        self._connect = connect
+        self._told = 0
+        self._untold = 0
+        #: Logs about which nothing was done yet: they must not be taken for complete.
+        self.waiting: set[TopicPartition] = set()
+        #: Logs that cannot be opened at all, and their directories.
+        self.unusable: dict[TopicPartition, str] = {}
+        #: Recovery points of partitions whose directories are not there.
+        self.vanished: dict[TopicPartition, int] = {}
+        #: Logs found damaged since the start of the process.
+        self.total = 0
+
+    @property
+    def is_any(self) -> bool:
+        return bool(self.waiting or self.unusable or self.vanished)
+
+    # -- finding
+
+    def evidence(
+        self, directory: LogDirectory, topic_partition: TopicPartition, path: str, cleaned: CleanerState
+    ) -> Evidence:
+        """What the last run left on record of a log. Raises OSError."""
+        known = KnownHoles()
+        if self._disk.exists(f"{path}/{LOST_OFFSETS_FILE}"):
+            try:
+                known = read_lost(self._disk, path)
+            except CheckpointError as error:
+                self._host.faults.report(f"what {topic_partition} lost earlier is not known: {error}", error)
+        may_be_compacted = (
+            cleaned.is_unknown(directory.path) or cleaned.get(directory.path, topic_partition) is not None
+        )
+        return Evidence(directory.inventory.get(topic_partition), may_be_compacted, known)
+
+    def load_future(self, opening: Opening, futures: FutureLogs) -> None:
+        """A copy that is damaged is worth nothing: the move begins again. Raises ConfigError, OSError."""
+        try:
+            futures.load(opening)
+            return
+        except CheckpointError as error:
+            self._host.faults.report(f"{opening.directory}, a copy under way, is given up: {error}", error)
+        target = self._rename(opening.directory, opening.topic_partition, DELETE_DIR_SUFFIX)
+        self._removal.add([target], opening.config.file_delete_delay_ms)
+
+    def _rename(self, directory: str, topic_partition: TopicPartition, suffix: str) -> str:
+        target = f"{root_of(directory)}/{marked_dir_name(topic_partition, self._host.random.uuid(), suffix)}"
+        self._disk.rename(directory, target)
+        return target
+
+    # -- telling
+
+    def tell(self, log: Log) -> None:
+        """What its opening found. Raises OSError."""
+        damage = log.losses.damage
+        if damage is not None:
+            try:
+                write_lost(self._disk, log.directory, KnownHoles(damage.holes, log.holes))
+            except OSError as error:
+                if not is_exhausted(error):
+                    raise
+            self.waiting.add(log.topic_partition)
+            self._count(f"{log.topic_partition} is damaged: {damage.text}")
+        for note in log.losses.notes:
+            self._host.faults.inform(f"{log.topic_partition}: {note}")
+
+    def cannot_open(self, opening: Opening, error: CheckpointError) -> None:
+        """It is left as it is."""
+        self.unusable[opening.topic_partition] = opening.directory
+        self._count(f"{opening.topic_partition} is damaged: its log cannot be opened, it is left as it is: {error}")
+
+    def _count(self, text: str) -> None:
+        self.total += 1
+        if self._told < _TOLD_MAX:
+            self._told += 1
+            self._host.faults.report(f"{text}. `barnabas log verify` names each fault of its files")
+        else:
+            self._untold += 1
+
+    def tell_rest(self) -> None:
+        """All that the start finds was found."""
+        if self._untold:
+            self._host.faults.report(
+                f"{self._untold} more partitions are damaged: `barnabas log verify` on the log directories names them"
+            )
+            self._untold = 0
+
+    def _settled(self, topic_partition: TopicPartition, what: str) -> None:
+        self.waiting.discard(topic_partition)
+        self._host.faults.inform(f"{topic_partition}: {what}")
+
+    # -- deciding
+
+    def suspect(self, log: Log) -> None:
+        """Its topic is not compacted: gaps between its segments are lost records. Raises StorageFault."""
+        end_offset = log.log_end_offset
+        causes = ("segments do not begin where those before them end",)
+        log.losses = Losses(log.holes, Damage(log.losses.suspected, end_offset, end_offset, causes))
+        try:
+            self.tell(log)
+        except OSError as error:
+            raise storage_fault(log, "cannot note what was lost", error) from error
+
+    def mend(self, topic_partition: TopicPartition) -> Log:
+        """Nobody else has what this log lost: go on without it. The log from now on. Raises StorageFault."""
+        log = self._logs[topic_partition]
+        damage = log.losses.damage
+        assert damage is not None, "it lost something"
+        opening = Opening(
+            log.directory,
+            topic_partition,
+            log.config,
+            log.topic_id,
+            recovery_point=damage.expected_end,
+            log_start_offset=log.log_start_offset,
+            producer_expiration_ms=log.producers.expiration_ms,
+        )
+        try:
+            go_on(self._disk, log)
+            known = Evidence(known=read_lost(self._disk, log.directory))
+            mended = self._connect(open_log(self._services, replace(opening, evidence=known)))
+        except (OSError, CheckpointError) as error:
+            raise StorageFault(root_of(log.directory), f"cannot mend {topic_partition}: {error}") from error
+        self._logs[topic_partition] = mended
+        lost = ", ".join(hole.text for hole in mended.holes)
+        self._settled(
+            topic_partition,
+            f"no other replica is in sync, so it goes on without the offsets {lost}; new records begin at offset "
+            f"{mended.log_end_offset}. Reads of lost offsets are answered CORRUPT_MESSAGE: let readers go on behind "
+            "them, or delete the records before them",
+        )
+        return mended
+
+    def cut(self, topic_partition: TopicPartition) -> None:
+        """Another replica has what this log lost: fetch it from there. Raises StorageFault."""
+        log = self._logs[topic_partition]
+        try:
+            cut(self._disk, log)
+        except OSError as error:
+            raise storage_fault(log, "cannot be cut", error) from error
+        self._settled(topic_partition, f"cut at offset {log.log_end_offset}; the rest is fetched from the leader")
+
+    def give_up(self, topic_partition: TopicPartition) -> None:
+        """Another replica has what cannot be opened here: set it aside, for a new log. Raises StorageFault."""
+        directory = self.unusable[topic_partition]
+        try:
+            target = self._rename(directory, topic_partition, STRAY_DIR_SUFFIX)
+        except OSError as error:
+            raise StorageFault(root_of(directory), f"cannot set {directory} aside: {error}") from error
+        del self.unusable[topic_partition]
+        self._settled(topic_partition, f"set aside as {target}; all of it is fetched from the leader")

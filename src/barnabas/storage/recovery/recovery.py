@@ -1,0 +1,543 @@
+"""Opening a log: what is trusted, what is scanned, what is cut. A table: each row was once somebody's lost data.
+
+    what is found                                what is done
+    @A  `.deleted`, `.cleaned`                   removed: what they held is elsewhere or nowhere
+    @S  `.swap`                                  compaction was done but for the renaming: finish it, and remove the
+                                                 segments that it replaces; unless a `.cleaned` lies at or below it
+    @B  an index without its `.log`              removed
+    @C  clean stop                               sizes and indexes trusted; LEO from the last index entry on
+    @D  an index file is missing, or torn        that segment scanned, its indexes built anew
+    @E  unclean stop, below the recovery point   as @C: it was synced before
+    @F  unclean stop, above the recovery point   scanned batch by batch (size, CRC-32C, offsets); the tail is cut at the
+                                                 first that is not intact, and all segments behind it are removed; how
+                                                 it begins in the midst of a segment: see `rescan`
+    @G  log start offset above the LEO           the log begins anew there, empty
+    @I  no `.log`                                a log without a record; its files come with the first one
+    @H  leader epochs beyond the LEO             cut with it; those of scanned batches, and of the first batches, that
+                                                 are missing are put back
+    @L  LEO below the recovery point, a segment  told (`Log.damage`) and left as it is: whoever knows of the other
+        that is missing or ends inside a batch   replicas decides what becomes of it (`storage.mending`)
+    @J  clean stop, junk behind the last batch   cut, and told
+    @M  `partition.metadata` cannot be read      as if it was not there: the metadata know the topic id
+
+Indexes hold only what the `.log` says, so they are rebuilt and never believed against it.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from barnabas.common.errors import RecordsRejected
+from barnabas.common.host import Disk
+from barnabas.common.log_config import LogConfig
+from barnabas.common.types import ZERO_UUID, TopicPartition
+from barnabas.records.batch import BatchHeader
+from barnabas.storage.checkpoints import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+    CheckpointError,
+    EpochEntry,
+    decode_partition_metadata,
+    file_name,
+    offset_of,
+)
+from barnabas.storage.epochs import LeaderEpochCache
+from barnabas.storage.log import Log, LogParts
+from barnabas.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStateManager
+from barnabas.storage.recovery.index_check import are_indexes_sound, do_last_entries_fit
+from barnabas.storage.recovery.lost_offsets import Damage, Hole, Losses, between, without
+from barnabas.storage.recovery.missing_epochs import find_missing_epochs
+from barnabas.storage.recovery.rescan import EpochRun, Place, end_of_batches, scan, synced_part
+from barnabas.storage.recovery.segment_ends import (
+    Evidence,
+    SegmentEnd,
+    find_holes,
+    index_by_headers,
+    missing_segments,
+    sound_end,
+)
+from barnabas.storage.replay import note_producer, replay_producers, take_snapshot
+from barnabas.storage.segment import RollLimits, Segment
+from barnabas.storage.segments import LogServices, Segments
+
+__all__ = ["LogServices", "Opening", "is_unused", "open_log"]
+
+_NO_END: Final = 1 << 63
+_INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
+
+
+class Cut(NamedTuple):
+    """Where the intact part of a log ends before its files do, and what is removed behind it."""
+
+    path: str
+    position: int
+    size_bytes: int
+    end_offset: int
+    #: Segments behind the damaged one.
+    dropped: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What is known of a log before it is opened."""
+
+    directory: str
+    topic_partition: TopicPartition
+    config: LogConfig
+    #: None: take what `partition.metadata` says.
+    topic_id: bytes | None = None
+    clean: bool = False
+    recovery_point: int = 0
+    log_start_offset: int = 0
+    #: That its checkpoint tells; None for a log that is new here.
+    high_watermark: int | None = None
+    producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
+    #: Nothing was ever compacted here: where a segment ends before the next one begins, its tail was lost.
+    contiguous: bool = False
+    #: What is known of its files. Without it nothing is missed, and what cannot be read is cut.
+    evidence: Evidence | None = None
+    #: Whether an intact batch can stand behind those before it; the scan ends at the first that cannot.
+    follows: Callable[[BatchHeader, memoryview], bool] | None = None
+    #: Called before anything is cut off, which an exception prevents.
+    on_cut: Callable[[Cut], None] | None = None
+
+
+class DamagedLogError(CheckpointError):
+    """A log that should be whole cannot be read. It is left as it is: behind the damage there are intact records."""
+
+
+def open_log(services: LogServices, opening: Opening) -> Log:
+    """The log in this directory, made if it is not there. Raises OSError, CheckpointError, DamagedLogError."""
+    try:
+        try:
+            return _open_log(services, opening)
+        except RecordsRejected:
+            if opening.evidence is None or not opening.clean:
+                raise
+            # A stop in order left it otherwise: believe nothing but the recovery point.
+            return _open_log(services, replace(opening, clean=False))
+    except RecordsRejected as rejected:
+        advice = "`barnabas log verify` says where, `barnabas log repair` cuts there and keeps what it cuts off"
+        raise DamagedLogError(opening.directory, f"{rejected.message}; {advice}") from rejected
+
+
+def _open_log(services: LogServices, opening: Opening) -> Log:
+    disk, directory = services.disk, opening.directory
+    found: Sequence[str] = ()
+    names: list[str] = []
+    if disk.is_dir(directory):
+        found = disk.list_dir(directory)
+        names = _without_leftovers(disk, directory)
+    else:
+        disk.make_dirs(directory)
+    notes: list[str] = []
+    topic_id, is_identified = _topic_id(disk, opening, names, notes)
+    bases = [offset for name in names if name.endswith(LOG_SUFFIX) and (offset := offset_of(name)) is not None]
+    segments = Segments(services, directory, bases)
+    epochs = LeaderEpochCache(disk, directory)
+    if LEADER_EPOCH_CHECKPOINT in names:
+        _load_epochs(epochs)
+    if not len(segments) and opening.log_start_offset == 0:
+        segments.begin()
+    elif not len(segments):
+        segments.add(opening.log_start_offset)
+        names += [file_name(opening.log_start_offset, suffix) for suffix in _INDEX_SUFFIXES[:2]]
+    log_start_offset = max(opening.log_start_offset, segments.bases[0])
+    recovery = _Recovery(services, opening, names, segments, epochs)
+    log_end_offset = recovery.run(log_start_offset)
+    losses = recovery.losses(found, log_start_offset, log_end_offset)
+    notes += losses.notes
+    log = Log(
+        services,
+        opening.topic_partition,
+        topic_id,
+        opening.config,
+        LogParts(
+            segments,
+            epochs,
+            recovery.producers,
+            log_start_offset,
+            log_end_offset,
+            log_end_offset if opening.clean else min(opening.recovery_point, log_end_offset),
+            losses._replace(notes=tuple(notes)),
+        ),
+    )
+    if not is_identified and topic_id != ZERO_UUID:
+        log.identify(topic_id)
+    if log_start_offset > log_end_offset:
+        log.truncate_fully_and_start_at(log_start_offset)  # @G
+    else:
+        expected_end = log_end_offset if losses.damage is None else losses.damage.expected_end
+        epochs.truncate_from_end(max(log_end_offset, expected_end))  # @H
+        epochs.truncate_from_start(min(log_start_offset, losses.starts_at))
+        find_missing_epochs(epochs, segments, log_start_offset, log_end_offset)
+        log.log_start_offset = min(log_start_offset, losses.starts_at)
+    if losses.damage is not None:
+        log.recovery_point = losses.damage.expected_end
+    segments.release()
+    return log
+
+
+def is_unused(disk: Disk, directory: str) -> bool:
+    """Whether this log never had a record: one that was just made, or only half made."""
+    logs = [name for name in disk.list_dir(directory) if name.endswith(LOG_SUFFIX)]
+    return all(offset_of(name) == 0 and disk.size(f"{directory}/{name}") == 0 for name in logs)
+
+
+def _without_leftovers(disk: Disk, directory: str) -> list[str]:
+    """@A, @S, @B; the names that remain."""
+    names = set(disk.list_dir(directory))
+    cleaned = [offset_of(name) or 0 for name in names if name.endswith(CLEANED_SUFFIX)]
+    doomed = {name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX))}
+    swaps = {name for name in names if name.endswith(SWAP_SUFFIX)}
+    if cleaned:
+        doomed |= {name for name in swaps if (offset_of(name) or 0) >= min(cleaned)}
+    # `.swap` files first: without a `.cleaned` one beside them they would count.
+    for name in sorted(doomed, key=lambda name: (not name.endswith(SWAP_SUFFIX), name)):
+        disk.remove(f"{directory}/{name}")
+    names -= doomed
+    if swaps - doomed:
+        names = _finish_swap(disk, directory, names, swaps - doomed)
+    logs = {name[: -len(LOG_SUFFIX)] for name in names if name.endswith(LOG_SUFFIX)}
+    for name in sorted(names):
+        stem, _, suffix = name.partition(".")
+        if "." + suffix in _INDEX_SUFFIXES and stem not in logs:
+            disk.remove(f"{directory}/{name}")
+            names.remove(name)
+    return sorted(names)
+
+
+def _finish_swap(disk: Disk, directory: str, names: set[str], swaps: set[str]) -> set[str]:
+    """The compacted segments take the place of those whose offsets they span."""
+    logs = sorted(name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
+    if logs:
+        first = offset_of(logs[0]) or 0
+        end = end_of_batches(disk, f"{directory}/{logs[-1]}", offset_of(logs[-1]) or 0)
+        for name in sorted(names - swaps):
+            offset = offset_of(name)
+            if offset is not None and first <= offset < end and not name.endswith(SNAPSHOT_SUFFIX):
+                disk.remove(f"{directory}/{name}")
+                names.remove(name)
+        # Sure before the first `.swap` gets its name: what they span could not be told any more.
+        disk.sync_dir(directory)
+    for name in sorted(swaps):
+        disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
+        names.remove(name)
+        names.add(name.removesuffix(SWAP_SUFFIX))
+    return names
+
+
+def _topic_id(disk: Disk, opening: Opening, names: list[str], notes: list[str]) -> tuple[bytes, bool]:
+    """From `partition.metadata`, or what the metadata says; and whether the file tells it."""
+    path = f"{opening.directory}/{PARTITION_METADATA}"
+    if PARTITION_METADATA in names:
+        try:
+            return decode_partition_metadata(path, disk.read(path)), True
+        except CheckpointError as error:
+            if opening.evidence is None:
+                raise
+            notes.append(f"its topic id is taken from the metadata, for the file cannot be read: {error}")  # @M
+    return ZERO_UUID if opening.topic_id is None else opening.topic_id, False
+
+
+def _load_epochs(epochs: LeaderEpochCache) -> None:
+    try:
+        epochs.load()
+    except CheckpointError:
+        # What a torn checkpoint knew is in the batches themselves, as far as they are scanned.
+        epochs.clear()
+        epochs.persist()
+
+
+class _Recovery:
+    """What a log is made of while it is opened."""
+
+    __slots__ = (
+        "_disk",
+        "_end_offset",
+        "_ends",
+        "_is_any_broken",
+        "_limits",
+        "_names",
+        "_notes",
+        "_opening",
+        "_wall_ms",
+        "epochs",
+        "producers",
+        "segments",
+    )
+
+    def __init__(
+        self, services: LogServices, opening: Opening, names: list[str], segments: Segments, epochs: LeaderEpochCache
+    ) -> None:
+        self._disk = services.disk
+        self._wall_ms = services.wall_ms()
+        self._opening = opening
+        self._names = frozenset(names)
+        self._limits = RollLimits(opening.config, 0)
+        #: What is to be told.
+        self._notes: list[str] = []
+        self._is_any_broken = False
+        #: Of a log that is as its inventory says.
+        self._end_offset = -1
+        #: Where the segments end, as far as somebody looked.
+        self._ends: list[SegmentEnd] = []
+        self.segments = segments
+        self.epochs = epochs
+        self.producers = ProducerStateManager(
+            services.disk,
+            opening.directory,
+            opening.topic_partition,
+            expiration_ms=opening.producer_expiration_ms,
+            names=names,
+        )
+
+    def run(self, log_start_offset: int) -> int:
+        """Set each segment's size, drop those behind the first damage, bring the producers to the LEO, which is
+        returned."""
+        segments, opening = self.segments, self._opening
+        self.producers.remove_stray_snapshots(segments.bases)
+        if not segments.active.is_made:
+            self._replay(0, 0)
+            return 0
+        bases = segments.bases
+        unsure = 0 if not opening.clean else len(bases)
+        while unsure + 1 < len(bases) and bases[unsure + 1] <= opening.recovery_point:
+            unsure += 1
+        for segment in list(segments)[:unsure]:
+            self._open_synced(segment)
+        self._find_ends(list(segments)[:unsure])
+        if unsure == len(bases):
+            end_offset = self._ends[-1].end_offset if self._ends else self._end_offset
+            if end_offset < 0:
+                end_offset = segments.active.end_offset()
+            self._cut_junk(end_offset)
+            self._replay(log_start_offset, end_offset)
+            return end_offset
+        return self._rescan(list(segments)[unsure:], log_start_offset)
+
+    def _open_synced(self, segment: Segment) -> None:
+        """@C, @D, @E"""
+        if all(file_name(segment.base_offset, suffix) in self._names for suffix in _INDEX_SUFFIXES[:2]):
+            segment.open_clean()
+            if self._are_indexes_sure(segment):
+                return
+        if self._opening.evidence is not None:
+            indexed = index_by_headers(segment, self._limits, _NO_END)
+            self._take_epochs([EpochEntry(epoch, first) for epoch, first, _ in indexed.epochs])
+            segment.become_inactive()
+            segment.open_clean()
+            self._is_any_broken = self._is_any_broken or indexed.position < segment.size_bytes
+        else:
+            self._take_epochs(_starts(scan(segment, self._limits, Place(0, segment.base_offset), _ignore)))
+            segment.end_rebuild()
+        segment.index.sync()
+        segment.time_index.sync()
+
+    def _find_ends(self, synced: list[Segment]) -> None:
+        """Where the segments end that nobody scans: only if the inventory does not say that they are as they were."""
+        evidence = self._opening.evidence
+        if evidence is None:
+            return
+        inventory = None if self._is_any_broken else evidence.inventory
+        is_same = inventory is not None and list(inventory.items()) == [(s.base_offset, s.size_bytes) for s in synced]
+        last = sound_end(synced[-1]) if is_same else None
+        if last is None or last.torn_bytes:
+            self._ends = [*map(sound_end, synced[:-1]), *(last or sound_end(segment) for segment in synced[-1:])]
+        else:
+            self._end_offset = last.end_offset
+
+    def _cut_junk(self, end_offset: int) -> None:
+        """@J"""
+        if self._ends and self._ends[-1].torn_bytes and end_offset >= self._opening.recovery_point:
+            segment, _, torn_bytes = self._ends[-1]
+            segment.file.truncate(segment.size_bytes)
+            segment.file.sync()
+            self._ends[-1] = self._ends[-1]._replace(torn_bytes=0)
+            self._notes.append(f"{torn_bytes} bytes behind its last batch, at offset {end_offset}, are cut off")
+
+    def losses(self, found: Sequence[str], log_start_offset: int, log_end_offset: int) -> Losses:
+        """@L. `found` are the files as the last run left them."""
+        opening, evidence = self._opening, self._opening.evidence
+        if evidence is None:
+            return Losses()
+        known, bases = evidence.known, self.segments.bases
+        there = bases if self.segments.active.is_made else []
+        sure_before = _NO_END if opening.clean else opening.recovery_point
+        missing = missing_segments(evidence, found, there, sure_before)
+        snapshots = [offset for name in found if name.endswith(SNAPSHOT_SUFFIX) and (offset := offset_of(name))]
+        is_whole = evidence.inventory is not None and not self._ends and self.segments.active.is_made
+        expected_end = max(log_end_offset, *(hole.end for hole in (*known.found, *known.accepted)), 0)
+        if opening.recovery_point > expected_end:
+            bears_out = (
+                (opening.high_watermark or 0) > log_end_offset
+                or max(snapshots, default=0) > log_end_offset
+                or max(missing, default=-1) >= log_end_offset
+                or bool(self._ends and self._ends[-1].torn_bytes)
+            )
+            if bears_out and not is_whole:
+                # What consumers have seen beyond it must not be given out again either.
+                expected_end = max(opening.recovery_point, opening.high_watermark or 0)
+            else:
+                self._notes.append(
+                    f"the recovery point {opening.recovery_point} is beyond the end of the log, {log_end_offset}, and "
+                    "nothing else tells of records there: the checkpoint is taken for wrong"
+                )
+        elif not opening.clean and (opening.high_watermark or 0) > log_end_offset:
+            self._notes.append(
+                f"the log ends at {log_end_offset}, and the high watermark was {opening.high_watermark}: what lay "
+                "between was not synced before the stop, and is lost here"
+            )
+        ends = self._ends
+        if not self.segments.active.is_made:
+            ends = []
+        elif not ends:
+            if expected_end == log_end_offset:
+                return Losses(known.accepted, starts_at=_start(known.accepted, bases[0]), notes=tuple(self._notes))
+            ends = [sound_end(segment) for segment in self.segments]
+        findings = find_holes(ends, missing, evidence, expected_end, sure_before)
+        holes = between(findings.holes, opening.log_start_offset, _NO_END)
+        accepted = without(known.accepted, holes)
+        damage = None
+        if holes:
+            causes = findings.causes or (f"the recovery point is {opening.recovery_point}",)
+            damage = Damage(holes, expected_end, log_end_offset, causes)
+        starts_at = max(opening.log_start_offset, _start((*holes, *accepted), bases[0]))
+        return Losses(accepted, damage, findings.suspected, starts_at, tuple(self._notes))
+
+    def _are_indexes_sure(self, segment: Segment) -> bool:
+        """What was the last segment when that much was synced was rolled since, its indexes maybe not written."""
+        opening = self._opening
+        following = bisect_right(self.segments.bases, segment.base_offset)
+        is_last = not opening.clean and self.segments.bases[following] == opening.recovery_point
+        return not is_last or (are_indexes_sound(self._disk, segment) and do_last_entries_fit(segment))
+
+    def _rescan(self, unsure: list[Segment], log_start_offset: int) -> int:
+        """@F"""
+        first, recovery_point = unsure[0], self._opening.recovery_point
+        start = synced_part(first, recovery_point)
+        indexed = None
+        if self._opening.evidence is not None and start.position == 0 and recovery_point > first.base_offset:
+            # What was synced is not cut because of a batch that rotted, or an index that cannot tell.
+            indexed = index_by_headers(first, self._limits, recovery_point)
+            start = Place(indexed.position, indexed.next_offset)
+        first.size_bytes = start.position
+        told = [entry for entry in self.epochs.entries if entry.start_offset >= start.offset]
+        self.epochs.truncate_from_end(start.offset)
+        found: list[EpochRun] = [] if indexed is None else [EpochRun(*run) for run in indexed.epochs]
+        self._replay(log_start_offset, start.offset)
+        replayed_to = max(self.producers.map_end_offset, log_start_offset)
+        for segment in unsure:
+            if segment is not first:
+                start = Place(0, segment.base_offset)
+                if segment.base_offset > replayed_to:
+                    self.producers.map_end_offset = segment.base_offset
+                    take_snapshot(self.producers)
+            elif indexed is not None and indexed.is_broken and start.offset < recovery_point:
+                segment.become_inactive()
+                self._ends.append(SegmentEnd(segment, start.offset, segment.file.size() - segment.size_bytes))
+                continue
+            found += self._rescan_segment(segment, start, replayed_to, begun=segment is first and indexed is not None)
+            is_damaged = segment.size_bytes < segment.file.size() or self._has_gap_behind(segment)
+            behind = unsure[unsure.index(segment) + 1 :]
+            if is_damaged:
+                self._tell_of_cut(segment, behind)
+            self._note_cut(segment)
+            segment.end_rebuild()
+            segment.release()
+            if self._opening.evidence is not None:
+                self._ends.append(SegmentEnd(segment, segment.end_offset(), 0))
+            if is_damaged and behind:
+                self._drop_behind(behind)
+                break
+        self._take_epochs([*_borne_out(told, found), *_starts(found)])
+        end_offset = self.segments.active.end_offset()
+        self.producers.map_end_offset = end_offset
+        return end_offset
+
+    def _note_cut(self, segment: Segment) -> None:
+        cut_bytes = segment.file.size() - segment.size_bytes
+        if cut_bytes:
+            self._notes.append(
+                f"{cut_bytes} bytes from byte {segment.size_bytes} of {segment.log_path} on were not synced, are no "
+                "batches, and are cut off"
+            )
+
+    def _drop_behind(self, segments: list[Segment]) -> None:
+        names = ", ".join(file_name(segment.base_offset, LOG_SUFFIX) for segment in segments)
+        self._notes.append(f"{names}: removed, for the segment before was not synced and does not reach so far")
+        for path in self.segments.drop(segments):
+            self._disk.remove(path)
+
+    def _tell_of_cut(self, segment: Segment, behind: list[Segment]) -> None:
+        if self._opening.on_cut is not None:
+            dropped = tuple(dropped.log_path for dropped in behind)
+            end_offset = segment.end_offset()
+            self._opening.on_cut(Cut(segment.log_path, segment.size_bytes, segment.file.size(), end_offset, dropped))
+
+    def _has_gap_behind(self, segment: Segment) -> bool:
+        """The power failed before this one's tail was synced, and the next one's first bytes had been written back."""
+        following = bisect_right(self.segments.bases, segment.base_offset)
+        bases = self.segments.bases
+        return self._opening.contiguous and following < len(bases) and segment.end_offset() < bases[following]
+
+    def _rescan_segment(self, segment: Segment, start: Place, replayed_to: int, *, begun: bool) -> list[EpochRun]:
+        def note(header: BatchHeader, batch: memoryview) -> None:
+            if header.last_offset >= replayed_to:
+                note_producer(self.producers, header, batch, segment)
+
+        if start.position:
+            segment.txn_index.truncate_to(start.offset)
+        else:
+            segment.txn_index.clear()
+        return scan(segment, self._limits, start, note, begun=begun, follows=self._opening.follows)
+
+    def _take_epochs(self, found: list[EpochEntry]) -> None:
+        for epoch, start_offset in sorted(found):
+            if epoch > self.epochs.latest_epoch:
+                self.epochs.assign(epoch, start_offset)
+
+    def _replay(self, log_start_offset: int, end_offset: int) -> None:
+        replay_producers(
+            self.producers,
+            self.segments,
+            log_start_offset,
+            end_offset,
+            self._wall_ms,
+            high_watermark=self._opening.high_watermark,
+        )
+
+
+def _start(holes: Iterable[Hole], first_base: int) -> int:
+    """Where the range begins that was lost before the first segment, if there is one."""
+    return min((hole.start for hole in holes if hole.end == first_base), default=_NO_END)
+
+
+def _starts(runs: list[EpochRun]) -> list[EpochEntry]:
+    return [EpochEntry(run.epoch, run.first_offset) for run in runs]
+
+
+def _borne_out(told: list[EpochEntry], found: list[EpochRun]) -> list[EpochEntry]:
+    """Of what the file says those epochs that no batch speaks against. Compaction leaves epochs without a batch, and
+    others without their first ones: only the file knows of them."""
+    return [
+        entry
+        for entry in told
+        if not any(run.last_offset >= entry.start_offset and run.epoch < entry.epoch for run in found)
+        and not any(run.first_offset < entry.start_offset and run.epoch >= entry.epoch for run in found)
+    ]
+
+
+def _ignore(header: BatchHeader, batch: memoryview) -> None:
+    """The producers' state is made from what the log says, not from why it is read."""

@@ -1,0 +1,174 @@
+"""What may not be on disk as it was written, read again batch by batch after an unclean stop.
+
+    base offset ........ recovery point ........ end of the file
+        was synced: its size and      scanned: size, CRC-32C, offsets; cut at the
+        indexes are taken as they     first batch that is not intact; indexes, epochs
+        are, if they make sense       and producer state made from what is
+
+Only the segment that holds the recovery point has a part of the first kind. Its indexes need not be synced as far as
+that: what the disk lost of them is missing at their end or is zeros, which no rising entries are. Then the whole
+segment is scanned, as Apache Kafka always does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+from operator import lt
+from typing import NamedTuple
+
+from crc32c import crc32c
+
+from barnabas.common.errors import RecordsRejected
+from barnabas.common.host import Disk, File
+from barnabas.records.batch import BatchHeader, has_valid_crc, read_header
+from barnabas.records.header import ATTRIBUTES_OFFSET, HEADER_BYTES, LEGACY_MIN_BYTES, LOG_OVERHEAD, MAGIC_V2
+from barnabas.storage.recovery.index_check import do_last_entries_fit
+from barnabas.storage.segment import RollLimits, Segment
+
+_RELATIVE_OFFSET_MAX = 0x7FFFFFFF
+_SCAN_BYTES = 1024 * 1024
+
+#: Called with each intact batch of a producer: header and bytes.
+OnProducer = Callable[[BatchHeader, memoryview], None]
+#: Called with each intact batch; False where it cannot stand behind the ones before it.
+Follows = Callable[[BatchHeader, memoryview], bool]
+
+
+class Place(NamedTuple):
+    """Where a scan begins."""
+
+    position: int
+    offset: int
+
+
+def synced_part(segment: Segment, recovery_point: int) -> Place:
+    """Where the part of a segment that is surely on disk ends: its beginning, if its indexes cannot tell."""
+    beginning = Place(0, segment.base_offset)
+    if recovery_point <= segment.base_offset:
+        return beginning
+    segment.open_clean()
+    if not _rise(segment) or not do_last_entries_fit(segment):
+        return beginning
+    entry_offset, entry_position = segment.index.lookup(recovery_point - 1)
+    offset = segment.base_offset
+    try:
+        for position, header in segment.headers(entry_position):
+            if not offset <= header.base_offset <= header.last_offset:
+                return beginning
+            if position == entry_position > 0 and not header.base_offset <= entry_offset <= header.last_offset:
+                return beginning
+            if header.next_offset > recovery_point:
+                return Place(position, min(recovery_point, header.base_offset))
+            offset, end = header.next_offset, position + header.size_bytes
+            if offset == recovery_point:
+                return Place(end, offset) if end <= segment.size_bytes else beginning
+    except RecordsRejected:
+        pass
+    return beginning  # what was synced is not there, or is something else
+
+
+def _rise(segment: Segment) -> bool:
+    """Whether the entries of both indexes rise as they do in every index."""
+    offsets, positions = segment.index.columns()
+    timestamps, time_offsets = segment.time_index.columns()
+    return all(
+        all(map(lt, column, islice(column, 1, None))) for column in (offsets, positions, timestamps, time_offsets)
+    )
+
+
+class EpochRun(NamedTuple):
+    """Neighbouring batches of one leader epoch, and the offsets that they cover."""
+
+    epoch: int
+    first_offset: int
+    last_offset: int
+
+
+def scan(
+    segment: Segment,
+    limits: RollLimits,
+    start: Place,
+    on_producer: OnProducer,
+    *,
+    begun: bool = False,
+    follows: Follows | None = None,
+) -> list[EpochRun]:
+    """Note all intact batches from there on, up to the first that does not follow. Returns the leader epochs in them,
+    which rise. `begun`: those before were noted just now."""
+    if not begun:
+        segment.begin_rebuild(start.position, start.offset)
+    epochs: list[EpochRun] = []
+    latest_epoch = -1
+    for header, batch in _intact_batches(segment.file, start):
+        if header.last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
+            break  # base offsets are outside the checksums; no segment reaches so far
+        if follows is not None and not follows(header, batch):
+            break
+        if header.partition_leader_epoch > latest_epoch:
+            latest_epoch = header.partition_leader_epoch
+            epochs.append(EpochRun(latest_epoch, header.base_offset, header.last_offset))
+        elif header.partition_leader_epoch == latest_epoch >= 0:
+            epochs[-1] = EpochRun(latest_epoch, epochs[-1].first_offset, header.last_offset)
+        if header.producer_id >= 0:
+            on_producer(header, batch)
+        segment.note(len(batch), header.base_offset + header.last_offset_delta, header.max_timestamp, limits)
+    return epochs
+
+
+def end_of_batches(disk: Disk, path: str, base_offset: int) -> int:
+    """The offset behind the last whole batch of this file, which was synced: a wrong checksum says nothing of that."""
+    file = disk.open(path, read_only=True)
+    try:
+        position, end_offset, size = 0, base_offset, file.size()
+        while size - position >= LOG_OVERHEAD:
+            whole = LOG_OVERHEAD + int.from_bytes(file.read_at(position, LOG_OVERHEAD)[8:], "big", signed=True)
+            if not LEGACY_MIN_BYTES <= whole <= size - position:
+                break
+            header = read_header(file.read_at(position, whole if whole < HEADER_BYTES else HEADER_BYTES))
+            if header.base_offset < end_offset or header.last_offset_delta < 0:
+                break
+            end_offset = header.next_offset
+            position += whole
+        return end_offset
+    except RecordsRejected:
+        return end_offset
+    finally:
+        file.close()
+
+
+def _intact_batches(file: File, start: Place) -> Iterator[tuple[BatchHeader, memoryview]]:
+    """Those up to the first that is not."""
+    end = file.size()
+    position, next_offset = start
+    at, buffer = position, memoryview(b"")
+    while end - position >= LOG_OVERHEAD:
+        inside = position - at
+        header = _intact_header(buffer, inside, next_offset)
+        if header is None:
+            size = LOG_OVERHEAD + int.from_bytes(file.read_at(position, LOG_OVERHEAD)[8:], "big", signed=True)
+            if size > end - position or (inside == 0 and len(buffer) >= size):
+                return
+            at, inside = position, 0
+            buffer = memoryview(file.read_at(position, max(size, _SCAN_BYTES)))
+            header = _intact_header(buffer, 0, next_offset)
+            if header is None:
+                return
+        size = header.batch_length + LOG_OVERHEAD
+        yield header, buffer[inside : inside + size]
+        next_offset = header.base_offset + header.last_offset_delta + 1
+        position += size
+
+
+def _intact_header(buffer: memoryview, inside: int, next_offset: int) -> BatchHeader | None:
+    """The header of the batch, if it is whole, its checksum is right and its offsets go on."""
+    try:
+        header = read_header(buffer, inside)
+    except RecordsRejected:
+        return None
+    end = inside + header.batch_length + LOG_OVERHEAD
+    if end > len(buffer) or header.base_offset < next_offset or header.last_offset_delta < 0:
+        return None
+    if header.magic == MAGIC_V2:
+        return header if crc32c(buffer[inside + ATTRIBUTES_OFFSET : end]) == header.crc else None
+    return header if has_valid_crc(buffer, inside, header) else None

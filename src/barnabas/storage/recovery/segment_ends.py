@@ -1,0 +1,205 @@
+"""Whether an opened log has all that it had: where its segments end, and what lies between them.
+
+What should be there is told by the recovery point (all before it was synced), by the inventory of a clean stop, and by
+files that belong to a segment: an index or a producer snapshot without its `.log`. Offsets between two segments that
+nothing tells of may be missing because the log, or that of a leader, was compacted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from barnabas.common.errors import RecordsRejected
+from barnabas.records.batch import BatchHeader
+from barnabas.storage.checkpoints import (
+    DELETED_SUFFIX,
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    file_name,
+    offset_of,
+)
+from barnabas.storage.recovery.inventory import Sizes
+from barnabas.storage.recovery.lost_offsets import Hole, KnownHoles, between, hole_at, united, without
+from barnabas.storage.segment import RollLimits, Segment
+
+
+class Evidence(NamedTuple):
+    """What an earlier run left on record of one log."""
+
+    #: None without a clean stop, and after Apache Kafka's.
+    inventory: Sizes | None = None
+    #: It was compacted here, or may have been.
+    compacted: bool = True
+    known: KnownHoles = KnownHoles()
+
+
+class SegmentEnd(NamedTuple):
+    """Where the whole batches of a segment end."""
+
+    segment: Segment
+    end_offset: int
+    #: Bytes behind that are no batch.
+    torn_bytes: int
+
+
+class Findings(NamedTuple):
+    """What is not there. `suspected`: gaps as compaction leaves them, in a log that was not compacted here."""
+
+    holes: tuple[Hole, ...]
+    suspected: tuple[Hole, ...]
+    causes: tuple[str, ...]
+
+
+def sound_end(segment: Segment) -> SegmentEnd:
+    """From its last index entry on, by the headers alone. The segment ends there from now on; its file is left."""
+    size_bytes = segment.size_bytes
+    start = segment.entry_position(segment.index.last())
+    end, end_offset = _walk(segment, start)
+    if end == start > 0:
+        end, end_offset = _walk(segment, 0)
+    if end != size_bytes:
+        segment.version += 1
+        segment.size_bytes = end
+    return SegmentEnd(segment, end_offset, size_bytes - end)
+
+
+def _walk(segment: Segment, position: int) -> tuple[int, int]:
+    """(position, offset) behind the last whole batch from there on."""
+    end_offset = segment.base_offset
+    size_bytes = segment.size_bytes
+    try:
+        for at, header in segment.headers(position):
+            if at + header.size_bytes > size_bytes or not _goes_on(header, end_offset):
+                return at, end_offset
+            position, end_offset = at + header.size_bytes, header.next_offset
+    except RecordsRejected:
+        pass
+    return position, end_offset
+
+
+def _goes_on(header: BatchHeader, next_offset: int) -> bool:
+    return header.base_offset >= next_offset and header.last_offset_delta >= 0
+
+
+class Indexed(NamedTuple):
+    """A segment that was indexed anew by the headers of its batches."""
+
+    position: int
+    next_offset: int
+    #: (leader epoch, first offset, last offset) of neighbouring batches.
+    epochs: list[tuple[int, int, int]]
+    #: No batch can be at `position`, or the file ends there.
+    is_broken: bool
+
+
+def index_by_headers(segment: Segment, limits: RollLimits, until_offset: int) -> Indexed:
+    """Make the indexes of what was synced before `until_offset`. Checksums are not looked at: a batch that rotted is
+    left where it is, and told by whoever reads it."""
+    segment.open_clean()
+    size_bytes = segment.size_bytes
+    rows, is_broken = _headers_before(segment, until_offset)
+    segment.begin_rebuild()
+    position, next_offset = 0, segment.base_offset
+    epochs: list[tuple[int, int, int]] = []
+    for header in rows:
+        epoch = header.partition_leader_epoch
+        if epochs and epoch == epochs[-1][0]:
+            epochs[-1] = epoch, epochs[-1][1], header.last_offset
+        elif epoch > (epochs[-1][0] if epochs else -1):
+            epochs.append((epoch, header.base_offset, header.last_offset))
+        segment.note(header.size_bytes, header.last_offset, header.max_timestamp, limits)
+        position, next_offset = position + header.size_bytes, header.next_offset
+    return Indexed(position, next_offset, epochs, is_broken or position == size_bytes)
+
+
+def _headers_before(segment: Segment, until_offset: int) -> tuple[list[BatchHeader], bool]:
+    rows: list[BatchHeader] = []
+    next_offset = segment.base_offset
+    try:
+        for at, header in segment.headers(0):
+            if at + header.size_bytes > segment.size_bytes or not _goes_on(header, next_offset):
+                return rows, True
+            if header.next_offset > until_offset:
+                return rows, False
+            rows.append(header)
+            next_offset = header.next_offset
+    except RecordsRejected:
+        return rows, True
+    return rows, False
+
+
+def orphans(names: Collection[str]) -> list[int]:
+    """Base offsets of index files whose `.log` is not there, and is not on its way out either."""
+    logs = {
+        name.removesuffix(DELETED_SUFFIX) for name in names if name.removesuffix(DELETED_SUFFIX).endswith(LOG_SUFFIX)
+    }
+    found = {
+        offset
+        for name in names
+        if name.endswith((INDEX_SUFFIX, TIME_INDEX_SUFFIX))
+        and (offset := offset_of(name)) is not None
+        and file_name(offset, LOG_SUFFIX) not in logs
+    }
+    return sorted(found)
+
+
+def find_holes(
+    ends: Sequence[SegmentEnd], missing: Sequence[int], evidence: Evidence, expected_end: int, sure_before: int
+) -> Findings:
+    """Compare what is there with what should be. `missing` are segments that were there; the log had every offset
+    before `expected_end`, or its last segment is whole; what was synced before a stop that was not in order ends at
+    `sure_before`."""
+    bases = [end.segment.base_offset for end in ends]
+    followers = sorted({*bases, *missing, expected_end})
+
+    def to_next(start: int, base: int) -> Hole:
+        return Hole(start, next((other for other in followers if other > base), start))
+
+    told = [to_next(base, base) for base in missing]
+    causes = [f"{file_name(base, LOG_SUFFIX)} is not there" for base in missing]
+    for end in ends:
+        base = end.segment.base_offset
+        had = 0 if evidence.inventory is None else evidence.inventory.get(base, 0)
+        if end.torn_bytes:
+            causes.append(
+                f"{end.torn_bytes} bytes from byte {end.segment.size_bytes} of {end.segment.log_path} are lost"
+            )
+            told.append(to_next(end.end_offset, base))
+        elif end.segment.size_bytes < had:
+            causes.append(f"{end.segment.log_path} has lost its last {had - end.segment.size_bytes} bytes")
+            told.append(to_next(end.end_offset, base))
+    tail = Hole(ends[-1].end_offset, expected_end) if ends else Hole(0, expected_end)
+    gaps = between(_gaps(ends, missing), 0, sure_before)
+    everywhere = united([*gaps, tail])
+    told += [tail, *evidence.known.found, *evidence.known.accepted]
+    holes = united(part for hole in told for part in between(everywhere, hole.start, hole.end))
+    done = [hole for hole in evidence.known.accepted if ends and hole.end <= bases[0]]
+    holes = without(holes, done)
+    is_told = evidence.inventory is not None or evidence.compacted
+    suspected = () if is_told else united(hole for hole in gaps if hole_at(holes, hole.start) is None)
+    return Findings(holes, suspected, tuple(causes) if holes else ())
+
+
+def missing_segments(evidence: Evidence, names: Collection[str], bases: Sequence[int], sure_before: int) -> list[int]:
+    """Base offsets of those that were there and are not. `names` are the files as the last run left them; what comes
+    from `sure_before` on was not synced."""
+    if evidence.inventory is not None:
+        return [base for base in evidence.inventory if base not in bases]
+    found = set(orphans(names))
+    if not evidence.compacted:
+        # A snapshot of the producers is taken where a segment begins.
+        snapshots = {offset_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)}
+        found |= {offset for offset in snapshots if offset is not None and bases and bases[0] < offset < bases[-1]}
+    return sorted(base for base in found - set(bases) if base < sure_before)
+
+
+def _gaps(ends: Sequence[SegmentEnd], missing: Sequence[int]) -> tuple[Hole, ...]:
+    """Offsets between the segments, and before the first if it is known that there was one."""
+    found = [Hole(end.end_offset, following.segment.base_offset) for end, following in pairwise(ends)]
+    if ends and missing and missing[0] < ends[0].segment.base_offset:
+        found.append(Hole(missing[0], ends[0].segment.base_offset))
+    return united(found)
