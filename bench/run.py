@@ -7,6 +7,7 @@ make bench ARGS="--only storage --gigabytes 2"
 make bench ARGS="--only cluster"
 make bench ARGS="--only scale"
 make bench ARGS="--only groups"
+make bench ARGS="--only bystanders"
 make bench ARGS="--only spark"
 """
 
@@ -24,12 +25,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import bystanders
 import cluster
 import order_rows
 import report
 import scale
 import spark_rows
 import storage
+from bystanders import BYSTANDERS
 from client_process import Client
 from cluster_rows import CLUSTER_STEPS
 from group_rows import GROUP_STEPS
@@ -100,7 +103,7 @@ def select(only: str | None) -> tuple[list[Step], list[str], list[str]]:
     others = [name for name in clusters if name not in of_groups]
     groups = {"speed": steps, "storage": list(experiments), "cluster": others, "groups": of_groups}
     groups["spark"] = [SPARK.name, ORDERS.name]
-    experiments += [SCALE.name, SPARK.name, ORDERS.name]
+    experiments += [BYSTANDERS.name, SCALE.name, SPARK.name, ORDERS.name]
     if only is None:
         return list(STEPS), experiments, clusters
     wanted = {name for word in only.split(",") for name in groups.get(word.strip(), [word.strip()])}
@@ -137,7 +140,12 @@ def run_rounds(
 
 
 def tables(
-    rounds: int, experiments: Sequence[Experiment], large: Experiment, spark: Experiment, orders: Experiment
+    rounds: int,
+    experiments: Sequence[Experiment],
+    large: Experiment,
+    spark: Experiment,
+    orders: Experiment,
+    beside: Experiment,
 ) -> list[report.Table]:
     """What the report consists of."""
     counts = ", ".join(f"{each.name} {each.options['rounds']}" for each in experiments)
@@ -165,6 +173,13 @@ def tables(
             "wait for company, nor a coordinator's write for others. Members speak over bare sockets, all from one "
             "process.",
             [metric for step in GROUP_STEPS for metric in step.metrics.values()],
+        ),
+        report.Table(
+            "Bystanders",
+            f"Rounds: {beside.options['rounds']}. A producer of one small batch after the other, while another client "
+            f"sends requests of up to {3 * beside.options['rows']:,} rows on two connections as fast as they are "
+            "answered.",
+            beside.metrics,
         ),
         report.Table(
             "Scale",
@@ -226,7 +241,7 @@ def main() -> int:
     steps, names, cluster_names = select(arguments.only)
     sized = {"quick": arguments.quick, "gigabytes": arguments.gigabytes, "rounds": arguments.rounds}
     experiments = [each.sized(**sized) for each in EXPERIMENTS if each.name in names]
-    large, spark, orders = (each.sized(**sized) for each in (SCALE, SPARK, ORDERS))
+    large, spark, orders, beside = (each.sized(**sized) for each in (SCALE, SPARK, ORDERS, BYSTANDERS))
     if "kafka" in targets:
         kafka_jars.jars(say=True)
     base = arguments.data or kafka_jars.cache_dir()
@@ -241,6 +256,8 @@ def main() -> int:
             run_rounds(steps, targets, rounds, data, values, quick=arguments.quick)
         storage.run(experiments, data, targets, values)
         cluster.run(cluster_names, data, targets, rounds, values, quick=arguments.quick)
+        if BYSTANDERS.name in names:
+            bystanders.run(beside, data, targets, values)
         if SCALE.name in names and "barnabas" in targets:
             scale.run(large, values)
         if SPARK.name in names and "barnabas" in targets:
@@ -253,7 +270,11 @@ def main() -> int:
     partial = arguments.quick or len(targets) < len(TARGETS) or any(each is not None for each in given)
     name = "partial" if partial else "speed"
     text = report.write(
-        arguments.results, name, values, tables(rounds, experiments, large, spark, orders), quick=arguments.quick
+        arguments.results,
+        name,
+        values,
+        tables(rounds, experiments, large, spark, orders, beside),
+        quick=arguments.quick,
     )
     print(f"\n{text}\ntook {time.monotonic() - begun:.0f} s", flush=True)
     return 0

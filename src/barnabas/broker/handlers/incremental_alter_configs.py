@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from barnabas.broker.configs import config_changes
 from barnabas.broker.configs.config_changes import Change, ResourceChanges
 from barnabas.broker.requests.context import RequestContext, Services
+from barnabas.controller.kraft.configs import CHANGES_MAX
 from barnabas.protocol.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
@@ -19,11 +20,12 @@ _Row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest, services: Services) -> None:
+    # Of too many, one more than may be is enough to be refused.
     resources = [
         ResourceChanges(
             resource.resource_type,
             resource.resource_name,
-            [Change(entry.name, entry.config_operation, entry.value) for entry in resource.configs],
+            [Change(entry.name, entry.config_operation, entry.value) for entry in resource.configs[: CHANGES_MAX + 1]],
         )
         for resource in request.resources
     ]

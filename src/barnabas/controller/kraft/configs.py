@@ -50,7 +50,7 @@ ResourceChange = tuple[int, str, Sequence[tuple[str, int, str | None]]]
 AlterResult = tuple[ErrorCode, str | None]
 
 #: Keys of one resource in one request.
-_CHANGES_MAX: Final = 1_000
+CHANGES_MAX: Final = 1_000
 
 _OPERATIONS: Final = {ConfigChange.APPEND: "APPEND", ConfigChange.SUBTRACT: "SUBTRACT"}
 
@@ -110,7 +110,7 @@ def alter_resource(
 
 def check_count(changes: Sequence[object]) -> None:
     """RequestFailed for more keys of one resource than anybody has: each takes time wherever it is looked at."""
-    if len(changes) > _CHANGES_MAX:
+    if len(changes) > CHANGES_MAX:
         raise RequestFailed(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
 

@@ -14,7 +14,7 @@ from barnabas.common.config_keys import TOPIC_KEYS
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID
 from barnabas.controller.decisions import place_replicas
-from barnabas.controller.kraft.configs import ConfigChange, alter_resource
+from barnabas.controller.kraft.configs import ConfigChange, alter_resource, check_count
 from barnabas.controller.kraft.result import Cause, Result, Versioned
 from barnabas.controller.kraft.view import ControllerView
 from barnabas.metadata.image import TOPIC_RESOURCE
@@ -136,6 +136,7 @@ def _colliding_name(view: ControllerView, name: str) -> str | None:
 
 
 def _new_topic_configs(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic) -> list[Versioned]:
+    check_count(topic.configs)
     nulls = [config.name for config in topic.configs if config.value is None]
     if nulls:
         text = f"Null value not supported for topic configs: {','.join(nulls)}"
