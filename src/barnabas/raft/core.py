@@ -212,7 +212,9 @@ class Core:
             else:
                 quorum.become_unattached(epoch)
         elif epoch == quorum.epoch and known and not isinstance(quorum.role, Leader):
-            if quorum.leader_id == NONE or (from_leader and quorum.leader_id == leader_id):
+            # Who does not vote learns the leader's address from others; a voter waits for the leader's own word.
+            is_believed = from_leader or not quorum.is_voter
+            if quorum.leader_id == NONE or (is_believed and quorum.leader_id == leader_id):
                 quorum.become_follower(epoch, leader_id, self._endpoints_of(leader_id, endpoints))
             elif quorum.leader_id != leader_id:
                 self.host.faults.report(

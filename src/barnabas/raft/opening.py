@@ -95,7 +95,7 @@ class _Opening:
     def run(self) -> Past:
         self._check_identity()
         state_file = QuorumStateFile(self._disk, self._directory)
-        state = state_file.read()
+        state = self._read_state(state_file)
         mark_file = MarkFile(self._disk, self._log_dir)
         if mark_file.is_damaged:
             self._host.faults.warn(
@@ -160,6 +160,17 @@ class _Opening:
                 continue
             return _Snapshots(snapshot_id, content, tuple(damaged), ids[0], why)
         return _Snapshots(None, None, tuple(damaged), None, why)
+
+    def _read_state(self, state_file: QuorumStateFile) -> ElectionState | None:
+        """Return what `quorum-state` says. A node that does not vote needs no promises: it learns epoch and leader from
+        the controllers again. Raises FatalFault at a voter."""
+        try:
+            return state_file.read()
+        except FatalFault as fault:
+            if self._is_voter:
+                raise
+            self._host.faults.warn(f"{fault}: this node does not vote, and gets it from the controllers again")
+            return None
 
     def _has_records(self, snapshots: _Snapshots) -> bool:
         if snapshots.newest is not None and snapshots.newest.end_offset > 0:

@@ -168,10 +168,13 @@ class MetadataRepair:
             text = f"everything before offset {mark.end} was on this disk, the metadata log ends at {end}"
             self.faults.append(Fault(self._mark_file.path, FaultKind.CHECKPOINT, text, None, end))
             self.repaired.add(self._mark_file.path)
-        if not (is_behind or is_short or found.is_cut or self._state is not None):
+        # Every node that has written `quorum-state` had a mark: what is lost with it is not known.
+        is_lost = mark is None and found.state is not None and (found.state.is_own or not found.end)
+        if not (is_behind or is_short or found.is_cut or is_lost or self._state is not None):
             return
         before = mark or Mark()
-        quorum_epoch = max(before.quorum_epoch, epoch if self._state is None else self._state.epoch)
+        state = self._state or found.state
+        quorum_epoch = max(before.quorum_epoch, epoch if state is None else state.epoch)
         self._mark = Mark(min(before.committed, end), min(found.end, end), found.epoch, quorum_epoch, Hold.BEHIND)
         self.steps.append(
             f"{self._mark_file.path}: says that this voter, if there are others, does not vote before it has caught up "
