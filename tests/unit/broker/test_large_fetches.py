@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.support.wired import WiredBroker
 from tests.support.wired_requests import batch_of, fetch_request, produce
 
@@ -9,6 +10,7 @@ from barnabas.broker.handlers.fetch import ANSWER_BYTES_MAX
 from barnabas.protocol.messages.fetch import FetchResponse
 
 MIB = 1 << 20
+pytestmark = pytest.mark.long_turns("disk, log and link are in memory, and each copies what is read")
 
 
 def fetched_bytes(wired: WiredBroker, offset: int) -> int:
