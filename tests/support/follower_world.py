@@ -105,6 +105,7 @@ class FollowerWorld:
             Limits(),
             replica,
             self.faults.append,
+            lambda log_directory: True,
             self.quota,
         )
         self.logs: dict[int, LogWorld] = {}

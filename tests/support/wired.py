@@ -65,7 +65,7 @@ class WiredBroker:
         self.broker = self._start()
 
     def _start(self) -> Broker:
-        broker = Broker(self.host, BrokerConfig.from_properties(self.properties), self.closes)
+        broker = Broker.create(self.host, BrokerConfig.from_properties(self.properties), self.closes)
         broker.open()
         broker.start()
         self.host.time.run_for(100)

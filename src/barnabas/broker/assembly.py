@@ -1,6 +1,7 @@
 """A broker from a configuration and a host: the one place where the rooms meet, used by `server/` and `simulation/`.
 
-open      format an empty directory, open the logs and the metadata quorum, follow the metadata
+create    format an empty directory, and wire
+open      open the logs and the metadata quorum, follow the metadata
 start     register with the controller; when the metadata show that, clients may come; unfenced, they find it
 stop      hand over leaderships, write checkpoints, mark the stop as clean
 """
@@ -31,15 +32,16 @@ from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ConfigError
 from barnabas.common.host import Host
-from barnabas.controller.kraft.controller import Controller
+from barnabas.controller.kraft.controller import Controller, ControllerListener
 from barnabas.metadata.cluster import endpoints_of
 from barnabas.metadata.image import BROKER_RESOURCE, MetadataDelta, MetadataImage
 from barnabas.metadata.store import MetadataStore
 from barnabas.protocol.api import Offer
-from barnabas.raft.formatting import ensure_formatted
+from barnabas.raft.formatting import Formatted, ensure_formatted
 from barnabas.raft.node import RaftNode
 from barnabas.replication.internal import InternalPartitions
-from barnabas.replication.manager import ReplicaManager
+from barnabas.replication.manager import ReplicaManager, ReplicaPorts
+from barnabas.replication.partition import Partition
 from barnabas.storage.manager import LogManager
 
 #: For a request to the controller that says nothing else.
@@ -57,46 +59,62 @@ def _nothing() -> None:
 class Broker:
     """All parts of one node, wired once. What its `process.roles` leave out is there and does nothing."""
 
-    def __init__(
-        self, host: Host, config: BrokerConfig, connection_log: ConnectionLog, cluster_id: str | None = None
-    ) -> None:
-        """`cluster_id` is for directories that are still empty. Raises ConfigError."""
+    @classmethod
+    def create(
+        cls, host: Host, config: BrokerConfig, connection_log: ConnectionLog, cluster_id: str | None = None
+    ) -> Broker:
+        """Format directories that are still empty, for which `cluster_id` is, and wire. Raises ConfigError."""
+        return cls(host, config, connection_log, ensure_formatted(host, config, cluster_id=cluster_id))
+
+    def __init__(self, host: Host, config: BrokerConfig, connection_log: ConnectionLog, formatted: Formatted) -> None:
+        """Nothing is written or opened before `open`."""
         self.host, self.config = host, config
         self._connection_log = connection_log
         self.memory = MemoryBudget.of(host, config)
         self._area = self.memory.area
         #: Joined: the node takes part in the quorum, which a log that is not its own forbids.
         self._opened = self._joined = False
-        self.formatted = ensure_formatted(host, config, cluster_id=cluster_id)
-        cluster_id = self.formatted.cluster_id
+        self.formatted = formatted
+        cluster_id = formatted.cluster_id
         self.metadata = MetadataStore()
         self.logs = LogManager(host, config)
         self._quorum_peers = QuorumPeers(host, self._area, f"raft-client-{config.node_id}")
-        self.raft = RaftNode(host, config, self.metadata, self.formatted, self._quorum_peers, self.logs.health)
+        self.raft = RaftNode(host, config, self.metadata, formatted, self._quorum_peers, self.logs.health)
         self._watch = QuorumWatch(host, config, self.raft)
         self.controller = Controller(host, config, self.raft, self.metadata, cluster_id)
-        self.replicas = ReplicaManager(host, config, config.node_id, self.logs)
+        leader = (lambda: self.raft.leader_id, self.raft.leader_address)
+        self.access = ControllerAccess(host, self._area, f"broker-{config.node_id}", *leader, _ASK_TIMEOUT_MS)
+        self.raft.on_leader(self._on_quorum_leader)
+        self.lifecycle = BrokerLifecycle(
+            host, config, self.access, self.metadata, cluster_id, self._on_epoch, self.logs.roots.refusing
+        )
+        self.assignments = DirectoryAssignments(host, config.node_id, self.metadata, self._own_epoch, self.access.ask)
+        ports = ReplicaPorts(self.access.ask, self._own_epoch, self._on_witness, self.assignments)
+        self.replicas = ReplicaManager(host, config, self.logs, ports)
         partitions = InternalPartitions(self.replicas, host.clock)
         identity = (config.node_id, self._own_epoch, lambda: self.controller.is_active)
         self._own_registration = AfterOwnRegistration(*identity, self.replicas.on_image)
         self._door = Door(*identity)
         self.brokers = BrokerChannels(host, self._area, config, self.metadata)
-        self.access = ControllerAccess(
-            host, self._area, f"broker-{config.node_id}", self.raft.leader_address, _ASK_TIMEOUT_MS
-        )
         self._registrar = ControllerRegistrar(host, config, self.controller, self.access, self.metadata)
-        self.lifecycle = BrokerLifecycle(host, config, self.access, self.metadata, cluster_id, self._on_epoch)
-        self.assignments = DirectoryAssignments(host, config.node_id, self.metadata, self._own_epoch, self.access.ask)
-        self.replicas.moves.assignments = self.assignments
         producer_ids = ProducerIdPool(self.access, config.node_id, self._own_epoch)
         self.coordinators = Coordinators(
             host, config, self.metadata, self.replicas, partitions, producer_ids, self.brokers
         )
         self.groups, self.transactions = self.coordinators.groups, self.coordinators.transactions
-        self.services = Services(
+        self.services = self._make_services(producer_ids)
+        self.access.own = OwnController(self.services)
+        self.brokers.own = OwnBroker(self.services)
+        self.journal = make_journal(self.services, partitions)
+        self.controller.listen(ControllerListener(self.services.liveness.look_for_all, self.journal.on_decision))
+
+    def _make_services(self, producer_ids: ProducerIdPool) -> Services:
+        """What handlers work with."""
+        host, config = self.host, self.config
+        return Services(
             host=host,
             config=config,
-            cluster_id=cluster_id,
+            cluster_id=self.formatted.cluster_id,
             node_id=config.node_id,
             metadata=self.metadata,
             raft=self.raft,
@@ -112,11 +130,9 @@ class Broker:
             verifier=TransactionVerifier(host, config, self.brokers, self.transactions.partition_for),
             memory=self.memory,
         )
-        self.access.own = OwnController(self.services)
-        self.brokers.own = OwnBroker(self.services)
-        self.controller.on_active = self.services.liveness.look_for_all
-        self.replicas.surroundings.join(self.access.ask, self._own_epoch)
-        self.journal = make_journal(self.services, partitions)
+
+    def _on_witness(self, replica: Partition, what: str, facts: dict[str, int]) -> None:
+        self.journal.on_witness(*replica.topic_partition, replica.topic_id, what, facts)
 
     def _own_epoch(self) -> int:
         return self.lifecycle.epoch
@@ -130,9 +146,7 @@ class Broker:
             self._open_replicas()
         self._opened = True
         self.services.lately_fenced.follow(self.metadata, self.host.clock)
-        self.metadata.subscribe(self.journal.on_image)
-        self.access.leader_id = lambda: self.raft.leader_id
-        self.raft.on_leader(self._on_quorum_leader)
+        self.metadata.subscribe(self.journal.on_image, past=self.journal.on_past)
         self.raft.start()
         self._joined = True
         self._watch.start()
@@ -148,7 +162,6 @@ class Broker:
             cause = self.logs.roots.cause_of(metadata_dir)
             raise ConfigError(f"{metadata_dir} holds the metadata log and cannot be used: {cause}")
         self.logs.on_directory_failed.append(self._on_directory_failed)
-        self.lifecycle.refusing = self.logs.roots.refusing
         self.logs.health.on_change.append(self.lifecycle.refusing_changed)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
         self.coordinators.listen(self.memory)

@@ -11,15 +11,7 @@ from barnabas.replication.internal import InternalPartitions
 
 
 def make_journal(services: Services, partitions: InternalPartitions) -> Journal:
-    """It hears of decisions and of what replicas lost from now on; its `on_image` is for the caller to subscribe."""
+    """Decisions, images and what replicas have lost are for the caller to hand to it."""
     topic = EventsTopic(services.host, services.config, services.metadata, partitions)
     where = Where(services.metadata, services.raft, services.controller, services.cluster_id)
-    journal = Journal(
-        services.host, services.config, where, topic, lambda: ensure_internal_topic(services, EVENTS_TOPIC)
-    )
-    services.controller.journal = journal.on_decision
-    services.metadata.on_past = journal.on_past
-    services.replicas.surroundings.witness = lambda replica, what, facts: journal.on_witness(
-        *replica.topic_partition, replica.topic_id, what, facts
-    )
-    return journal
+    return Journal(services.host, services.config, where, topic, lambda: ensure_internal_topic(services, EVENTS_TOPIC))

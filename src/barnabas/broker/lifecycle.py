@@ -66,9 +66,11 @@ class BrokerLifecycle:
         access: ControllerAccess,
         store: MetadataStore,
         cluster_id: str,
-        on_epoch: Callable[[], None] = lambda: None,
+        on_epoch: Callable[[], None],
+        refusing: Callable[[], Sequence[bytes]],
     ) -> None:
-        """`on_epoch`: the controller has given this incarnation its epoch."""
+        """`on_epoch`: the controller has given this incarnation its epoch. `refusing`: the ids of directories that take
+        no writes for now."""
         self._on_epoch = on_epoch
         self._host = host
         self._config = config
@@ -87,8 +89,8 @@ class BrokerLifecycle:
         #: Ids of directories that failed (KIP-858); every heartbeat names them.
         self._lost_directories: list[bytes] = []
         self._untold: Timer | None = None
-        #: Ids of directories that take no writes for now, as they are and as the controller was last told.
-        self.refusing: Callable[[], Sequence[bytes]] = tuple
+        self._refusing = refusing
+        #: As the controller was last told.
         self._told_refusing: Sequence[bytes] = ()
         #: Whether the controller that was told of them has ignored it: Apache Kafka's does.
         self._is_unheard = False
@@ -282,7 +284,7 @@ class BrokerLifecycle:
     def _beat(self) -> None:
         self._timer = None
         self._asking = True
-        refusing = self._told_refusing = tuple(self.refusing())
+        refusing = self._told_refusing = tuple(self._refusing())
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
@@ -344,7 +346,7 @@ class BrokerLifecycle:
         is_settled = (is_usable or code is not ErrorCode.NONE) and not self._stopping
         if self._told_refusing and was_unheard and self._is_unheard:
             is_settled = True  # fenced at its own wish
-        elif lost < len(self._lost_directories) or self._is_unheard or tuple(self.refusing()) != self._told_refusing:
+        elif lost < len(self._lost_directories) or self._is_unheard or tuple(self._refusing()) != self._told_refusing:
             is_settled = False
         interval_ms = self._config.int_of("broker.heartbeat.interval.ms") if is_settled else _EAGER_MS
         if answer is None and is_settled:

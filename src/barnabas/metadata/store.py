@@ -98,21 +98,28 @@ class MetadataLoader:
 class MetadataStore:
     """The published image and who listens to it."""
 
-    __slots__ = ("_pending", "_publishing", "_subscribers", "image", "in_transaction", "on_past")
+    __slots__ = ("_past_subscribers", "_pending", "_publishing", "_subscribers", "image", "in_transaction")
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self.image = image
         #: Whether the committed log ends within a metadata transaction, which `image` does not show.
         self.in_transaction = False
-        #: Told of each change that is published only together with others, because this node was behind.
-        self.on_past: Subscriber = _unheard
         self._subscribers: list[Subscriber] = []
+        self._past_subscribers: list[Subscriber] = []
         self._pending: deque[tuple[MetadataDelta, MetadataImage]] = deque()
         self._publishing = False
 
-    def subscribe(self, callback: Subscriber) -> None:
-        """`callback(delta, image)` from the next publication on. What is there already is in `image`."""
+    def subscribe(self, callback: Subscriber, past: Subscriber | None = None) -> None:
+        """`callback(delta, image)` from the next publication on. What is there already is in `image`. `past(delta,
+        image)` for each change that is published only together with others, because this node was behind."""
         self._subscribers.append(callback)
+        if past is not None:
+            self._past_subscribers.append(past)
+
+    def on_past(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """One of the changes that are going to be published together."""
+        for subscriber in self._past_subscribers:
+            subscriber(delta, image)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
         """Make `image` the current one and tell everybody. Called from within a subscriber, it waits its turn, so that
@@ -130,7 +137,3 @@ class MetadataStore:
                     subscriber(delta, image)
         finally:
             self._publishing = False
-
-
-def _unheard(delta: MetadataDelta, image: MetadataImage) -> None:
-    return None

@@ -105,9 +105,11 @@ class Fetcher:
         limits: FetchLimits,
         replica: tuple[int, Callable[[], int]],
         on_fault: Callable[[StorageFault], None],
+        takes_writes: Callable[[str], bool],
         quota: ReplicationQuota,
     ) -> None:
-        """`replica`: this broker's id and its epoch. `quota`: what may be fetched how fast."""
+        """`replica`: this broker's id and its epoch. `takes_writes`: whether a log in this directory can be appended
+        to, as far as is known; otherwise it is not fetched. `quota`: what may be fetched how fast."""
         self._host = host
         self._channel = channel
         self._limits = limits
@@ -132,8 +134,7 @@ class Fetcher:
         self._overdue = 0
         #: Whether the fetch under way went out at once, and did not wait for a link.
         self._was_sent = False
-        #: Whether a log in this directory can be appended to, as far as is known: what cannot is not fetched.
-        self.takes_writes: Callable[[str], bool] = lambda log_directory: True
+        self._takes_writes = takes_writes
         self.repositioning = Repositioning(channel, node_id=self._node_id, on_fault=on_fault)
 
     # -- what is followed
@@ -256,7 +257,7 @@ class Fetcher:
         if followed.resume_ms > now_ms:
             self._held[key] = followed.resume_ms
             return True
-        if not self.takes_writes(followed.partition.log.directory):
+        if not self._takes_writes(followed.partition.log.directory):
             self._held[key] = now_ms + _WITHOUT_ROOM_MS
             return True
         quota = self._quota

@@ -60,9 +60,11 @@ class Following:
         host: Host,
         config: BrokerConfig,
         on_fault: Callable[[StorageFault], None],
+        takes_writes: Callable[[str], bool],
         own: ReplicaSurroundings,
         quota: ReplicationQuota,
     ) -> None:
+        """`takes_writes`: whether a log in this directory can be appended to, as far as is known."""
         self._host = host
         self._config = config
         self._area = ReceiveArea()
@@ -72,8 +74,7 @@ class Following:
         #: (topic id, index) -> the fetcher that has it.
         self._by_partition: dict[tuple[bytes, int], tuple[int, str, int]] = {}
         self._own = own
-        #: Whether a log in this directory can be appended to, as far as is known.
-        self.takes_writes: Callable[[str], bool] = lambda log_directory: True
+        self._takes_writes = takes_writes
         self._quota = quota
 
     def follow(self, partition: Partition, leader_id: int, image: MetadataImage) -> None:
@@ -134,7 +135,5 @@ class Following:
         )
         client_id = f"broker-{node_id}-fetcher-0-leader-{leader_id}"
         channel = Channel(self._host, self._area, (host, port), client_id, times)
-        replica = (node_id, lambda: self._own.broker_epoch())
-        fetcher = Fetcher(self._host, channel, self._limits, replica, self._on_fault, self._quota)
-        fetcher.takes_writes = self.takes_writes
-        return fetcher
+        replica = (node_id, self._own.broker_epoch)
+        return Fetcher(self._host, channel, self._limits, replica, self._on_fault, self._takes_writes, self._quota)

@@ -24,14 +24,15 @@ from barnabas.records.header import TRANSACTIONAL_FLAG
 from barnabas.replication.cold_reads import ColdReads
 from barnabas.replication.damage import is_waiting, set_aside, settle
 from barnabas.replication.fetcher_pool import Following
+from barnabas.replication.isr_changes import Ask
 from barnabas.replication.laggards import LaggardWatch
-from barnabas.replication.moves import ReplicaMoves
+from barnabas.replication.moves import Assignments, ReplicaMoves
 from barnabas.replication.partition import Partition, Role
 from barnabas.replication.purgatory import Purgatory
 from barnabas.replication.quotas import ReplicationQuotas
 from barnabas.replication.slices import InSlices
 from barnabas.replication.strays import set_strays_aside
-from barnabas.replication.surroundings import ReplicaSurroundings
+from barnabas.replication.surroundings import ReplicaSurroundings, Witness
 from barnabas.replication.traffic import Traffic
 from barnabas.replication.unopened import UnopenedReplicas
 from barnabas.storage.directories import root_of
@@ -82,10 +83,23 @@ class LeadershipListeners:
                 listener.on_resigned(index)
 
 
+class ReplicaPorts(NamedTuple):
+    """What the replicas of a broker need of the rest of it."""
+
+    #: The way to the active controller.
+    ask: Ask
+    #: Of this broker, as the controller gave it; -1 before.
+    broker_epoch: Callable[[], int]
+    #: Takes note of what replicas here have lost, or may have.
+    witness: Witness
+    #: Says to the controller in which directory a replica is.
+    assignments: Assignments
+
+
 class ReplicaManager:
     """The partitions of one broker, by topic name and index."""
 
-    def __init__(self, host: Host, config: BrokerConfig, node_id: int, logs: LogManager) -> None:
+    def __init__(self, host: Host, config: BrokerConfig, logs: LogManager, ports: ReplicaPorts) -> None:
         self.host = host
         self.logs = logs
         self.purgatory = Purgatory(host.clock, host.timers)
@@ -93,7 +107,7 @@ class ReplicaManager:
         #: Batches that are opened beside the loop.
         self.openings = ColdReads(host.blocking, running_max=1)
         self._config = config
-        self._node_id = node_id
+        self._node_id = config.node_id
         self._topics: dict[str, dict[int, Partition]] = {}
         self._image = EMPTY_IMAGE
         self._listeners = LeadershipListeners()
@@ -101,13 +115,19 @@ class ReplicaManager:
         self._roots = logs.roots
         self._full = self._roots.full
         self._unopened = UnopenedReplicas(host.timers, self._open_again)
-        self.moves = ReplicaMoves(host, config, logs, self)
-        self.surroundings = ReplicaSurroundings(host, config, node_id)
+        self.moves = ReplicaMoves(host, config, logs, self, ports.assignments)
+        self.surroundings = ReplicaSurroundings(host, config, ports.ask, ports.broker_epoch, ports.witness)
         self.quotas = ReplicationQuotas(host.clock, config)
         self.traffic = Traffic()
-        self.following = Following(host, config, self.on_storage_fault, self.surroundings, self.quotas.follower)
         health = logs.health
-        self.following.takes_writes = lambda directory: not health.is_troubled or health.has_room(root_of(directory))
+        self.following = Following(
+            host,
+            config,
+            self.on_storage_fault,
+            lambda directory: not health.is_troubled or health.has_room(root_of(directory)),
+            self.surroundings,
+            self.quotas.follower,
+        )
         self._laggards = LaggardWatch(host.timers, self.surroundings, self.partitions)
         self._slices = InSlices(host.timers, host.clock, self._follow_image)
         #: Follow what changed, at once or soon.

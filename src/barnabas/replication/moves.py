@@ -82,7 +82,9 @@ class ReplicaMoves:
         config: BrokerConfig,
         logs: LogManager,
         replicas: Replicas,
+        assignments: Assignments,
     ) -> None:
+        """`assignments` say to the controller in which directory a replica is."""
         self._host = host
         self._logs = logs
         self._node_id = config.node_id
@@ -95,8 +97,7 @@ class ReplicaMoves:
         self._moves: dict[TopicPartition, Move] = {}
         self._running: set[TopicPartition] = set()
         self._closed = False
-        #: Who tells the controller; None where the metadata have no directories.
-        self.assignments: Assignments | None = None
+        self._assignments = assignments
         logs.futures.watch_truncations(self._on_truncated)
 
     def __iter__(self) -> Iterator[TopicPartition]:
@@ -181,11 +182,11 @@ class ReplicaMoves:
     def tell_directory(self, partition: Partition, image: PartitionImage) -> None:
         """The replica lies where it lies: if the metadata say something else, have them changed (KIP-858)."""
         move = self._moves.get(partition.topic_partition)
-        if self.assignments is None or (move is not None and move.stage in (Stage.TELLING, Stage.EXCHANGING)):
+        if move is not None and move.stage in (Stage.TELLING, Stage.EXCHANGING):
             return
         directory_id = self._logs.roots.id_of(root_of(partition.log.directory))
         if directory_id not in (ZERO_UUID, image.directory_of(self._node_id)):
-            self.assignments.assign(partition.topic_id, partition.topic_partition.partition, directory_id, _nothing)
+            self._assignments.assign(partition.topic_id, partition.topic_partition.partition, directory_id, _nothing)
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """The replica goes away, and its logs with it."""
@@ -220,9 +221,9 @@ class ReplicaMoves:
         move = self._moves.pop(topic_partition, None)
         if move is None:
             return
-        if move.stage in (Stage.TELLING, Stage.EXCHANGING) and not is_deleted and self.assignments is not None:
+        if move.stage in (Stage.TELLING, Stage.EXCHANGING) and not is_deleted:
             directory_id = self._logs.roots.id_of(move.source)
-            self.assignments.assign(move.partition.topic_id, topic_partition.partition, directory_id, _nothing)
+            self._assignments.assign(move.partition.topic_id, topic_partition.partition, directory_id, _nothing)
         move.stage = Stage.ENDED
         self._running.discard(topic_partition)
         self._host.timers.call_soon(self._start_next)
@@ -311,10 +312,6 @@ class ReplicaMoves:
     def _tell(self, move: Move) -> None:
         self._logs.futures.prepare()
         directory_id = self._logs.roots.id_of(move.target)
-        if self.assignments is None:
-            move.stage = Stage.EXCHANGING
-            self._soon(move)
-            return
         move.stage = Stage.TELLING
 
         def known() -> None:
@@ -323,7 +320,7 @@ class ReplicaMoves:
                 self._soon(move)
 
         partition = move.partition
-        self.assignments.assign(partition.topic_id, partition.topic_partition.partition, directory_id, known)
+        self._assignments.assign(partition.topic_id, partition.topic_partition.partition, directory_id, known)
 
     def _exchange(self, move: Move) -> None:
         """Copy the rest and change the logs, in one event."""

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Host
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataImage
-from barnabas.protocol.message import Message
 from barnabas.replication.fetch_items import NO_REPLICA
 from barnabas.replication.follower_waits import FollowerWaits
 from barnabas.replication.isr_changes import Ask, IsrChanges
@@ -15,12 +14,18 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.replica_selector import selector_of
 
 _UNKNOWN_EPOCH = -1
+#: (partition, what, facts)
+Witness = Callable[[Partition, str, dict[str, int]], None]
 
 
 class ReplicaSurroundings:
     """`replication.partition.Surroundings` of a broker."""
 
-    def __init__(self, host: Host, config: BrokerConfig, node_id: int) -> None:
+    def __init__(
+        self, host: Host, config: BrokerConfig, ask: Ask, broker_epoch: Callable[[], int], witness: Witness
+    ) -> None:
+        """`ask`: the way to the active controller. `broker_epoch`: of this broker as the controller gave it, -1 before.
+        `witness`: takes note of what replicas here have lost, or may have."""
         self._clock = host.clock
         self._timers = host.timers
         self._config = config
@@ -28,19 +33,9 @@ class ReplicaSurroundings:
         self.image: MetadataImage = EMPTY_IMAGE
         self.selector = selector_of(config.str_or_none("replica.selector.class"))
         self.follower_waits = FollowerWaits(host.clock, host.timers)
-        self._ask: Ask = _nobody
-        #: Of this broker, since it registered.
-        self.broker_epoch: Callable[[], int] = lambda: _UNKNOWN_EPOCH
-        #: Told of what replicas here have lost, or may have: (partition, what, facts).
-        self.witness: Callable[[Partition, str, dict[str, int]], None] = _unheard
-        self.isr_changes = IsrChanges(
-            host.timers, node_id, lambda: self.broker_epoch(), lambda request, reply: self._ask(request, reply)
-        )
-
-    def join(self, ask: Ask, broker_epoch: Callable[[], int]) -> None:
-        """The way to the active controller, and this broker's epoch as that gave it."""
-        self._ask = ask
         self.broker_epoch = broker_epoch
+        self._witness = witness
+        self.isr_changes = IsrChanges(host.timers, config.node_id, broker_epoch, ask)
 
     @property
     def lag_ms_max(self) -> int:
@@ -77,7 +72,7 @@ class ReplicaSurroundings:
         self.isr_changes.submit(partition)
 
     def witnessed(self, partition: Partition, what: str, **facts: int) -> None:
-        self.witness(partition, what, {**facts, "high_watermark": partition.high_watermark})
+        self._witness(partition, what, {**facts, "high_watermark": partition.high_watermark})
 
     def wake_followers_soon(self, partition: Partition, size_bytes: int) -> None:
         if not self._woken:
@@ -88,11 +83,3 @@ class ReplicaSurroundings:
         woken, self._woken = self._woken, {}
         for partition, size_bytes in woken.items():
             partition.wake_followers(size_bytes)
-
-
-def _unheard(partition: Partition, what: str, facts: dict[str, int]) -> None:
-    return None
-
-
-def _nobody(request: Message, reply: Callable[[Message | None], None]) -> None:
-    reply(None)

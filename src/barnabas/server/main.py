@@ -115,7 +115,7 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
     host = ServerHost(loop)
     set_background(Background(host.faults))
     listener_log = ListenerLog(host.clock)
-    broker = Broker(host, config, listener_log, cluster_id)
+    broker = Broker.create(host, config, listener_log, cluster_id)
     sockets: list[ListeningSocket] = []
     exporter: Exporter | None = None
     try:

@@ -147,7 +147,7 @@ class Node:
             config = BrokerConfig.from_properties(self.properties)
             if self.cluster_id is not None:
                 ensure_formatted(self.host, config, cluster_id=self.cluster_id)
-            broker = Broker(self.host, config, self.connection_log)
+            broker = Broker.create(self.host, config, self.connection_log)
             broker.open()
             self._listenings = []
             self._listen(broker, config, for_controllers=True)

@@ -69,7 +69,7 @@ class Node:
         self.services: Any = SimpleNamespace(
             config=self.config, metadata=self.metadata, controller=self, random=None, host=host
         )
-        self.services.access = ControllerAccess(host, ReceiveArea(), "test", lambda: None, 1000)
+        self.services.access = ControllerAccess(host, ReceiveArea(), "test", lambda: -1, lambda: None, 1000)
         self.services.access.own = OwnController(self.services)
         self.problems: list[str] = []
         self.commit(

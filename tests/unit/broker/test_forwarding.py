@@ -179,7 +179,7 @@ def test_who_waits_for_a_former_leader_asks_the_new_one_at_once() -> None:
     host: Any = MemoryHost()
     links = host.links = SilentLinks()
     leader = ("first", 9093)
-    access = ControllerAccess(host, ReceiveArea(), "test", lambda: leader, 30_000)
+    access = ControllerAccess(host, ReceiveArea(), "test", lambda: -1, lambda: leader, 30_000)
     access.own = SimpleNamespace(is_active=False)  # type: ignore[assignment]
     answers: list[Message | None] = []
     access.ask(BrokerHeartbeatRequest(), answers.append)

@@ -48,7 +48,7 @@ def test_a_controller_that_is_no_broker_takes_on_its_dynamic_configuration() -> 
     host = MemoryHost(seed=1)
     properties = {**PROPERTIES, "process.roles": "controller", "listeners": "CONTROLLER://localhost:9093"}
     config = BrokerConfig.from_properties({k: v for k, v in properties.items() if k != "inter.broker.listener.name"})
-    node = Broker(host, config, NotedCloses())
+    node = Broker.create(host, config, NotedCloses())
     node.open()
     node.start()
     host.time.run_for(100)

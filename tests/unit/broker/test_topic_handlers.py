@@ -53,7 +53,7 @@ class World:
             lately_fenced=LatelyFenced(),
         )
         host = self.node.host
-        self.services.access = ControllerAccess(host, ReceiveArea(), "test", lambda: None, 1000)
+        self.services.access = ControllerAccess(host, ReceiveArea(), "test", lambda: -1, lambda: None, 1000)
         self.services.access.own = OwnController(self.services)
         self.replies: list[Message] = []
 

@@ -7,6 +7,7 @@ from tests.support.node_world import NodeWorld
 
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft.configs import ConfigChange
+from barnabas.controller.kraft.controller import ControllerListener
 from barnabas.controller.kraft.result import Cause
 from barnabas.metadata.image import (
     BROKER_LOGGER_RESOURCE,
@@ -81,7 +82,7 @@ def _request(name: str) -> CreateTopicsRequest:
 
 def test_every_change_has_a_cause(world: NodeWorld) -> None:
     journal: list[tuple[int, Cause]] = []
-    world.controller.journal = lambda offset, cause: journal.append((offset, cause))
+    world.controller.listen(ControllerListener(lambda: None, lambda offset, cause: journal.append((offset, cause))))
     offset = world.raft.log_end_offset
     world.create("t")
     assert journal == [(offset, Cause("CreateTopics", "controller", "t"))]
@@ -184,7 +185,7 @@ def test_a_broker_that_could_not_be_fenced_is_fenced_later(world: NodeWorld, mon
     def fail(first_offset: int, cause: Cause) -> None:
         raise RuntimeError("a mistake of the journal")
 
-    monkeypatch.setattr(world.controller, "journal", fail)
+    monkeypatch.setattr(world.controller, "_listeners", [ControllerListener(lambda: None, fail)])
     with pytest.raises(RuntimeError, match="a mistake"):
         world.host.time.run_for(9_000)
     monkeypatch.undo()

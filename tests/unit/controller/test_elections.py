@@ -14,6 +14,7 @@ from barnabas.controller.decisions import Candidates, Election
 from barnabas.controller.decisions import elect as elect_of
 from barnabas.controller.kraft import brokers, elections
 from barnabas.controller.kraft.configs import ConfigChange
+from barnabas.controller.kraft.controller import ControllerListener
 from barnabas.controller.kraft.result import Cause
 from barnabas.metadata.image import BROKER_RESOURCE, ELR_VERSION, TOPIC_RESOURCE
 from barnabas.metadata.topics import NO_LEADER, RECOVERED, RECOVERING
@@ -292,7 +293,7 @@ def test_a_controller_that_resigned_holds_no_elections() -> None:
 def test_a_setting_that_allows_unclean_elections_has_effect_at_once() -> None:
     world = node_world()
     causes: list[Cause] = []
-    world.controller.journal = lambda offset, cause: causes.append(cause)
+    world.controller.listen(ControllerListener(lambda: None, lambda offset, cause: causes.append(cause)))
     world.controller.broker_is_gone(1)
     assert leader(world) == 2
     world.controller.broker_is_gone(2)

@@ -100,7 +100,7 @@ async def scene(directory: Path) -> None:
     host = ServerHost(asyncio.get_running_loop())
     disk = host.disk = SlowDisk()
     config = BrokerConfig.from_properties({**PROPERTIES, "log.dirs": str(directory)})
-    broker = Broker(host, config, NotedCloses())
+    broker = Broker.create(host, config, NotedCloses())
     broker.open()
     broker.start()
     try:

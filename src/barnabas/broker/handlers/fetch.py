@@ -179,12 +179,12 @@ class _PendingFetch:
                 raise error
             if fetch.take():
                 connection.end_slow()
-                request.on_abandoned = None
+                request.when_abandoned(None)
                 self._begin(self._go_on(outcome, may_wait=may_wait and not self._has_moved(outcome)))
 
         fetch = ColdFetch(self._services.replicas, self._plan, outcome, lambda error: run(request, take, error))
         connection.begin_slow()
-        request.on_abandoned = fetch.cancel
+        request.when_abandoned(fetch.cancel)
         fetch.load()
 
     def _has_moved(self, outcome: FetchRound) -> bool:
@@ -216,7 +216,7 @@ class _PendingFetch:
             delayed = DelayedFetch(watched, self._plan.isolation, missing_bytes, self._answer_later)
         if waits is not None:
             delayed.end_with(follower, waits)
-        request.on_abandoned = delayed.cancel
+        request.when_abandoned(delayed.cancel)
         replicas.purgatory.expire_at(deadline_ms, delayed)
 
     def _answer_later(self) -> None:

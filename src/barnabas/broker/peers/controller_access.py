@@ -41,24 +41,24 @@ class LocalController(Protocol):
 
 
 class ControllerAccess:
-    """`leader_address` tells where the quorum's leader listens, None while that is not known. `own` is this process's
+    """`leader_id` and `leader_address` tell which node leads the quorum, and where it listens. `own` is this process's
     controller, set once by whoever puts the node together."""
 
     own: LocalController
-    #: Of the quorum's leader, -1 while none is known.
-    leader_id: Callable[[], int] = staticmethod(lambda: -1)
 
     def __init__(
         self,
         host: Host,
         area: ReceiveArea,
         client_id: str,
+        leader_id: Callable[[], int],
         leader_address: Callable[[], Address | None],
         request_timeout_ms: int,
     ) -> None:
         self._host = host
         self._area = area
         self._client_id = client_id
+        self.leader_id = leader_id
         self._leader_address = leader_address
         self._timeout_ms = request_timeout_ms
         self._channel: Channel | None = None

@@ -135,7 +135,7 @@ class Writes:
         """One at a time, so that a request with many takes turns with others."""
 
         def loaded(error: BaseException | None) -> None:
-            request.on_abandoned = None
+            request.when_abandoned(None)
             if error is not None:
                 request.connection.fail("a batch could not be validated", error)
             elif len(validations) > 1:
@@ -145,4 +145,4 @@ class Writes:
                 request.connection.end_slow()
 
         request = self._request
-        request.on_abandoned = self._services.replicas.openings.load(validations[0], loaded).cancel
+        request.when_abandoned(self._services.replicas.openings.load(validations[0], loaded).cancel)

@@ -70,6 +70,7 @@ class InFlight:
     """One request on its way (`broker.context.RequestContext`)."""
 
     __slots__ = (
+        "_abandoned",
         "_chunks",
         "_failed",
         "api_key",
@@ -79,7 +80,6 @@ class InFlight:
         "correlation_id",
         "message",
         "now_ms",
-        "on_abandoned",
         "times",
     )
 
@@ -106,8 +106,7 @@ class InFlight:
         self._chunks: Chunks | None = None
         #: It was answered with an error, or never will be: what still comes is too late.
         self._failed = False
-        #: Called if the connection ends before the answer: what waits for it can stop waiting.
-        self.on_abandoned: Callable[[], object] | None = None
+        self._abandoned: Callable[[], object] | None = None
 
     @property
     def client_host(self) -> str:
@@ -124,7 +123,7 @@ class InFlight:
     def let_go(self) -> None:
         """It was answered: hold nothing that holds it, nor the answer, so that no collector has to find them."""
         self._chunks = _SENT
-        self.on_abandoned = None
+        self._abandoned = None
         self.message = None
 
     def encode(self, response: Message) -> Chunks:
@@ -166,8 +165,12 @@ class InFlight:
     def _is_wanted(self) -> bool:
         return not self.connection.is_closed and not self._failed
 
+    def when_abandoned(self, cancel: Callable[[], object] | None) -> None:
+        """Call this if the connection ends before the answer, so that what waits for it stops; None: nothing waits."""
+        self._abandoned = cancel
+
     def when_disconnected(self, callback: Callable[[], None]) -> None:
-        self.connection.on_closed = callback
+        self.connection._on_closed = callback
 
     def reply_with(self, answer: Callable[[], Chunks | None]) -> None:
         """As `reply`, with the frame that `answer` makes, or later if it makes none yet. If it fails, that is this
@@ -195,9 +198,9 @@ class InFlight:
 
     def _refuse(self, error: Exception) -> None:
         connection, version = self.connection, self.api_version
-        on_abandoned, self.on_abandoned = self.on_abandoned, None
-        if on_abandoned is not None:
-            on_abandoned()
+        abandoned, self._abandoned = self._abandoned, None
+        if abandoned is not None:
+            abandoned()
         answer = None
         if self.message is not None and not connection.is_slow:
             answer = error_answer(self.message, version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
@@ -270,6 +273,7 @@ class Connection:
         "_held_bytes",
         "_in_flight",
         "_link",
+        "_on_closed",
         "_out",
         "_out_bytes",
         "_paused",
@@ -280,7 +284,6 @@ class Connection:
         "client_host",
         "client_software",
         "listener",
-        "on_closed",
         "peer",
         "principal",
         "shortcut",
@@ -312,7 +315,7 @@ class Connection:
         self.principal = "User:ANONYMOUS"
         self.shortcut: Shortcut | None = None
         #: For who wants to know that this peer is gone.
-        self.on_closed: Callable[[], None] | None = None
+        self._on_closed: Callable[[], None] | None = None
         self.client_software: tuple[str, str] = ("unknown", "unknown")
 
     # -- the host's side
@@ -388,12 +391,12 @@ class Connection:
         self._closed = True
         abandoned, self._in_flight = self._in_flight, deque()
         for request in abandoned:
-            if request.on_abandoned is not None and request._chunks is None:
-                run(request, request.on_abandoned)
+            if request._abandoned is not None and request._chunks is None:
+                run(request, request._abandoned)
         self._out = []
         self._frames.close()
         self._gate.memory.forget(self)
-        on_closed, self.on_closed = self.on_closed, None
+        on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
             run(self, on_closed)
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from barnabas.common.config import BrokerConfig
 from barnabas.common.errors import ErrorCode, RequestFailed
@@ -64,6 +64,16 @@ Reply = Callable[[T], None]
 SELF = "controller"
 
 
+class ControllerListener(NamedTuple):
+    """Who follows what a controller does."""
+
+    #: The controller has become active.
+    on_active: Callable[[], None]
+    #: A decision that is to change the metadata: (first offset, cause). One that the quorum does not take is followed
+    #: by another one at the same offset, or by the end of the leadership.
+    on_decision: Callable[[int, Cause], None]
+
+
 class Controller:
     """One per node with the controller role; inactive until its node leads the metadata quorum."""
 
@@ -81,17 +91,13 @@ class Controller:
         self.incarnation_id = host.random.uuid()
         #: Where this controller is reached. A host that leaves them open (port 0) sets them before it starts.
         self.endpoints: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
-        #: Called with every decision that is to change the metadata: (first offset, cause). One that the quorum does
-        #: not take is followed by another one at the same offset, or by the end of the leadership.
-        self.journal: Callable[[int, Cause], None] | None = None
-        #: Called when this controller has become active.
-        self.on_active: Callable[[], None] = lambda: None
+        self._listeners: list[ControllerListener] = []
         #: Elections and reassignments.
         self.replication = ReplicationControl(host.timers, config, self)
         #: Leaders that lack records which others had, elected since this process began.
         self.unclean_election_count = 0
         self._no_ops = NoOpWriter(host, config, raft, lambda: self.image.brokers)
-        raft.on_leadership(self._on_leadership)
+        raft.on_leadership(lambda is_leader: self.activate() if is_leader else self.resign())
 
     @property
     def kraft_version(self) -> int:
@@ -113,13 +119,11 @@ class Controller:
         assert self._image is not None, "the controller is not active"
         return self._image
 
-    # Becoming active and ceasing to be.
+    def listen(self, listener: ControllerListener) -> None:
+        """Before the start."""
+        self._listeners.append(listener)
 
-    def _on_leadership(self, is_leader: bool) -> None:
-        if is_leader:
-            self.activate()
-        else:
-            self.resign()
+    # Becoming active and ceasing to be.
 
     def activate(self) -> None:
         """This node leads the quorum, and everything before its epoch is committed: go on from the committed image."""
@@ -146,7 +150,8 @@ class Controller:
         self._schedule_session_check()
         self.replication.start()
         self._no_ops.start()
-        self.on_active()
+        for listener in self._listeners:
+            listener.on_active()
 
     def resign(self) -> None:
         """Another node leads now. Replies that wait are failed by the quorum."""
@@ -419,9 +424,9 @@ class Controller:
         before, after = self.image, self._replayed(records)
         response = result.response
         losses = elections.unclean_leaders(before, result.records)
-        if self.journal is not None:
-            # First, for what is proposed may be committed and published before `propose` returns.
-            self.journal(self._raft.log_end_offset, _with_losses(result.cause, losses))
+        # First, for what is proposed may be committed and published before `propose` returns.
+        for listener in self._listeners:
+            listener.on_decision(self._raft.log_end_offset, _with_losses(result.cause, losses))
         self._image = after
         done = None if reply is None else (lambda _offset: reply(response))
         try:
