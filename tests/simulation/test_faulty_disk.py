@@ -12,7 +12,7 @@ from barnabas.simulation.host import VirtualTime
 
 
 def make_disk(seed: int = 1) -> FaultyDisk:
-    disk = FaultyDisk(Random(seed), VirtualTime())
+    disk = FaultyDisk(Random(seed), VirtualTime(), lambda duration_us: None)
     disk.make_dirs("/data")
     disk.sync_dir("/data")
     return disk

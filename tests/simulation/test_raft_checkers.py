@@ -42,7 +42,7 @@ def batch(base_offset: int, epoch: int, crc: int, count: int = 2) -> BatchHeader
     return BatchHeader(base_offset, 60, epoch, 2, crc, 0, count - 1, 0, 0, -1, -1, -1, count)
 
 
-DISK = FaultyDisk(Random(1), VirtualTime())
+DISK = FaultyDisk(Random(1), VirtualTime(), lambda duration_us: None)
 
 
 def test_a_quorum_that_agrees_is_left_in_peace() -> None:

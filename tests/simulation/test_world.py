@@ -58,7 +58,7 @@ def test_an_exit_ends_the_process_and_an_exception_is_kept() -> None:
         raise KeyError("mistake")
 
     leaving, failing = Process(world, "leaving"), Process(world, "failing")
-    leaving.on_exit = causes.append
+    leaving.when_ended(causes.append)
     world.at(1, leave, leaving)
     world.at(2, fail, failing)
     world.run_until(5)

@@ -27,7 +27,7 @@ class Watch:
         self._interval = interval
         self._left = interval
         self.looks = 0
-        cluster.world.after_event = self._after_event
+        cluster.world.watch(self._after_event)
 
     def _after_event(self) -> None:
         self._left -= 1

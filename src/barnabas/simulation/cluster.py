@@ -131,8 +131,7 @@ class Cluster:
         #: Nodes whose program ran since checkers looked last (`checkers.Watch`); all of them for who looks by hand.
         self.stirred: Sequence[Node] = ()
         for name, properties in layout.node_properties().items():
-            node = self.nodes[name] = Node(world, self.network, name, properties, cluster_id=CLUSTER_ID)
-            node.on_exit = self._on_exit
+            self.nodes[name] = Node(world, self.network, name, properties, cluster_id=CLUSTER_ID, on_exit=self._on_exit)
             self._held[name] = 0
         self.stirred = tuple(self.nodes.values())
 

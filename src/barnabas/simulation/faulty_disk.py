@@ -133,9 +133,11 @@ def _durable(content: _Content) -> DurableContent:
 class FaultyDisk(MemoryDisk):
     """`charge` is told how many microseconds each call takes."""
 
-    def __init__(self, random: Random, clock: WallClock, *, free_bytes: int = 1 << 50) -> None:
+    def __init__(
+        self, random: Random, clock: WallClock, charge: Callable[[int], None], *, free_bytes: int = 1 << 50
+    ) -> None:
         super().__init__(free_bytes, clock)
-        self.charge: Callable[[int], None] = lambda duration_us: None
+        self.charge = charge
         self.slowness = 1
         self.fail_with: int | None = None
         #: Nothing can be appended or created, whatever is free: a quota, or a disk that others fill up at once.
@@ -318,3 +320,13 @@ def _ignore(duration_us: int) -> None: ...
 
 
 NO_SPACE, BROKEN = errno.ENOSPC, errno.EIO
+
+
+@contextlib.contextmanager
+def charging(disk: FaultyDisk, charge: Callable[[int], None]) -> Iterator[None]:
+    """Calls within are charged to `charge`: a thread makes them."""
+    before, disk.charge = disk.charge, charge
+    try:
+        yield
+    finally:
+        disk.charge = before

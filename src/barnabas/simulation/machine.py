@@ -13,7 +13,7 @@ from barnabas.common.continuations import later
 from barnabas.common.errors import DecodeError, FatalFault, RecordsRejected, RequestFailed, StorageFault
 from barnabas.common.host import Link, LinkEnd
 from barnabas.simulation.cpu import Cpu
-from barnabas.simulation.faulty_disk import FaultyDisk, Loss
+from barnabas.simulation.faulty_disk import FaultyDisk, Loss, charging
 from barnabas.simulation.host import PlentyOfMemory, SeededRandom
 from barnabas.simulation.network import Network, Socket
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Process, ProcessExit, World
@@ -112,21 +112,16 @@ class SimulatedPool:
             nonlocal taken_us
             taken_us += duration_us
 
-        loop_charge, disk.charge = disk.charge, charge
         result: Any = None
         failed: BaseException | None = None
         try:
-            if process.cpu is None:
-                result = work()
-            else:
-                result = Cpu(charge).run(work)
+            with charging(disk, charge):
+                result = work() if process.cpu is None else Cpu(charge).run(work)
         except ProcessExit as ended:
             process.end(str(ended))
             return
         except Exception as error:
             failed = error
-        finally:
-            disk.charge = loop_charge
         end_us = self._world.now_us + taken_us
         self._free_at_us[thread] = max(self._free_at_us[thread], end_us)
         self._world.at(end_us, lambda: done(result, failed), process, "work done")
@@ -230,8 +225,7 @@ class Machine:
         self.address = network.add(name)
         random = world.stream(f"machine/{name}")
         self.clock = MachineClock(world, random.randrange(-_DRIFT_PPM, _DRIFT_PPM + 1))
-        self.disk = FaultyDisk(world.stream(f"disk/{name}"), self.clock)
-        self.disk.charge = self._charge
+        self.disk = FaultyDisk(world.stream(f"disk/{name}"), self.clock, self._charge)
         self.process: Process | None = None
         self.is_on = True
         self.incarnation = 0
@@ -249,7 +243,7 @@ class Machine:
         assert not self.is_running, f"{self.name} runs already"
         self.incarnation += 1
         process = Process(self.world, f"{self.name}.{self.incarnation}")
-        process.on_exit = self._on_exit
+        process.when_ended(self._on_exit)
         self.process = self.clock.process = process
         return process
 

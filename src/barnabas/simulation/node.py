@@ -95,7 +95,9 @@ class Node:
         properties: Mapping[str, str],
         *,
         cluster_id: str | None = None,
+        on_exit: Callable[[Node], None] | None = None,
     ) -> None:
+        """`on_exit` is called at every end of its process."""
         self.world = world
         self.network = network
         self.name = name
@@ -106,8 +108,7 @@ class Node:
         self.connection_log = TimelineLog(world, name)
         self.broker: Broker | None = None
         self.host: MachineHost | None = None
-        #: Called at every end of its process.
-        self.on_exit: Callable[[Node], None] | None = None
+        self._on_exit = on_exit
         self._open: dict[AcceptedEnd, None] = {}
         self._listenings: list[Listening] = []
 
@@ -127,15 +128,9 @@ class Node:
         process.owner = self
         self.broker = None
         self._open.clear()
-        machine_exit = process.on_exit
-
-        def exited(cause: str) -> None:
-            if machine_exit is not None:
-                machine_exit(cause)
-            if self.on_exit is not None:
-                self.on_exit(self)
-
-        process.on_exit = exited
+        on_exit = self._on_exit
+        if on_exit is not None:
+            process.when_ended(lambda cause: on_exit(self))
         self.world.note(self.name, f"start number {self.machine.incarnation}")
         self.world.at(self.world.now_us, self._main, process, "start")
 

@@ -107,7 +107,7 @@ class Process:
     """One incarnation of a program on a machine. `busy_until_us`: it works, or waits in a call, and takes no event
     before."""
 
-    __slots__ = ("_held", "busy_until_us", "cpu", "holdings", "life", "name", "on_exit", "owner", "world")
+    __slots__ = ("_held", "_on_exit", "busy_until_us", "cpu", "holdings", "life", "name", "owner", "world")
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -118,7 +118,7 @@ class Process:
         self.cpu: Cpu | None = None
         #: Sockets and the like, in the order in which they were made.
         self.holdings: dict[Ending, None] = {}
-        self.on_exit: Callable[[str], None] | None = None
+        self._on_exit: list[Callable[[str], None]] = []
         #: Whose program it is, if checkers look at it: noted in `World.stirred` whenever it has run.
         self.owner: object | None = None
         self._held: list[Event] = []
@@ -185,8 +185,12 @@ class Process:
         holdings, self.holdings = self.holdings, {}
         for holding in holdings:
             holding.process_ended(orderly=orderly)
-        if self.on_exit is not None:
-            self.on_exit(cause)
+        for told in self._on_exit:
+            told(cause)
+
+    def when_ended(self, callback: Callable[[str], None]) -> None:
+        """Call back with the cause of its end."""
+        self._on_exit.append(callback)
 
 
 class Event:
@@ -204,15 +208,14 @@ class Event:
 
 
 class World:
-    """Time, chance and the order of events. `after_event` is called after each one in which the program of
-    an owner ran: checkers hang there, and take these out of `stirred`."""
+    """Time, chance and the order of events."""
 
     def __init__(self, seed: int, *, keep_events: bool = False, events_max: int = 1 << 62) -> None:
         self.seed = seed
         self.events_max = events_max
         self.now_us = 0
         self.trace = Trace(keep=keep_events)
-        self.after_event: Callable[[], None] | None = None
+        self._after_event: Callable[[], None] | None = None
         self.stirred: dict[object, None] = {}
         #: Exceptions that no code caught, each with its process.
         self.errors: list[tuple[int, str, BaseException]] = []
@@ -303,9 +306,13 @@ class World:
                 event.callback = None
                 trace.add(f"{due_us} {process.name} {event.label}")
                 process.run(callback)
-            if stirred and self.after_event is not None:
-                self.after_event()
+            if stirred and self._after_event is not None:
+                self._after_event()
         return True
+
+    def watch(self, callback: Callable[[], None]) -> None:
+        """Call back after each event in which the program of an owner ran: checkers take these out of `stirred`."""
+        self._after_event = callback
 
     @property
     def is_quiet_now(self) -> bool:

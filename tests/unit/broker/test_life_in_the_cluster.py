@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.support.crashing_disk import CrashingDisk
 from tests.support.wired import PROPERTIES, NotedCloses, WiredBroker
 
 from barnabas.broker.assembly import Broker
@@ -42,6 +43,19 @@ def test_a_broker_registers_its_directories_when_metadata_version_rises() -> Non
     raised(wired, V_3_7_IV2 + 1)
     assert wired.broker.raft.log_end_offset == offset + 1, "once is enough"
     wired.create_topic("works")
+
+
+def test_a_broker_is_wired_without_a_change_on_its_disk() -> None:
+    disk = CrashingDisk()
+    host = MemoryHost(seed=1, disk=disk)
+    config = BrokerConfig.from_properties(PROPERTIES)
+    formatted = ensure_formatted(host, config)
+    changes, opened = disk.changes, set(disk.locked)
+    broker = Broker(host, config, NotedCloses(), formatted)
+    assert (disk.changes, set(disk.locked)) == (changes, opened)
+    broker.open()
+    assert disk.changes > changes
+    assert disk.locked
 
 
 def test_a_controller_that_is_no_broker_takes_on_its_dynamic_configuration() -> None:
