@@ -7,6 +7,7 @@ ours. Nobody else hears of it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -40,18 +41,27 @@ SERVED_BY_CONTROLLER = [
     for version in range(offer.version_min, offer.version_max + 1)
 ]
 QUICK, WHOLE = 250, 8_000
+#: More than a handler serves in one turn.
+MANY, SHORT = 1_200, 250
+UNKNOWN_TAGS = (((1_000, b""),), ((100, b"x" * 300), (1 << 31, b"y")), tuple((n, b"") for n in range(500, 520)))
 
 
 class Maker:
     """Requests from what hypothesis draws."""
 
-    def __init__(self, draw: st.DataObject, version: int) -> None:
+    def __init__(
+        self, draw: st.DataObject, version: int, ids: Sequence[bytes] = (), *, is_extreme: bool = False
+    ) -> None:
+        """`ids`: of topics that there are. Extreme ones have tags that nobody knows, and many elements."""
         self._draw = draw
         self._version = version
+        self._ids = (bytes(16), bytes(range(16)), *ids)
+        self._is_extreme = self._may_be_long = is_extreme
+        self._longest = LONGEST
 
     def name(self) -> str:
         letters = self._draw.draw(st.sampled_from(LETTERS))
-        length = self._draw.draw(st.sampled_from([LONGEST, LONGEST, LONGEST - 1, 20_000, 250, 1]))
+        length = min(self._longest, self._draw.draw(st.sampled_from([LONGEST, LONGEST, LONGEST - 1, 20_000, 250, 1])))
         return (letters * length).encode()[:length].decode(errors="ignore")
 
     def struct(self, message: type[Message], cls: type[Struct]) -> Any:
@@ -60,13 +70,22 @@ class Maker:
             if not field.is_in(self._version):
                 continue
             if field.is_array:
-                count = self._draw.draw(st.sampled_from([0, 1, 1, 2]))
+                is_long = self._may_be_long and self._draw.draw(st.integers(0, 4)) == 0
+                if is_long:
+                    # One array of a request, with names that let it fit into a frame.
+                    self._may_be_long, self._longest = False, SHORT
+                count = 1 if is_long else self._draw.draw(st.sampled_from([0, 1, 1, 2]))
                 value: Any = [self._one(message, field.element_type) for _ in range(count)]
+                if is_long:
+                    value, self._longest = value * MANY, LONGEST
             elif field.is_nullable_in(self._version) and self._draw.draw(st.integers(0, 5)) == 0:
                 value = None
             else:
                 value = self._one(message, field.element_type)
             setattr(struct, field.attribute, value)
+        is_flexible = message.FLEXIBLE is not None and self._version >= message.FLEXIBLE
+        if self._is_extreme and is_flexible and self._draw.draw(st.integers(0, 4)) == 0:
+            struct.unknown_tags = self._draw.draw(st.sampled_from(UNKNOWN_TAGS))
         return struct
 
     def _one(self, message: type[Message], kind: str) -> Any:
@@ -78,7 +97,7 @@ class Maker:
         if kind in ("bytes", "records"):
             return self._draw.draw(st.sampled_from([b"", b"\0" * 61, b"x" * 100]))
         if kind == "uuid":
-            return self._draw.draw(st.sampled_from([bytes(16), bytes(range(16))]))
+            return self._draw.draw(st.sampled_from(self._ids))
         return self._draw.draw(st.sampled_from(NUMBERS[kind]))
 
 

@@ -39,6 +39,8 @@ BOUNDED = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+#: With new examples in each run, which hypothesis prints in a form that runs them again.
+WHOLE = settings(BOUNDED, derandomize=False, print_blob=True)
 Pair = tuple[int, int]
 PAIRS = [(key, v) for key, offer in BROKER_APIS.items() for v in range(offer.version_min, offer.version_max + 1)]
 
@@ -150,14 +152,15 @@ def mutate(body: bytes, mutations: Sequence[tuple[str, int, int, int]]) -> bytes
     return bytes(out)
 
 
-@settings(BOUNDED, max_examples=300)
-@given(
+MUTATED = given(
     pair=st.sampled_from(PAIRS),
     choice=st.integers(0, 5),
     mutations=st.lists(MUTATION, min_size=1, max_size=4),
     cuts=st.lists(st.integers(0, 1 << 12), max_size=3),
 )
-def test_mutated_frames(pair: Pair, choice: int, mutations: list[tuple[str, int, int, int]], cuts: list[int]) -> None:
+
+
+def mutated_frames(pair: Pair, choice: int, mutations: list[tuple[str, int, int, int]], cuts: list[int]) -> None:
     wired = new_broker()
     bodies = recorded()[pair]
     healthy = recorded()[(18, 0)][0]
@@ -165,6 +168,10 @@ def test_mutated_frames(pair: Pair, choice: int, mutations: list[tuple[str, int,
     if not wired.closes.causes:
         assert client.link.sent or client.core.is_closed
     check_still_well(wired)
+
+
+test_mutated_frames = settings(BOUNDED, max_examples=300)(MUTATED(mutated_frames))
+test_many_mutated_frames = pytest.mark.full(settings(WHOLE, max_examples=30_000)(MUTATED(mutated_frames)))
 
 
 @settings(BOUNDED, max_examples=150)

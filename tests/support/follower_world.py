@@ -157,10 +157,14 @@ class FollowerWorld:
             )
         )
 
-    def reply(self, response: Message | None) -> None:
+    def reply(self, response: Message | None, *, link_stands: bool = False) -> None:
+        """None: the link has ended, or the leader cannot be asked although it stands."""
         self.run()
         _, reply = self.channel.asked.pop(0)
+        was_ready = self.channel.is_ready
+        self.channel.is_ready = was_ready and (response is not None or link_stands)
         reply(response)
+        self.channel.is_ready = was_ready
         self.run()
 
     def answer_offsets(self, offset: int, code: ErrorCode = ErrorCode.NONE) -> ListOffsetsRequest:

@@ -289,6 +289,9 @@ class Fetcher:
             if self._was_sent and isinstance(self._channel.last_error, TimeoutError):
                 self._overdue += 1
             self._forget_session()
+            if self._channel.is_ready:
+                # The link stands: the leader offers no version that this one speaks, and is not asked without end.
+                self._pause_all()
         else:
             self._overdue = 0
             code = ErrorCode(response.error_code)

@@ -228,6 +228,22 @@ def test_a_fenced_follower_waits_for_the_metadata() -> None:
     assert world.asked() == {0: (6, 0, -1)}
 
 
+def test_a_leader_that_cannot_be_asked_is_not_asked_without_end() -> None:
+    """Its link stands, and it offers no version of Fetch: the channel answers at once."""
+    world = FollowerWorld()
+    world.follower(0)
+    asked = 0
+    for _ in range(1_000):
+        if world.channel.asked:
+            asked += 1
+            world.reply(None, link_stands=True)
+        world.run(10)
+    assert 5 < asked < 30
+    world.run(1_000)
+    world.answer(row(0, records=batch(0)))
+    assert world.partitions[0].log.log_end_offset == 1
+
+
 def test_a_broken_batch_is_reported_and_tried_again() -> None:
     world = FollowerWorld()
     partition = world.follower(0)

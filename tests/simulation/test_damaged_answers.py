@@ -1,0 +1,44 @@
+"""Answers of peers that are damaged: a node makes no mistake of its own of them, and goes on with sound ones."""
+
+from __future__ import annotations
+
+import pytest
+from tests.support.damaged_answers import DamagedAnswers
+
+FETCH, HEARTBEAT = 1, 63
+_PERCENT = (5, 20, 60)
+_BLOCK = 25
+
+
+def check(seed: int, patch: pytest.MonkeyPatch, *, lies: bool) -> DamagedAnswers:
+    """One node of three; the same seed gives the same run."""
+    world = DamagedAnswers(seed, f"broker{1 + seed % 3}", patch, percent=_PERCENT[seed // 3 % 3], lies=lies)
+    world.damage_for(4_000)
+    if lies:
+        world.world.run_for(10_000)
+        assert world.node.is_running
+    else:
+        world.check_recovered()
+    return world
+
+
+@pytest.mark.parametrize("lies", [False, True])
+def test_a_node_survives_damaged_answers(lies: bool) -> None:
+    told = set[int]()
+    for seed in range(1, 10, 2):
+        with pytest.MonkeyPatch.context() as patch:
+            told |= set(check(seed, patch, lies=lies).counts)
+    assert {FETCH, HEARTBEAT} <= told
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("lies", [False, True])
+@pytest.mark.parametrize("first", range(1_000, 1_500, _BLOCK))
+def test_in_many_seeds(first: int, lies: bool) -> None:
+    for seed in range(first, first + _BLOCK):
+        with pytest.MonkeyPatch.context() as patch:
+            try:
+                check(seed, patch, lies=lies)
+            except BaseException as error:
+                error.add_note(f"seed {seed}")
+                raise

@@ -1,0 +1,150 @@
+"""One node of three whose peers answer what nobody would: their answers are damaged before it reads them.
+
+    world = DamagedAnswers(seed, ...)   three brokers and a controller, writers at work, one node chosen
+    world.damage_for(3_000)             a part of the answers that it gets is damaged: those of the leaders it follows,
+                                        of the metadata quorum, and of the controller
+    world.check_recovered()             all answers are sound again: what must hold then
+
+Most damage keeps the correlation id, so that it reaches whoever asked. What cannot be read any more costs a connection.
+What can still be read is a lie: a follower that is told where the log of its leader begins, or that it is fenced, has
+to believe it, as Apache Kafka's does. So after lies only what the node itself does is judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import partial
+from random import Random
+
+import pytest
+from tests.property.test_request_fuzz import COUNTS
+from tests.support.replicated import Replicated, batch_of, produce_request
+
+from barnabas.common.errors import DecodeError
+from barnabas.protocol import codec
+from barnabas.protocol.channel import Channel
+from barnabas.protocol.header import response_header_version
+from barnabas.protocol.message import Message
+from barnabas.protocol.messages.index import response_class
+from barnabas.protocol.wire import skip_tagged_fields
+from barnabas.simulation.node import Node
+
+#: The first byte behind a correlation id.
+_BODY_AT = 4
+
+
+def damaged(frame: bytes, random: Random) -> bytes:
+    """With one to three changes; often in the fields at the beginning."""
+    out = bytearray(frame)
+    for _ in range(random.randint(1, 3)):
+        first = 0 if random.random() < 0.05 else _BODY_AT
+        end = len(out) if random.random() < 0.5 else min(len(out), 80)
+        at = random.randrange(first, max(end, first + 1))
+        kind = random.choice(["flip", "set", "insert", "delete", "count", "repeat", "end"])
+        if kind == "flip" and at < len(out):
+            out[at] ^= 1 << random.randrange(8)
+        elif kind == "set" and at < len(out):
+            out[at] = random.choice([0, 1, 2, 0x7F, 0x80, 0xFF])
+        elif kind == "insert":
+            out[at:at] = random.randbytes(random.randint(1, 16))
+        elif kind == "delete":
+            del out[at : at + random.randint(1, 16)]
+        elif kind == "count":
+            out[at : at + 4] = random.choice(COUNTS).to_bytes(4, "big")
+        elif kind == "repeat":
+            out[at:at] = out[at : at + 16]
+        else:
+            del out[at:]
+    return bytes(out)
+
+
+def is_readable(frame: bytes, channel: Channel) -> bool:
+    """As what the channel waits for."""
+    if not channel._in_flight:
+        return False
+    correlation_id, asked = channel._in_flight[0]
+    if int.from_bytes(frame[:4], "big") != correlation_id or asked.request.API_KEY is None:
+        return False
+    key = asked.request.API_KEY
+    try:
+        position = skip_tagged_fields(memoryview(frame), 4) if response_header_version(key, asked.version) else 4
+        codec.decode(response_class(key), asked.version, frame, position)
+    except DecodeError:
+        return False
+    return True
+
+
+class DamagedAnswers:
+    def __init__(self, seed: int, victim: str, patch: pytest.MonkeyPatch, *, percent: int, lies: bool) -> None:
+        self.random = Random(seed)
+        self.world = Replicated(seed)
+        self.world.create_topic("orders", [(1, 2, 3), (2, 3, 1), (3, 1, 2)])
+        self.victim = victim
+        self.percent = percent
+        self._lies = lies
+        self.is_on = False
+        #: Damaged answers by API key.
+        self.counts: Counter[int] = Counter()
+        self._written = 0
+        sound = Channel.on_frame
+
+        def on_frame(channel: Channel, frame: memoryview) -> None:
+            if self.is_on and self._is_victims(channel) and self.random.randrange(100) < self.percent:
+                asked = channel._in_flight[0][1].request if channel._in_flight else None
+                if asked is not None and asked.API_KEY is not None:
+                    self.counts[asked.API_KEY] += 1
+                frame = memoryview(self._damaged(bytes(frame), channel))
+            sound(channel, frame)
+
+        patch.setattr(Channel, "on_frame", on_frame)
+
+    def _damaged(self, frame: bytes, channel: Channel) -> bytes:
+        """The lies of a world without lies are cut short."""
+        changed = damaged(frame, self.random)
+        return changed if self._lies or not is_readable(changed, channel) else changed[: self.random.randrange(9)]
+
+    @property
+    def node(self) -> Node:
+        return self.world.cluster.nodes[self.victim]
+
+    def _is_victims(self, channel: Channel) -> bool:
+        return channel._host is self.node.host
+
+    def _write(self) -> None:
+        """To every partition, whatever becomes of it."""
+
+        def ignore(_: Message | None) -> None: ...
+
+        for index in range(3):
+            leader = self.world.image(index=index).leader
+            if leader > 0:
+                self._written += 1
+                request = produce_request(self.world.topic_id(), index, batch_of(b"%d" % self._written))
+                client = self.world.client
+                client.process.enter(partial(client.ask, f"broker{leader}", request, ignore))
+
+    def damage_for(self, duration_ms: int) -> None:
+        self.is_on = True
+        for _ in range(duration_ms // 100):
+            self._write()
+            self.world.run_for(100)  # looks for mistakes of ours
+            self.check_offsets()
+        self.is_on = False
+
+    def check_offsets(self) -> None:
+        for node in self.world.cluster.nodes.values():
+            if node.broker is None or not node.is_running:
+                continue
+            for partition in node.broker.replicas.partitions():
+                log = partition.log
+                assert log.log_start_offset <= partition.high_watermark <= log.log_end_offset, partition.topic_partition
+
+    def check_recovered(self) -> None:
+        world = self.world
+        for index in range(3):
+            world.await_isr((1, 2, 3), index=index, within_ms=40_000)
+            assert world.produce(b"sound", index=index)[0] == 0
+            world.await_equal(index=index)
+            values = [world.values(number, index=index) for number in (1, 2, 3)]
+            assert values[0] == values[1] == values[2]
+            assert values[0][-1] == b"sound"
