@@ -174,6 +174,20 @@ test_mutated_frames = settings(BOUNDED, max_examples=300)(MUTATED(mutated_frames
 test_many_mutated_frames = pytest.mark.full(settings(WHOLE, max_examples=30_000)(MUTATED(mutated_frames)))
 
 
+@pytest.mark.parametrize("api_key", [3, 18, 19, 57])
+def test_a_negative_correlation_id_comes_back(api_key: int) -> None:
+    """Also with what goes to the controller in an envelope."""
+    wired = new_broker()
+    for pair in PAIRS:
+        if pair[0] == api_key:
+            body = recorded()[pair][0]
+            client = wired.connect()
+            send(client, framed(body[:4] + b"\x80\0\0\7" + body[8:]))
+            wired.host.time.run_for(2_000)
+            assert list(correlation_ids(client.link.sent)) == [0x80000007]
+    check_still_well(wired)
+
+
 @settings(BOUNDED, max_examples=150)
 @given(
     pair=st.none() | st.sampled_from(PAIRS),

@@ -47,7 +47,7 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         return EnvelopeResponse(error_code=ErrorCode.INVALID_REQUEST)
 
     def answered(response: Message) -> None:
-        data = bytearray(correlation_id.to_bytes(4, "big"))
+        data = bytearray(correlation_id.to_bytes(4, "big", signed=True))
         if response_header_version(key, version) == 1:
             data.append(0)
         work = _enveloped(response, version, data)
