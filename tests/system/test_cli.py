@@ -179,7 +179,7 @@ def test_members_of_a_group_go_on_where_it_is(run: Run, run_process: Run, topic:
     assert run_process("consume", topic, *group, "--from-beginning").stdout == ""
     described = json.loads(run("groups", "describe", f"readers-of-{topic}", "--json").stdout)
     assert sum(row["lag"] for each in described for row in each["offsets"]) == 0
-    assert "go without --group" in run("consume", topic, *group, "--offset", "3", code=1).stderr
+    assert "exclude --group" in run("consume", topic, *group, "--offset", "3", code=1).stderr
 
 
 def test_a_wrong_line_is_named_and_those_before_it_are_kept(run: Run, topic: str) -> None:

@@ -177,13 +177,13 @@ def test_sigterm_leaves_no_process_and_no_port(tmp_path: Path) -> None:
     ("stage", "number"),
     [
         ("Spark starts", signal.SIGINT),
-        ("orders flow", signal.SIGTERM),
+        ("replaying orders", signal.SIGTERM),
         ("records acknowledged", signal.SIGINT),
         ("kill -9 of broker", signal.SIGINT),
-        ("is started again", signal.SIGTERM),
-        ("leaders go back", signal.SIGHUP),
+        ("restarts", signal.SIGTERM),
+        ("electing the preferred leaders", signal.SIGHUP),
         ("the pipeline drains", signal.SIGINT),
-        ("all is drained", signal.SIGTERM),
+        ("all records are in the tables", signal.SIGTERM),
     ],
 )
 def test_a_signal_at_any_stage_leaves_no_process_and_no_port(
@@ -198,5 +198,5 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
         [*BARNABAS, "demo", "--dir", str(tmp_path)], capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 1
-    assert "is not empty, and not of a demo" in done.stderr
+    assert "is not empty, and not from an earlier demo" in done.stderr
     assert (tmp_path / "letter").read_text() == "to be kept"

@@ -80,7 +80,7 @@ def test_up_status_down(tmp_path: Path) -> None:
     assert down.stdout == f"stopped: broker 1 (pid {node['pid']})\n"
     assert not is_alive(node["pid"])
     assert json.loads(command("status", *directory, "--json", code=1).stdout)["nodes"][0]["running"] is False
-    assert command("down", *directory).stdout == "nothing was running\n"
+    assert command("down", *directory).stdout == "no broker was running\n"
 
 
 def test_one_broker_of_three_is_stopped_or_killed_and_started_again(tmp_path: Path) -> None:
@@ -91,11 +91,11 @@ def test_one_broker_of_three_is_stopped_or_killed_and_started_again(tmp_path: Pa
             before = {node.node_id: node.pid for node in EmbeddedCluster(tmp_path).nodes}
             gone = command("down", *directory, "--broker", broker, *how)
             assert gone.stdout == f"{told}: broker {broker} (pid {before[int(broker)]})\n"
-            assert command("down", *directory, "--broker", broker).stdout == "nothing was running\n"
+            assert command("down", *directory, "--broker", broker).stdout == "no broker was running\n"
             assert [node.running for node in EmbeddedCluster(tmp_path).nodes].count(True) == 2
             assert f"barnabas up --dir {tmp_path}" in command("status", *directory, code=1).stderr
             assert "has 3 broker(s), not 2" in command("up", *directory, "--brokers", "2", code=1).stderr
-            assert "--override cannot be had" in command("up", *directory, "--override", "a=b", code=1).stderr
+            assert "--override cannot be applied" in command("up", *directory, "--override", "a=b", code=1).stderr
             again = command("up", *directory)
             assert again.stdout == bootstrap
             assert f"started again: broker {broker} (pid " in again.stderr
@@ -180,7 +180,7 @@ def test_in_the_foreground_the_others_go_on_without_one_that_ended(tmp_path: Pat
         try:
             for broker in ("2", "3"):
                 command("down", "--dir", str(tmp_path), "--broker", broker, "--kill")
-                wait_for(lambda: f"broker {broker} ended, the others go on" in said(), "it is told")  # noqa: B023
+                wait_for(lambda: f"broker {broker} ended; the others continue" in said(), "it is told")  # noqa: B023
                 produce(bootstrap, f"without-{broker}", "one")
                 command("up", "--dir", str(tmp_path))
             pids = [node.pid for node in EmbeddedCluster(tmp_path).nodes]

@@ -77,7 +77,7 @@ def test_a_killed_leader_and_its_return(tmp_path: Path, capsys: pytest.CaptureFi
         joined = back["isr_because"]["2"]["event"]
         assert (joined["kind"], joined["cause"]) == ("isr-expand", "follower-caught-up")
         assert joined["seen"]["members"][0]["broker_id"] == 2
-        assert "Broker 2 is preferred, and in sync" in explained.text("orders-0")
+        assert "Broker 2 is preferred and in sync" in explained.text("orders-0")
 
         assert run(["elect", "--type", "preferred", "--all-topic-partitions", "--bootstrap", cluster.bootstrap]) == 0
         capsys.readouterr()
@@ -107,7 +107,7 @@ def test_what_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         assert "name a partition" in capsys.readouterr().err
         assert run(["explain", "orders", "--bootstrap", cluster.bootstrap]) == 0
         captured = capsys.readouterr()
-        assert "Broker 1 leads; the journal does not tell why." in captured.out
+        assert "Broker 1 leads; the journal does not say why." in captured.out
         assert "has no journal" in captured.err
 
 

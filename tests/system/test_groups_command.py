@@ -177,7 +177,7 @@ def test_offsets_are_reset_in_every_way(run: Run, topic: str, tmp_path: Path) ->
 def test_what_cannot_be_done_is_told_in_one_line(run: Run, topic: str) -> None:
     for arguments, words in (
         (("describe", "never-there"), "no group never-there"),
-        (("describe",), "name groups, or give --all-groups"),
+        (("describe",), "give names of groups, or --all-groups"),
         (("delete", "never-there"), "1 of 1 not deleted"),
         (("reset-offsets", "g", "--to-latest"), "say what of"),
         (("reset-offsets", "g", "--topic", "never-there", "--to-latest"), "no topic never-there"),

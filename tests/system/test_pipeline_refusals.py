@@ -87,7 +87,7 @@ def test_without_java(refused: Refused, server: Server, topics: tuple[str, str],
 
 def test_nobody_at_the_address(refused: Refused, tmp_path: Path) -> None:
     wrong, hint = refused("pipeline", "orders", "-b", "127.0.0.1:1", "--tables", str(tmp_path / "tables"))
-    assert "no broker reached at 127.0.0.1:1" in wrong
+    assert "cannot reach a broker at 127.0.0.1:1" in wrong
     assert "--bootstrap HOST:PORT" in hint
     assert not (tmp_path / "tables").exists()
 

@@ -1,4 +1,4 @@
-"""`python -m barnabas.cli`: the same as the console script."""
+"""Runs `python -m barnabas.cli`, which is the same as the console script."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Typer app: loads the command that was named, and turns every failure into one line and an exit code."""
+"""The Typer app: loads the named command and turns each failure into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class LazyCommands(typer.core.TyperGroup):
         self._loaded: set[str] = set()
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """Loads the named command first. Raises Failure where it needs an extra that is not installed."""
+        """Loads the named command first. Raises Failure if it needs an extra that is not installed."""
         name = args[0] if args else ""
         entry = _ENTRIES.get(name)
         if entry is not None and name not in self._loaded:
@@ -44,7 +44,7 @@ class LazyCommands(typer.core.TyperGroup):
 
 app = typer.Typer(
     cls=LazyCommands,
-    help="A replicated, partitioned log that Kafka clients use as if it were Apache Kafka.",
+    help="A replicated, partitioned log for Kafka clients",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -58,7 +58,7 @@ def run(argv: list[str]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`): nothing more to say, nor to flush at exit.
+        # Whoever reads our output has gone (`| head`): print nothing more, and flush nothing at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SystemExit as ended:
@@ -73,7 +73,7 @@ def run(argv: list[str]) -> int:
 
 
 def as_failure(error: Exception, command: str) -> Failure | None:
-    """The failure to show for an exception; None for a fault of this program, whose traceback is wanted."""
+    """Returns the failure to show for an exception; None for a bug of this program, whose traceback is shown."""
     if isinstance(error, Failure):
         return error
     if isinstance(error, ModuleNotFoundError):
@@ -100,7 +100,7 @@ def _told_in_a_line() -> tuple[type[Exception], ...]:
 
 
 def _client_errors() -> tuple[type[Exception], ...]:
-    """The exception of the client library, if the command has loaded it."""
+    """Returns the exception class of the client library, if the command has loaded it."""
     kafka = sys.modules.get("confluent_kafka")
     return () if kafka is None else (kafka.KafkaException,)
 
@@ -125,7 +125,7 @@ def _load(entry: Entry) -> Command:
 
 
 def _nothing() -> None:
-    """Makes its app a group."""
+    """Makes the app a group of commands; does nothing itself."""
 
 
 def _version(asked: bool) -> None:
@@ -137,21 +137,23 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version")
     ] = False,
 ) -> None:
     pass
 
 
 def broker(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A server.properties with Kafka's own names.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A server.properties file with Kafka's property names")],
     override: Annotated[
-        list[str] | None, typer.Option("--override", metavar="KEY=VALUE", help="Wins over the file; may be repeated.")
+        list[str] | None,
+        typer.Option("--override", metavar="KEY=VALUE", help="A property that overrides the file; repeatable"),
     ] = None,
 ) -> None:
-    """Run one broker in the foreground. An empty log directory is formatted first.
+    """Run one broker in the foreground
 
-    Prints `started: HOST:PORT` when clients can use it; SIGTERM or Ctrl-C stop it in order.
+    An empty log directory is formatted first. The command prints `started: HOST:PORT` when clients can connect. SIGTERM
+    or Ctrl-C shuts the broker down cleanly.
     """
     arguments = ["broker", file]
     for item in override or []:

@@ -15,20 +15,24 @@ from barnabas.cli.options import Json
 from barnabas.embedded.failures import Failure
 from barnabas.histories import Finding, Kind, Malformed, Verdict, judge
 
-File = Annotated[str, typer.Argument(metavar="HISTORY", help="One operation per line, as JSON; - reads stdin.")]
-Allow = Annotated[list[Kind] | None, typer.Option("--allow", metavar="KIND", help="No anomaly here; repeatable.")]
-Max = Annotated[int, typer.Option("--max", min=1, help="Findings shown of each kind.")]
+File = Annotated[str, typer.Argument(metavar="HISTORY", help="File with one JSON operation per line; - reads stdin")]
+Allow = Annotated[
+    list[Kind] | None,
+    typer.Option("--allow", metavar="KIND", help="A kind of finding that does not count as an anomaly; repeatable"),
+]
+Max = Annotated[int, typer.Option("--max", min=1, help="Maximum number of findings to show of each kind")]
 
 
 def check(file: File, allow: Allow = None, maximum: Max = 10, as_json: Json = False) -> None:
-    """Judge a recorded history: is every promise kept that the cluster gave to these clients?
+    """Judge whether the cluster kept its guarantees to the clients of a recorded history
 
-    Exit code 1 when one was broken, 2 when the file is no history. docs/check.md has the rules and the form.
+    The exit code is 1 if a guarantee was broken and 2 if the file is not a history. docs/check.md describes the rules
+    and the file format.
     """
     try:
         verdict = _judged(file).allow(allow or ())
     except Malformed as error:
-        output.show_failure(Failure(f"{file}: {error}", "docs/check.md has the form of a history"))
+        output.show_failure(Failure(f"{file}: {error}", "docs/check.md describes the format of a history"))
         raise typer.Exit(2) from None
     except (OSError, UnicodeDecodeError) as error:
         output.show_failure(Failure(f"{file}: {error}"))
@@ -42,7 +46,7 @@ def check(file: File, allow: Allow = None, maximum: Max = 10, as_json: Json = Fa
 
 
 def _judged(file: str) -> Verdict:
-    """What is read stays until the end, so looking for garbage among it would only cost time."""
+    """Judges the history without garbage collection: everything that is read stays until the end."""
     gc.disable()
     try:
         if file == "-":
@@ -66,7 +70,7 @@ def _show(verdict: Verdict, maximum: int) -> None:
         f"of {output.counted(counts['partitions'], 'partition')}"
     )
     if counts["ignored"]:
-        print(f"not understood: {output.counted(counts['ignored'], 'operation')} with another f")
+        print(f"ignored: {output.counted(counts['ignored'], 'operation')} with another f")
     for finding in _first(verdict.findings, maximum):
         word = "note" if finding.note else "anomaly"
         print(f"{word}: {finding.kind.value}: {finding.text} ({_lines(finding)})")

@@ -1,4 +1,4 @@
-"""Kafka clients for the commands: configured in one place, silent on stderr, their errors told in plain words."""
+"""Kafka clients for the commands: configured in one place, silent on stderr, with readable errors."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def consumer(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping
 
 
 def result(future: Future[T], what: str) -> T:
-    """The value of an admin call, or a Failure that begins with `what` was tried."""
+    """Returns the value of an admin call. Raises a Failure that begins with `what`."""
     try:
         return future.result(timeout=TIMEOUT_S + 5.0)
     except KafkaException as error:
@@ -42,7 +42,7 @@ def result(future: Future[T], what: str) -> T:
 
 
 def failure(error: KafkaException, what: str) -> Failure:
-    """A client's exception as a Failure."""
+    """Returns a client's exception as a Failure."""
     cause = error.args[0] if error.args else None
     if not isinstance(cause, KafkaError):
         return Failure(f"{what}: {error}")
@@ -50,19 +50,20 @@ def failure(error: KafkaException, what: str) -> Failure:
 
 
 def reason(error: KafkaError) -> str:
-    """The broker's own words with the code's name; a text of librdkafka's as it stands."""
+    """Returns the broker's message with the name of the error code, or librdkafka's text unchanged."""
     text = error.str().removeprefix("Broker: ").removeprefix("Local: ")
     return f"{text} ({error.name()})" if error.name() else text
 
 
 def has_journal(client: AdminClient | Consumer) -> bool:
-    """Whether the cluster keeps one, or has had anything to write into it yet."""
+    """Whether the cluster has a journal: it keeps one, and has written at least one event."""
     return EVENTS_TOPIC in client.list_topics(timeout=TIMEOUT_S).topics
 
 
 def check_reachable(bootstrap: str, properties: Mapping[str, str] | None = None) -> None:
-    """Raises Failure within some seconds where a client would try until its timeout: no address is reached, or none
-    of them is a Kafka broker. Over TLS, as the client's `properties` say, only the connection is tried."""
+    """Raises Failure within seconds if no address can be reached or none is a Kafka broker; a client would try until
+    its timeout. With TLS in the client's `properties`, only the connection is tried.
+    """
     plaintext = (properties or {}).get("security.protocol", "plaintext").lower() in _WITHOUT_TLS
     addresses = [address(each.strip()) for each in bootstrap.split(",")]
     failed = probe(addresses, ask=plaintext)
@@ -70,13 +71,13 @@ def check_reachable(bootstrap: str, properties: Mapping[str, str] | None = None)
         return
     what = "; ".join(f"{host}:{port} ({failed[host, port]})" for host, port in addresses)
     raise Failure(
-        f"no broker reached at {what}",
-        "start one with `barnabas up --detach`, or name yours with --bootstrap HOST:PORT",
+        f"cannot reach a broker at {what}",
+        "start a cluster with `barnabas up --detach`, or give the address of another one with --bootstrap HOST:PORT",
     )
 
 
 def address(text: str) -> tuple[str, int]:
-    """HOST:PORT, as --bootstrap has it."""
+    """Parses HOST:PORT, the form of --bootstrap."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isdigit() or not 0 < int(port) < 65536:
         raise Failure(f"--bootstrap {text}: expected HOST:PORT")
@@ -87,7 +88,7 @@ def _configured(make: Callable[[], T]) -> T:
     try:
         return make()
     except KafkaException as error:
-        raise failure(error, "wrong client configuration") from error
+        raise failure(error, "invalid client configuration") from error
 
 
 def _config(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[str, Any]) -> dict[str, Any]:
@@ -96,7 +97,7 @@ def _config(bootstrap: str, properties: Iterable[str] | None, defaults: Mapping[
     config: dict[str, Any] = {
         "bootstrap.servers": bootstrap,
         "client.id": "barnabas",
-        # Errors come as exceptions; its own lines on stderr would come twice.
+        # Errors are raised as exceptions; librdkafka's own lines on stderr would repeat them.
         "log_level": 0,
         **defaults,
     }

@@ -19,36 +19,37 @@ from barnabas.cli.options import Json, key_values
 from barnabas.embedded.cluster import EmbeddedCluster, Node, log_tail
 from barnabas.embedded.failures import Failure
 
-Directory = Annotated[Path, typer.Option("--dir", help="Where the cluster keeps all its files.", show_default=True)]
+Directory = Annotated[Path, typer.Option("--dir", help="Directory for all files of the cluster", show_default=True)]
 DEFAULT_DIRECTORY = Path("barnabas-data")
 
 
 def up(
     directory: Directory = DEFAULT_DIRECTORY,
-    brokers: Annotated[
-        int | None, typer.Option(help="Number of brokers; as many as last time, or one, when left out.", min=1)
-    ] = None,
+    brokers: Annotated[int | None, typer.Option(help="Number of brokers; default: as last time, or 1", min=1)] = None,
     port: Annotated[
         int | None,
         typer.Option(
-            help="First broker's port for clients; 0 takes any free ones. Default: as last time, or 9092.",
+            help="Client port of the first broker; 0 picks free ports. Default: as last time, or 9092",
             min=0,
             max=65535,
         ),
     ] = None,
     racks: Annotated[
         str | None,
-        typer.Option("--racks", metavar="A,B,...", help="The rack of each broker; as last time when left out."),
+        typer.Option("--racks", metavar="A,B,...", help="The rack of each broker; default: as last time"),
     ] = None,
     override: Annotated[
-        list[str] | None, typer.Option("--override", metavar="KEY=VALUE", help="A broker property; may be repeated.")
+        list[str] | None, typer.Option("--override", metavar="KEY=VALUE", help="A broker property; repeatable")
     ] = None,
-    detach: Annotated[bool, typer.Option("--detach", "-d", help="Return once it serves; it runs on.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return when the cluster is ready, and leave it running")
+    ] = False,
 ) -> None:
-    """Start an embedded cluster and print `bootstrap: HOST:PORT` when clients can use it.
+    """Start a cluster on this machine and print `bootstrap: HOST:PORT` when clients can connect
 
-    Without --detach it runs until Ctrl-C, or until no broker is left. What was written stays in the directory for the
-    next start. Of a cluster that runs on without some of its brokers, these are started again, and run on, too.
+    Without --detach the cluster runs until Ctrl-C, or until its last broker ends. The data stays in the directory for
+    the next start. If some brokers of a running cluster are stopped, the command starts them again and leaves the
+    cluster running.
     """
     cluster = EmbeddedCluster(directory)
     with interruptible():
@@ -73,7 +74,7 @@ def up(
                     output.say(f"metrics of broker {node.node_id}: {node.metrics_url}")
             output.say(f"running in {cluster.directory} (log: {logs}); Ctrl-C stops it")
             ended = cluster.wait(lambda node: output.say(_told_of(node, directory)))
-            raise Failure(f"broker {ended.node_id} ended by itself\n{log_tail(ended)}", f"its log: {ended.log_path}")
+            raise Failure(f"broker {ended.node_id} ended unexpectedly\n{log_tail(ended)}", f"its log: {ended.log_path}")
         except KeyboardInterrupt:
             output.say("stopping")
         finally:
@@ -82,13 +83,13 @@ def up(
 
 def _told_of(ended: Node, directory: Path) -> str:
     return (
-        f"broker {ended.node_id} ended, the others go on (its log: {ended.log_path}); "
+        f"broker {ended.node_id} ended; the others continue (its log: {ended.log_path}); "
         f"start it again with: barnabas up --dir {directory}"
     )
 
 
 def _is_in_part(cluster: EmbeddedCluster) -> bool:
-    """Whether some of its brokers run and others do not."""
+    """Whether some brokers of the cluster run and others do not."""
     return len({node.running for node in cluster.nodes}) > 1
 
 
@@ -97,9 +98,9 @@ def _complete(cluster: EmbeddedCluster, brokers: int | None, override: list[str]
         cluster.check_count(brokers)
     if override or racks:
         raise Failure(
-            "some of its brokers run, and those that are started again keep their properties: "
-            f"{'--override' if override else '--racks'} cannot be had",
-            f"stop all of them with: barnabas down --dir {cluster.directory}",
+            "some brokers of the cluster run, and a broker that is started again keeps its properties, so "
+            f"{'--override' if override else '--racks'} cannot be applied",
+            f"stop the whole cluster first: barnabas down --dir {cluster.directory}",
         )
     for node in cluster.start_again(*(node.node_id for node in cluster.nodes if not node.running)):
         output.say(f"started again: broker {node.node_id} (pid {node.pid})")
@@ -107,13 +108,13 @@ def _complete(cluster: EmbeddedCluster, brokers: int | None, override: list[str]
 
 
 def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> None:
-    """Show the processes of an embedded cluster, its active controller and what its brokers lack.
+    """Show the processes of a cluster, its active controller and the lag of its brokers
 
-    Exit code 1 unless all of them run.
+    The exit code is 1 unless all processes run.
     """
     nodes = EmbeddedCluster(directory).nodes
     if not nodes:
-        raise Failure(f"no cluster was started in {directory}", f"start one with: barnabas up --dir {directory}")
+        raise Failure(f"no cluster has been started in {directory}", f"start one with: barnabas up --dir {directory}")
     rows = [(node, node.running) for node in nodes]
     view = view_of((node.host, node.port) for node, running in rows if running)
     if as_json:
@@ -159,7 +160,7 @@ def status(directory: Directory = DEFAULT_DIRECTORY, as_json: Json = False) -> N
         )
     if not all(running for _, running in rows):
         if any(running for _, running in rows):
-            output.say(f"start what is stopped again with: barnabas up --dir {directory}")
+            output.say(f"start the stopped brokers with: barnabas up --dir {directory}")
         raise typer.Exit(1)
 
 
@@ -172,7 +173,7 @@ def _state(node: Node, running: bool, view: ClusterView) -> str:
 
 
 def _place(node: Node, running: bool, view: ClusterView) -> str | None:
-    """In the metadata quorum; a process that is not there has none."""
+    """Returns the role of a process in the metadata quorum; a stopped process has none."""
     if not running:
         return None
     if view.controller < 0:
@@ -183,29 +184,32 @@ def _place(node: Node, running: bool, view: ClusterView) -> str | None:
 def down(
     directory: Directory = DEFAULT_DIRECTORY,
     broker: Annotated[
-        list[int] | None, typer.Option("--broker", metavar="ID", help="Only this one; may be repeated.")
+        list[int] | None, typer.Option("--broker", metavar="ID", help="Only this broker; repeatable")
     ] = None,
-    kill: Annotated[bool, typer.Option("--kill", help="By kill -9, as a crash would end it.")] = False,
+    kill: Annotated[bool, typer.Option("--kill", help="Use kill -9, which ends a broker as a crash does")] = False,
 ) -> None:
-    """Stop an embedded cluster in order, or some of its brokers. Its data stays; `up` starts what was stopped again."""
+    """Stop a cluster cleanly, or some of its brokers
+
+    The data stays. `barnabas up` starts the stopped brokers again.
+    """
     cluster = EmbeddedCluster(directory)
     there = [node.node_id for node in cluster.nodes]
     if not there:
-        raise Failure(f"no cluster was started in {directory}")
+        raise Failure(f"no cluster has been started in {directory}")
     if unknown := sorted(set(broker or ()).difference(there)):
         raise Failure(f"there is no broker {unknown[0]} in {directory}, but {', '.join(map(str, there))}")
     stopped = cluster.kill(*broker or ()) if kill else cluster.stop(*broker or ())
     for node in stopped:
         print(f"{'killed' if kill else 'stopped'}: broker {node.node_id} (pid {node.pid})")
     if not stopped:
-        print("nothing was running")
+        print("no broker was running")
 
 
 class Interruption:
-    """Whether the person, or whoever runs us, wants an end.
+    """Records whether the user, or the calling program, wants the command to end.
 
-    The signal raises KeyboardInterrupt at once; but when it comes while a C library calls back into Python, that
-    exception may never be seen again. Long loops therefore `check`.
+    The signal raises KeyboardInterrupt immediately. If it arrives while a C library calls back into Python, that
+    exception can get lost; long loops therefore call `check`.
     """
 
     def __init__(self) -> None:
@@ -222,7 +226,7 @@ class Interruption:
 
 @contextmanager
 def interruptible() -> Iterator[Interruption]:
-    """Ctrl-C, SIGTERM and a closed terminal all end the command in the same way, so that it still stops its brokers."""
+    """Ends the command in the same way on Ctrl-C, SIGTERM and a closed terminal, so that it still stops its brokers."""
     interruption = Interruption()
     numbers = [signal.SIGINT, signal.SIGTERM]
     if sys.platform != "win32":

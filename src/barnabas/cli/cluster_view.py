@@ -1,6 +1,7 @@
-"""What a running cluster says of itself to `barnabas status`: its active controller, fenced brokers, its quorum's lags.
+"""What `barnabas status` asks a running cluster: the active controller, the fenced brokers, the lags in the quorum.
 
-Asked of one broker after another until one answers, on plain sockets: the client libraries cannot ask for all of it.
+The brokers are asked one after another until one answers, over plain sockets: the client libraries lack some of these
+requests.
 """
 
 from __future__ import annotations
@@ -26,24 +27,24 @@ M = TypeVar("M", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """Offsets are of the metadata log. What nobody answered is -1 or empty."""
+    """The state of a cluster. Offsets belong to the metadata log; a value that no broker reported is -1 or empty."""
 
     controller: int = -1
     epoch: int = -1
     high_watermark: int = -1
-    #: Voter or observer -> where its log ends.
+    #: Voter or observer -> its log end offset.
     log_end_offsets: dict[int, int] = field(default_factory=dict)
-    #: Broker -> whether it is fenced; brokers that never registered are not in it.
+    #: Broker -> whether it is fenced; a broker that never registered is missing.
     fenced: dict[int, bool] = field(default_factory=dict)
 
     def lag(self, node_id: int) -> int | None:
-        """Records that this node lacks of the leader's log; None where that is not known."""
+        """Returns how many records of the leader's log this node lacks; None if that is unknown."""
         leader, own = self.log_end_offsets.get(self.controller, -1), self.log_end_offsets.get(node_id, -1)
         return max(leader - own, 0) if leader >= 0 and own >= 0 else None
 
 
 def view_of(addresses: Iterable[tuple[str, int]]) -> ClusterView:
-    """As the first broker that answers sees it; an empty view if none does."""
+    """Returns the view of the first broker that answers; an empty view if none does."""
     for address in addresses:
         try:
             brokers = _ask(address, DescribeClusterRequest(include_fenced_brokers=True), DescribeClusterResponse)
@@ -81,7 +82,7 @@ def _with_quorum(answer: DescribeQuorumResponse, fenced: dict[int, bool]) -> Clu
 
 
 def _ask(address: tuple[str, int], request: Message, response: type[M]) -> M:
-    """OSError or DecodeError if there is no answer that can be read."""
+    """Sends one request and returns its response. Raises OSError or DecodeError if no readable response arrives."""
     assert request.API_KEY is not None
     header = RequestHeader(request_api_key=request.API_KEY, request_api_version=_VERSION, client_id="barnabas-status")
     frame = codec.encode(header, request_header_version(request.API_KEY, _VERSION))
@@ -91,5 +92,5 @@ def _ask(address: tuple[str, int], request: Message, response: type[M]) -> M:
         data = stream.read(int.from_bytes(stream.read(4), "big"))
     start = 4 + response_header_version(request.API_KEY, _VERSION)
     if len(data) <= start:
-        raise DecodeError("the connection ended instead of an answer")
+        raise DecodeError("the connection was closed before a response")
     return codec.decode(response, _VERSION, data, start)[0]

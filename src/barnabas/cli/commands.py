@@ -1,6 +1,6 @@
-"""The table of commands: where each one is, its line in `barnabas --help`, and the extra that it needs.
+"""The table of commands: the module of each, its line in `barnabas --help`, and the extra that it needs.
 
-Only the standard library is imported here, so that the table can be printed where no extra is installed.
+This module imports only the standard library, so that the table can be printed without any extra.
 """
 
 from __future__ import annotations
@@ -16,35 +16,38 @@ class Entry(NamedTuple):
     #: The function of the command, or the Typer app of a group.
     attribute: str
     help: str
-    #: The extra of the distribution that installs what it imports.
+    #: The extra of the distribution that installs its imports.
     extra: str = "tools"
 
 
 ENTRIES: Final = (
-    Entry("broker", "app", "broker", "Run one broker in the foreground."),
-    Entry("up", "cluster", "up", "Start a cluster on this machine and print its bootstrap address."),
-    Entry("status", "cluster", "status", "Show the processes of a cluster, its controller and its lags."),
-    Entry("down", "cluster", "down", "Stop a cluster, or some of its brokers. The data stays."),
-    Entry("format", "format", "format_directories", "Format empty log directories for the first start of a node."),
-    Entry("random-uuid", "format", "random_uuid", "Print a new id for a cluster or a directory."),
-    Entry("info", "format", "info", "Show what the log directories of a node hold."),
-    Entry("elect", "elect", "elect", "Elect preferred leaders, or unclean ones where no replica can lead."),
-    Entry("explain", "explain", "explain", "Say why a partition has its leader and its ISR, with times and causes."),
-    Entry("monitor", "monitor", "monitor", "Show leader, replicas, ISR and lag of every partition, and each change."),
-    Entry("produce", "produce", "produce", "Write records, one a line, and wait until the brokers have them."),
-    Entry("consume", "consume", "consume", "Print records, one a line."),
-    Entry("demo", "demo", "demo", "Stream orders through three brokers into Spark, and kill one of them.", "pipeline"),
-    Entry("simulate", "simulate", "simulate", "Run a cluster with faults in virtual time and check every promise."),
-    Entry("check", "check", "check", "Judge a recorded history of clients against what the cluster promised."),
-    Entry("topics", "topics", "app", "Create, list, describe, alter and delete topics."),
-    Entry("groups", "groups", "app", "List, describe, reset and delete consumer groups."),
-    Entry("transactions", "transactions", "app", "Show transactions, and end those that hang."),
-    Entry("reassign", "reassign", "app", "Move replicas to other brokers or directories."),
-    Entry("pipeline", "pipeline", "app", "Run Spark pipelines over orders, and query their tables.", "pipeline"),
+    Entry("broker", "app", "broker", "Run one broker in the foreground"),
+    Entry("up", "cluster", "up", "Start a cluster on this machine and print its bootstrap address"),
     Entry(
-        "orders", "orders", "app", "Replay a year of published retail orders, and prove that they arrived.", "orders"
+        "status",
+        "cluster",
+        "status",
+        "Show the processes of a cluster, its active controller and the lag of its brokers",
     ),
-    Entry("log", "log", "app", "Show, verify and repair the files of a log without a broker."),
+    Entry("down", "cluster", "down", "Stop a cluster cleanly, or some of its brokers"),
+    Entry("format", "format", "format_directories", "Format empty log directories before the first start of a node"),
+    Entry("random-uuid", "format", "random_uuid", "Print a new id for a cluster or a directory"),
+    Entry("info", "format", "info", "Show the identity of a node's log directories"),
+    Entry("elect", "elect", "elect", "Elect preferred leaders, or unclean leaders for partitions without one"),
+    Entry("explain", "explain", "explain", "Explain why a partition has its leader and its ISR"),
+    Entry("monitor", "monitor", "monitor", "Show leader, replicas, ISR and lag of each partition, and each change"),
+    Entry("produce", "produce", "produce", "Write one record per input line and wait for the acknowledgements"),
+    Entry("consume", "consume", "consume", "Print records, one per line"),
+    Entry("demo", "demo", "demo", "Stream orders through three brokers into Spark, and kill one broker", "pipeline"),
+    Entry("simulate", "simulate", "simulate", "Run a cluster with faults in virtual time and check its guarantees"),
+    Entry("check", "check", "check", "Judge whether the cluster kept its guarantees to clients"),
+    Entry("topics", "topics", "app", "Create, list, describe, alter and delete topics"),
+    Entry("groups", "groups", "app", "List, describe, reset and delete consumer groups"),
+    Entry("transactions", "transactions", "app", "Show transactions, and abort hanging ones"),
+    Entry("reassign", "reassign", "app", "Move replicas to other brokers or log directories"),
+    Entry("pipeline", "pipeline", "app", "Run Spark pipelines over orders, and query their tables", "pipeline"),
+    Entry("orders", "orders", "app", "Replay a year of retail orders, and verify that each arrived once", "orders"),
+    Entry("log", "log", "app", "Show, verify and repair the files of a log without a broker"),
 )
 
 #: Top-level package -> the extra that installs it.
@@ -65,7 +68,7 @@ _EXTRAS: Final = {
 
 
 def missing_extra(error: ModuleNotFoundError, command: str) -> str | None:
-    """The line for a command that cannot run without a package; None for a package that no extra installs."""
+    """Returns the error line for a command that lacks a package; None for a package that no extra installs."""
     package = (error.name or "").partition(".")[0]
     needed = _EXTRAS.get(package)
     if needed is None:
@@ -78,14 +81,14 @@ def missing_extra(error: ModuleNotFoundError, command: str) -> str | None:
 
 
 def plain_help() -> str:
-    """The list of commands for an installation without the extra that formats help."""
+    """Returns the list of commands for an installation without the extra that formats help."""
     width = max(len(entry.name) for entry in ENTRIES)
     lines = [
         "usage: barnabas [--version] [--help] COMMAND [ARGS]...",
         "",
         *(f"  {entry.name:{width}}  {entry.help}" for entry in ENTRIES),
         "",
-        "`broker` and `random-uuid` run as they are. The others need an extra: pip install 'barnabas[tools]'",
+        "`broker` and `random-uuid` need no extra. The other commands need one: pip install 'barnabas[tools]'",
         "(orders: 'barnabas[orders]'; demo and pipeline: 'barnabas[pipeline]').",
     ]
     return "\n".join(lines)

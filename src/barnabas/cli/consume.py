@@ -1,5 +1,6 @@
-"""`barnabas consume TOPIC`: records as lines on stdout. Assigns partitions itself and commits nothing, or is a member
-of the group that it is told."""
+"""`barnabas consume TOPIC`: prints records as lines on stdout. It assigns partitions itself and commits nothing, or
+joins the group that --group names.
+"""
 
 from __future__ import annotations
 
@@ -22,20 +23,20 @@ _BATCH = 1000
 StartOffset = Annotated[
     int | None,
     typer.Option(
-        "--offset", "-o", help="Start at this offset; -10: ten before the end.", min=-INT64_MAX, max=INT64_MAX
+        "--offset", "-o", help="Start at this offset; -10 is ten before the end", min=-INT64_MAX, max=INT64_MAX
     ),
 ]
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(help="Topic to read.")],
+    topic: Annotated[str, typer.Argument(help="Topic to read")],
     partition: Annotated[
-        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this one; may be repeated.")
+        list[int] | None, typer.Option("--partition", "-p", min=0, help="Only this partition; repeatable")
     ] = None,
-    from_beginning: Annotated[bool, typer.Option("--from-beginning", "-a", help="Start at the oldest record.")] = False,
+    from_beginning: Annotated[bool, typer.Option("--from-beginning", "-a", help="Start at the oldest record")] = False,
     offset: StartOffset = None,
     since: Annotated[
-        str | None, typer.Option("--since", help="Start at this time: milliseconds, 2017-01-31T12:00, or 10m (ago).")
+        str | None, typer.Option("--since", help="Start at this time: milliseconds, 2017-01-31T12:00, or 10m (ago)")
     ] = None,
     group: Annotated[
         str | None,
@@ -43,27 +44,29 @@ def consume(
             "--group",
             "-g",
             metavar="NAME",
-            help="Join this group, go on where it is, and commit what was printed. Where nothing was committed it "
-            "begins at the end, or with --from-beginning at the oldest record.",
+            help="Join this group, continue at its offsets and commit what was printed. Without a committed offset, "
+            "start at the end, or with --from-beginning at the oldest record",
         ),
     ] = None,
-    exit_at_end: Annotated[bool, typer.Option("--exit", "-e", help="Stop at the end; else wait for more.")] = False,
-    max_records: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after so many records.")] = None,
+    exit_at_end: Annotated[
+        bool, typer.Option("--exit", "-e", help="Stop at the end instead of waiting for more records")
+    ] = False,
+    max_records: Annotated[int | None, typer.Option("--max", "-n", min=1, help="Stop after this many records")] = None,
     show: Annotated[
         str,
         typer.Option(
             "--show",
             "-s",
             metavar="FIELD,...",
-            help="Fields before the value: topic, partition, offset, timestamp, key, headers; or all.",
+            help="Fields to print before the value: topic, partition, offset, timestamp, key, headers; or all",
         ),
     ] = "",
-    null: Annotated[str, typer.Option(help="How a null is printed.")] = "null",
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line, with everything.")] = False,
+    null: Annotated[str, typer.Option(help="Text to print for null")] = "null",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object per line, with all fields")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Print records, one a line: new ones as they come, or from where you say."""
+    """Print records, one per line: new records as they arrive, or records from a given position"""
     place = _Place(partition or [], from_beginning, offset, since)
     place.check(group)
     fields = _fields(show)
@@ -88,7 +91,7 @@ def consume(
 
 
 class _Place(NamedTuple):
-    """What is to be read, and from where, as the command line says it."""
+    """The partitions to read and the start positions that the command line asks for."""
 
     partitions: list[int]
     from_beginning: bool
@@ -100,7 +103,7 @@ class _Place(NamedTuple):
             raise Failure("give only one of --from-beginning, --offset and --since")
         if group is not None and (self.partitions or self.offset is not None or self.since is not None):
             raise Failure(
-                "a group says itself what its members read: --partition, --offset and --since go without --group"
+                "a group assigns partitions and offsets itself: --partition, --offset and --since exclude --group"
             )
 
 
@@ -135,7 +138,7 @@ def _partitions(client: Consumer, topic: str) -> set[int]:
 
 
 def _start(client: Consumer, topic: str, known: set[int], place: _Place) -> list[TopicPartition]:
-    """Every partition with the offset to begin at, within what the log holds."""
+    """Returns each partition with the offset to begin at, which lies within the log."""
     missing = sorted(set(place.partitions) - known)
     if missing:
         raise Failure(f"{topic} has no partition {missing[0]}; it has {len(known)}")
@@ -155,12 +158,12 @@ def _start(client: Consumer, topic: str, known: set[int], place: _Place) -> list
 
 def _checked(found: TopicPartition) -> TopicPartition:
     if found.error is not None:
-        raise Failure(f"cannot look up the time in {found.topic}-{found.partition}: {clients.reason(found.error)}")
+        raise Failure(f"cannot look up the timestamp in {found.topic}-{found.partition}: {clients.reason(found.error)}")
     return found
 
 
 def _expected(client: Consumer, start: list[TopicPartition]) -> int:
-    """How many offsets lie between the start and the end."""
+    """Returns the number of offsets between the start and the end."""
     total = 0
     for each in start:
         _, high = client.get_watermark_offsets(each, timeout=clients.TIMEOUT_S)
@@ -171,7 +174,7 @@ def _expected(client: Consumer, start: list[TopicPartition]) -> int:
 def _records(
     client: Consumer, reading: Reading, exit_at_end: bool, max_records: int | None
 ) -> Iterator[lines.IncomingRecord | None]:
-    """Records as they come, None when what was taken has to be written out."""
+    """Yields records as they arrive, and None when buffered output must be written."""
     left = sys.maxsize if max_records is None else max_records
     while left:
         messages = client.consume(min(_BATCH, left), timeout=0.2)

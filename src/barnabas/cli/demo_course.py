@@ -1,7 +1,7 @@
-"""The course of the demo: orders flow, a broker is killed, comes back, leads again; all is drained.
+"""The course of the demo: orders are replayed, a broker is killed, returns and leads again; all records are drained.
 
-Each step waits for what it can see (a leader, an ISR, an offset in the tables), never for a while; a step that does not
-come to its end within its time ends the demo with what was missing.
+Each step waits for a condition that it can observe (a leader, an ISR, an offset in the tables), never for a fixed time.
+A step that does not finish within its limit ends the demo and reports what was missing.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from barnabas.orders.ledger import read_ledger
 _STEP_TIMEOUT_S: Final = 300.0
 #: The share of the orders after which the broker is killed.
 _KILL_AFTER: Final = 1 / 3
-#: ... or after which it is not put off any longer, tables or not: orders shall still flow.
+#: The share after which the kill is not delayed any longer, with or without tables: orders must still be arriving.
 _KILL_BY: Final = 2 / 3
-#: How long the broker stays away, so that one sees the cluster without it.
+#: How long the broker stays down, so that the degraded cluster can be seen.
 _AWAY_S: Final = 4.0
 _POLL_S: Final = 0.05
 
 
 class Kill(StrEnum):
-    """Which broker is killed."""
+    """The broker to kill."""
 
     LEADER = "leader"
     CONTROLLER = "controller"
@@ -44,20 +44,20 @@ class Kill(StrEnum):
 
 @dataclass(slots=True)
 class Fault:
-    """What was killed, and what came of it. Times in seconds since the kill."""
+    """The kill and its consequences. Times are in seconds since the kill."""
 
     broker: int
     killed_at_s: float
     led: tuple[int, ...]
     was_controller: bool
-    #: Records that were acknowledged by then.
+    #: Number of records acknowledged by then.
     acknowledged: int
     leaders_after_s: float = 0.0
     isr_full_after_s: float = 0.0
 
 
 class Course:
-    """One run through the demo, from running parts to drained tables."""
+    """One run of the demo, from running parts to drained tables."""
 
     def __init__(self, stage: Stage, view: View, interruption: Interruption) -> None:
         assert stage.watcher is not None
@@ -71,14 +71,14 @@ class Course:
         self._interruption = interruption
 
     def play(self, kill: Kill) -> Fault | None:
-        """Until every acknowledged record is in the tables."""
+        """Plays all steps, until every acknowledged record is in the tables."""
         fault = None
         if kill is not Kill.NONE:
             self._until(self._is_time_to_kill, "the first orders and their tables", progress=self._acknowledged)
             fault = self._kill(kill)
             self._bring_back(fault)
             self._elect_preferred()
-        self._view.phase("the rest of the orders")
+        self._view.phase("replaying the rest of the orders")
         self._until(lambda: not self._replay.is_running, "the end of the replay", progress=self._acknowledged)
         self._view.phase("the pipeline drains the topic")
         ends = read_ledger(self._stage.places.ledger).end_offsets
@@ -104,15 +104,15 @@ class Course:
 
     def _bring_back(self, fault: Fault) -> None:
         away_until = fault.killed_at_s + _AWAY_S
-        self._until(lambda: time.time() >= away_until, "a while")
-        self._view.phase(f"broker {fault.broker} is started again")
+        self._until(lambda: time.time() >= away_until, "the end of the pause")
+        self._view.phase(f"broker {fault.broker} restarts")
         self._stage.cluster.start_again(fault.broker)
         self._until(self._are_in_sync, f"broker {fault.broker} in every ISR")
         fault.isr_full_after_s = time.time() - fault.killed_at_s
-        self._view.say(f"every ISR is full again {fault.isr_full_after_s:.1f} s after the kill")
+        self._view.say(f"every ISR is complete again {fault.isr_full_after_s:.1f} s after the kill")
 
     def _elect_preferred(self) -> None:
-        self._view.phase("leaders go back to their preferred replicas")
+        self._view.phase("electing the preferred leaders")
         admin = clients.admin_client(self._stage.bootstrap)
         self._until(lambda: self._are_preferred(admin), "preferred leaders")
         counts = Counter(state.leader for state in self._partitions())
@@ -123,16 +123,18 @@ class Course:
         wrong = [state.key for state in self._partitions() if state.leader != state.replicas[0]]
         if wrong:
             asked = [TopicPartition(key.topic, key.partition) for key in wrong]
-            # Those that moved since are told as "election not needed"; the next look shows them.
+            # Partitions that moved in the meantime report "election not needed"; the next look shows them.
             elect.hold(admin, elect.Kind.PREFERRED, asked)
-            self._until(lambda: not self._wrong(wrong), "the look after the election", within_s=5.0, is_needed=False)
+            self._until(lambda: not self._wrong(wrong), "the state after the election", within_s=5.0, is_needed=False)
         return not wrong
 
     def _wrong(self, keys: list[Key]) -> bool:
         return any(state.key in keys and state.leader != state.replicas[0] for state in self._partitions())
 
     def _is_time_to_kill(self) -> bool:
-        """With tables in the making, if they come in time: Spark's first batch takes far longer than the others."""
+        """Whether to kill now: with the first tables written, if possible, because Spark's first batch takes far longer
+        than the others.
+        """
         if not self._replay.is_running:
             return True
         progress = self._replay.progress
@@ -156,7 +158,7 @@ class Course:
         )
 
     def _snapshot(self) -> Snapshot:
-        self._until(lambda: self._watcher.snapshot is not None, "a look at the cluster")
+        self._until(lambda: self._watcher.snapshot is not None, "the state of the cluster")
         assert self._watcher.snapshot is not None
         return self._watcher.snapshot
 
@@ -181,7 +183,7 @@ class Course:
         within_s: float = _STEP_TIMEOUT_S,
         is_needed: bool = True,
     ) -> None:
-        """The time starts anew whenever `progress` goes on."""
+        """Waits for a condition. The time limit starts again whenever `progress` advances."""
         seen = None if progress is None else progress()
         deadline = time.monotonic() + within_s
         while not is_done():

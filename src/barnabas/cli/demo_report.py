@@ -1,4 +1,4 @@
-"""What the demo says in the end: the proof, the fault and what it cost, how long a record took, where things are."""
+"""The final report of the demo: the proof, the fault and its cost, the latency of a record, the places of the files."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def show(proof: Proof, fault: Fault | None, ways: Ways, files: Sequence[Path]) -
 
 
 def document(proof: Proof, fault: Fault | None, ways: Ways, files: Sequence[Path], elapsed_s: float) -> dict[str, Any]:
-    """The same for programs."""
+    """Returns the report as a JSON document."""
     p50, p99 = ways.percentile_ms(50), ways.percentile_ms(99)
     return {
         **proof.plain(),
@@ -48,6 +48,6 @@ def _fault(fault: Fault) -> str:
     roles = "the active controller and " if fault.was_controller else ""
     led = output.counted(len(fault.led), "partition")
     return (
-        f"kill -9 took {roles}the leader of {led}: all had a new one {fault.leaders_after_s:.2f} s later, "
-        f"and every ISR was full again after {fault.isr_full_after_s:.1f} s"
+        f"kill -9 took {roles}the leader of {led}: every partition had a new leader "
+        f"{fault.leaders_after_s:.2f} s later, and every ISR was complete again after {fault.isr_full_after_s:.1f} s"
     )

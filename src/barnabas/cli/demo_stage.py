@@ -1,7 +1,7 @@
-"""What the demo runs, each part by itself: brokers, monitor (a thread), pipeline (a process), replay (a thread).
+"""The parts of the demo, each independent: brokers, monitor (a thread), pipeline (a process), replay (a thread).
 
-`Stage` is a context: whatever happens, in the end nothing of it is left. The parts know nothing of each other; the
-course (`demo_course`) looks at them and decides what comes next.
+`Stage` is a context manager: whatever happens, it leaves nothing running. The parts do not know each other; the course
+(`demo_course`) observes them and decides what comes next.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _LOG_TAIL_LINES: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the demo keeps what."""
+    """The files and directories of the demo."""
 
     directory: Path
 
@@ -70,7 +70,7 @@ class Places:
 
     @property
     def mark(self) -> Path:
-        """Tells that the directory is of a demo."""
+        """Marks the directory as one of the demo."""
         return self.directory / ".barnabas-demo"
 
     @property
@@ -79,7 +79,7 @@ class Places:
 
 
 class Watcher:
-    """The monitor's eyes in a thread of their own: the last look, and every change as it is seen."""
+    """Runs the monitor in a thread; keeps its last snapshot and each change that it reports."""
 
     def __init__(self, bootstrap: str, on_change: Callable[[Change], None]) -> None:
         self.snapshot: Snapshot | None = None
@@ -108,7 +108,7 @@ class Watcher:
 
 
 class Replay:
-    """The producer, in a thread of its own. `error` is what it ended with, if it did not end well."""
+    """Runs the producer in a thread. `error` is the exception that ended it, if any."""
 
     def __init__(self, options: ReplayOptions) -> None:
         self.progress: Progress | None = None
@@ -138,7 +138,7 @@ class Replay:
 
 
 class Pipeline:
-    """`barnabas pipeline orders` as a process, with Spark's own ones below it."""
+    """Runs `barnabas pipeline orders` as a process, with Spark's processes as its children."""
 
     def __init__(self, bootstrap: str, places: Places, sink: str) -> None:
         from barnabas.pipelines.commits import CommitLog
@@ -158,22 +158,24 @@ class Pipeline:
 
     @property
     def has_started(self) -> bool:
-        """Whether Spark is there and the stream is about to run."""
+        """Whether Spark is up and the stream is about to run."""
         return b" started in " in self._log_path.read_bytes()
 
     def last(self) -> Commit | None:
         return self._commits.last()
 
     def check(self) -> None:
-        """Raises Failure when it has ended by itself."""
+        """Raises Failure if the process has ended unexpectedly."""
         if self._process.poll() is not None:
-            raise Failure(f"the pipeline ended with code {self._process.returncode}:\n{self.log_tail()}")
+            raise Failure(f"the pipeline exited with code {self._process.returncode}:\n{self.log_tail()}")
 
     def log_tail(self) -> str:
         return "\n".join(self._log_path.read_text(errors="replace").splitlines()[-_LOG_TAIL_LINES:])
 
     def stop(self) -> None:
-        """In order: what it has begun it ends. By force if that takes too long; the tables are whole either way."""
+        """Stops the process cleanly: it completes the current batch. After a timeout it is killed; the tables are
+        consistent in both cases.
+        """
         if self._process.poll() is None:
             self._process.terminate()
             with suppress(subprocess.TimeoutExpired):
@@ -181,7 +183,7 @@ class Pipeline:
         self.kill()
 
     def kill(self) -> None:
-        """All of its processes, at once."""
+        """Kills all of its processes."""
         _kill_group(self._process)
 
 
@@ -203,7 +205,7 @@ class Stage:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # A second Ctrl-C would leave the rest of it running.
+        # A second Ctrl-C would leave the other parts running.
         with held():
             if self.pipeline is not None:
                 self.pipeline.kill()
@@ -220,7 +222,7 @@ class Stage:
         self.bootstrap = self.cluster.bootstrap
 
     def run_to_end(self, pipeline: str, arguments: list[str]) -> None:
-        """Another pipeline, while the brokers are there. Failure unless it ends well."""
+        """Runs another pipeline while the brokers are up. Raises Failure unless it succeeds."""
         command = [sys.executable, "-m", "barnabas.cli", "pipeline", pipeline, *arguments]
         with self.places.pipeline_log.open("ab") as log, held():
             process = self._other = subprocess.Popen(
@@ -229,7 +231,7 @@ class Stage:
         try:
             if process.wait(_STEP_TIMEOUT_S):
                 raise Failure(
-                    f"the {pipeline} pipeline ended with code {process.returncode}", str(self.places.pipeline_log)
+                    f"the {pipeline} pipeline exited with code {process.returncode}", str(self.places.pipeline_log)
                 )
         except subprocess.TimeoutExpired as error:
             raise Failure(f"the {pipeline} pipeline took more than {_STEP_TIMEOUT_S:.0f} s") from error
@@ -237,7 +239,7 @@ class Stage:
             _kill_group(process)
 
     def stop_clients(self) -> None:
-        """In order, once all is done; the brokers stay for the proof."""
+        """Stops the clients cleanly when all records are drained; the brokers stay up for the proof."""
         if self.pipeline is not None:
             self.pipeline.stop()
         if self.watcher is not None:

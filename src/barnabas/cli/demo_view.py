@@ -1,7 +1,7 @@
-"""How the demo shows its course: one live view at a terminal, plain lines where there is none.
+"""The display of the demo: a live view at a terminal, plain lines otherwise.
 
-Both tell the same: phases, the monitor's changes with their causes, and how many records are acknowledged and in the
-tables. At a terminal these lines scroll above bars and partitions as they are now, and stay when those go.
+Both show the same: phases, the monitor's changes with their causes, and how many records are acknowledged and in the
+tables. At a terminal these lines scroll above the live bars and partitions, and remain when the view closes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BAR_WIDTH: Final = 40
 
 
 class View:
-    """As a context. May be told of changes from any thread."""
+    """The display, as a context manager. Any thread can report changes to it."""
 
     def __init__(self, console: Console, total: int) -> None:
         self._console = console
@@ -58,13 +58,13 @@ class View:
         self._line(Text(f"{self._clock()}  {text}"))
 
     def change(self, change: Change) -> None:
-        """What the monitor saw."""
+        """Shows a change that the monitor reported."""
         because = "" if change.cause is None else f", because {change.cause}"
         text = f"{self._clock()}  {change.subject}  {change.kind}: {change.text}{because}"
         self._line(Text(text, style=STYLES[change.severity]))
 
     def show(self, acknowledged: int, applied: int, snapshot: Snapshot | None) -> None:
-        """How far it is; drawn not more often than an eye can follow, told every five seconds in plain lines."""
+        """Shows the progress: drawn no more often than an eye can follow; in plain lines, every five seconds."""
         now_s = time.monotonic()
         if self._live is not None:
             if now_s - self._shown_s >= _REFRESH_S:

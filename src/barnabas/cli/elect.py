@@ -1,4 +1,4 @@
-"""`barnabas elect`: leader elections on request, in the arguments and JSON of Kafka's kafka-leader-election tool."""
+"""`barnabas elect`: requests leader elections, with the arguments and JSON of Kafka's kafka-leader-election tool."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Kind(StrEnum):
     UNCLEAN = "unclean"
 
 
-#: ElectLeaders' `election_type`.
+#: The values of `election_type` in ElectLeaders.
 _KINDS: Final = {Kind.PREFERRED: 0, Kind.UNCLEAN: 1}
 
 
@@ -38,23 +38,31 @@ class _Row(NamedTuple):
 def elect(
     kind: Annotated[
         Kind,
-        typer.Option("--type", "--election-type", help="unclean may lose records: for partitions without a leader."),
+        typer.Option(
+            "--type",
+            "--election-type",
+            help="preferred, or unclean for partitions without a leader; unclean can lose records",
+        ),
     ],
-    topic: Annotated[str | None, typer.Option("--topic", help="With --partition.")] = None,
-    partition: Annotated[int | None, typer.Option("--partition", min=0, max=INT32_MAX, help="Of --topic.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Topic of --partition")] = None,
+    partition: Annotated[
+        int | None, typer.Option("--partition", min=0, max=INT32_MAX, help="Partition of --topic")
+    ] = None,
     path: Annotated[
         Path | None,
         typer.Option("--path-to-json-file", help='{"partitions": [{"topic": "orders", "partition": 0}, ...]}'),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all-topic-partitions", help="All that need it.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all-topic-partitions", help="All partitions that need an election")
+    ] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Elect leaders: the preferred ones, or unclean ones where nobody may lead."""
+    """Elect preferred leaders, or unclean leaders for partitions without one"""
     if (topic is not None) + (path is not None) + everything != 1:
-        raise Failure("name one of --topic with --partition, --path-to-json-file, --all-topic-partitions")
+        raise Failure("give exactly one of: --topic with --partition, --path-to-json-file, --all-topic-partitions")
     if (topic is None) != (partition is None):
-        raise Failure("--topic and --partition belong together")
+        raise Failure("--topic and --partition must be given together")
     asked: list[TopicPartition] | None = None
     if topic is not None and partition is not None:
         asked = [TopicPartition(topic, partition)]
@@ -65,9 +73,10 @@ def elect(
 
 
 def hold(admin: AdminClient, kind: Kind, asked: list[TopicPartition] | None) -> list[_Row]:
-    """The election, of all partitions where `asked` is None.
+    """Requests the election; of all partitions if `asked` is None.
 
-    Over a connection of our own: confluent-kafka's `elect_leaders` raises SystemError with any timeout."""
+    It uses its own connection: `elect_leaders` of confluent-kafka raises SystemError with any timeout.
+    """
     described = result(admin.describe_cluster(request_timeout=TIMEOUT_S), "cannot describe the cluster")
     by_topic: dict[str, list[int]] = {}
     for each in asked or ():
@@ -91,16 +100,16 @@ def hold(admin: AdminClient, kind: Kind, asked: list[TopicPartition] | None) -> 
 
 
 def read_partitions(path: Path) -> list[TopicPartition]:
-    """Failure if the file is not there or not of that form."""
+    """Reads the partitions of a JSON file. Raises Failure if the file is missing or malformed."""
     try:
         document = json.loads(path.read_text())
         found = [TopicPartition(str(row["topic"]), int(row["partition"])) for row in document["partitions"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{path}: no list of partitions ({error!r})") from error
+        raise Failure(f"{path}: not a list of partitions ({error!r})") from error
     if not found:
-        raise Failure(f"{path}: no partitions in it")
+        raise Failure(f"{path}: the list of partitions is empty")
     if len({(each.topic, each.partition) for each in found}) < len(found):
-        raise Failure(f"{path}: a partition is named twice")
+        raise Failure(f"{path}: a partition is listed twice")
     return found
 
 

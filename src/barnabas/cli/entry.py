@@ -1,6 +1,6 @@
-"""The `barnabas` command: decides who does the work, and imports no more than that.
+"""The `barnabas` command: chooses the code that runs, and imports no more than it needs.
 
-`barnabas broker FILE` must be up in half a second, so it goes straight to the server. `--version`, `--help` and
+`barnabas broker FILE` must start within half a second, so it goes directly to the server. `--version`, `--help` and
 `random-uuid` work without the extra that the other commands need.
 """
 
@@ -13,7 +13,7 @@ _HELP = frozenset({"-h", "--help"})
 
 
 def main() -> None:
-    """Runs the command of this process and ends it with the command's exit code."""
+    """Runs the command of this process and exits with its exit code."""
     sys.exit(run(sys.argv[1:]))
 
 

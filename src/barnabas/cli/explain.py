@@ -1,4 +1,4 @@
-"""`barnabas explain`: why a partition's leader is who it is, and its ISR what it is, told from `__cluster_events`."""
+"""`barnabas explain`: explains a partition's leader and ISR from `__cluster_events`."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ _NO_JOURNAL = (
 
 def explain(
     partition: Annotated[
-        str | None, typer.Argument(metavar="TOPIC[-PARTITION]", help="orders-3, or orders for all of its partitions.")
+        str | None,
+        typer.Argument(
+            metavar="TOPIC[-PARTITION]", help="A partition (orders-3), or a topic for all of its partitions"
+        ),
     ] = None,
     broker: Annotated[
-        int | None, typer.Option("--broker", min=0, max=INT32_MAX, help="What became of this broker instead.")
+        int | None, typer.Option("--broker", min=0, max=INT32_MAX, help="Show the history of this broker instead")
     ] = None,
     since: Annotated[
-        str | None, typer.Option("--since", metavar="TIME", help="Show what happened from then on: 10m, 2h, or a date.")
+        str | None, typer.Option("--since", metavar="TIME", help="Show all events since then: 10m, 2h, or a date")
     ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Say why a partition has the leader and the ISR that it has, with times and causes."""
+    """Explain why a partition has its leader and its ISR, with times and causes"""
     if (partition is None) == (broker is None):
         raise Failure("name a partition (orders-3), a topic, or --broker N")
     since_ms = 0 if since is None else lines.parse_time(since, round(time.time() * 1000))
@@ -47,7 +50,7 @@ def explain(
         if partition is not None:
             _explain_partitions(client, partition, since_ms, as_json)
         else:
-            assert broker is not None, "one of them was given"
+            assert broker is not None, "give only one of them"
             _explain_broker(client, broker, since_ms, as_json)
     except KafkaException as error:
         raise clients.failure(error, "cannot explain") from error
@@ -91,13 +94,13 @@ def _explain_broker(client: Consumer, broker: int, since_ms: int, as_json: bool)
         output.show_json([event for event in events if event.get("broker") == broker and event["time_ms"] >= since_ms])
         return
     told = explain_story.broker_lines(broker, events, since_ms)
-    print("\n".join(told) if told else f"The journal tells nothing of broker {broker}.")
+    print("\n".join(told) if told else f"The journal has no event about broker {broker}.")
     if not has_journal:
         output.say(_NO_JOURNAL)
 
 
 def _presents(client: Consumer, name: str) -> tuple[list[Present], bool]:
-    """The partitions that are meant, and whether there is a journal. A topic may be called `orders-3` itself."""
+    """Returns the requested partitions, and whether there is a journal. A topic can itself be named `orders-3`."""
     topics = client.list_topics(timeout=clients.TIMEOUT_S).topics
     topic, dash, number = name.rpartition("-")
     wanted: int | None = None
@@ -108,7 +111,7 @@ def _presents(client: Consumer, name: str) -> tuple[list[Present], bool]:
     else:
         topic = name
     if topic not in topics:
-        raise Failure(f"there is no topic {topic}", "`barnabas topics list` shows those there are")
+        raise Failure(f"there is no topic {topic}", "`barnabas topics list` shows the existing ones")
     partitions = topics[topic].partitions
     if wanted is not None and wanted not in partitions:
         raise Failure(f"{topic} has no partition {wanted}; it has {len(partitions)}")
@@ -121,7 +124,7 @@ def _presents(client: Consumer, name: str) -> tuple[list[Present], bool]:
 
 
 def _events(client: Consumer) -> Iterator[Event]:
-    """All that the journal holds now. What is no event, or of a later schema, is passed over."""
+    """Returns all events of the journal. Records that are no events, or of a later schema, are skipped."""
     client.assign([TopicPartition(EVENTS_TOPIC, 0, 0)])
     quiet_since = time.monotonic()
     while True:

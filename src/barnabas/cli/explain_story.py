@@ -1,7 +1,8 @@
-"""Why a partition is as it is, from the events of the journal (docs/explain.md): pure, for text and JSON alike.
+"""The explanation of a partition's state from the events of the journal (docs/explain.md): pure functions, for text and
+JSON.
 
-The last event that changed the leader says why it leads, the last one in which a replica left or joined the ISR says
-why it is out or in. What nobody has told since the topic was created is as it was created.
+The last event that changed the leader explains the leader; the last event in which a replica left or joined the ISR
+explains its membership. State that no event has changed dates from the creation of the topic.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _BROKER_KINDS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Present:
-    """A partition as the cluster's metadata has it now."""
+    """A partition as the current metadata describes it."""
 
     topic: str
     partition: int
@@ -36,13 +37,13 @@ class Present:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """`leader_event` and the events in `members` are None where the journal does not tell."""
+    """An explanation. `leader_event` and the events in `members` are None if the journal has none."""
 
     present: Present
     leader_event: Event | None
-    #: Replica -> the event with which it came to be in or out of the ISR.
+    #: Replica -> the event that brought it into or out of the ISR.
     members: dict[int, Event | None]
-    #: All that has to do with it, oldest first.
+    #: All events about the partition, oldest first.
     history: list[Event] = field(default_factory=list)
     #: Whether the last event and the metadata agree.
     is_current: bool = True
@@ -67,21 +68,22 @@ class Explanation:
 
 
 def distinct(events: Iterable[Event]) -> list[Event]:
-    """Each event once, in the order of the changes: a controller that took over may have told some again. What brokers
-    tell has no metadata offset and stays behind what was told before it."""
+    """Returns each event once, in the order of the changes: a controller that takes over can write some again. Events
+    from brokers have no metadata offset and stay behind the events that precede them.
+    """
     known: dict[str, tuple[int, Event]] = {}
     latest = _NOBODY
     for event in events:
         latest = max(latest, event.get("metadata_offset", _NOBODY))
         present = known.get(event["id"])
-        # Who decided knows the cause better than who found the change in the log.
+        # The controller that decided knows the cause better than one that found the change in the log.
         if present is None or (present[1].get("inferred") and not event.get("inferred")):
             known[event["id"]] = event.get("metadata_offset", latest), event
     return [event for _, event in sorted(known.values(), key=lambda placed: placed[0])]
 
 
 def explain(present: Present, events: Sequence[Event]) -> Explanation:
-    """`events` are distinct and in order."""
+    """Explains a partition. `events` are distinct and sorted."""
     own = [event for event in events if is_about(event, present.topic, present.partition)]
     own = _of_last_topic(own)
     changes = [event for event in own if "before" in event and "after" in event and "partition" in event]
@@ -115,7 +117,7 @@ def is_about(event: Event, topic: str, partition: int) -> bool:
 
 
 def _of_last_topic(events: list[Event]) -> list[Event]:
-    """Without those of an earlier topic of that name."""
+    """Returns the events without those of an earlier topic with the same name."""
     ids = [event["topic_id"] for event in events if "topic_id" in event]
     if not ids:
         return events
@@ -154,7 +156,7 @@ def _is_of_broker(event: Event, brokers: Sequence[int]) -> bool:
     return event["kind"] in _BROKER_KINDS and event["broker"] in brokers
 
 
-# As text.
+# Text output.
 
 
 def at(time_ms: int) -> str:
@@ -172,7 +174,7 @@ def lines_of(explanation: Explanation, since_ms: int = 0) -> list[str]:
         *(_why_member(explanation, replica) for replica in present.replicas),
     ]
     if not explanation.is_current:
-        lines += ["", "The journal's last word on this partition is not what the metadata says now; it may be behind."]
+        lines += ["", "The last event about this partition differs from the metadata; the journal may be behind."]
     shown = [event for event in explanation.history if event["time_ms"] >= since_ms]
     if shown:
         lines += ["", "What happened:"]
@@ -182,12 +184,12 @@ def lines_of(explanation: Explanation, since_ms: int = 0) -> list[str]:
 
 def _why_leader(explanation: Explanation) -> str:
     event, leader = explanation.leader_event, explanation.present.leader
-    who = "Nobody leads" if leader == _NOBODY else f"Broker {leader} leads"
+    who = "No broker leads" if leader == _NOBODY else f"Broker {leader} leads"
     if event is None:
-        return f"{who}; the journal does not tell why."
+        return f"{who}; the journal does not say why."
     since = f"since {at(event['time_ms'])}"
     if "first_partition" in event:
-        return f"{who} {since}, when the partition was created: it was the first of its replicas that could."
+        return f"{who} {since}, when the partition was created: it was its first eligible replica."
     before = event["before"]["leader"]
     after_whom = f" (before: {_leader(before)})" if before != leader else ""
     return f"{who} {since}{after_whom}, because {event['text']}."
@@ -198,15 +200,15 @@ def _on_preferred(present: Present) -> list[str]:
     if present.leader in (preferred, _NOBODY):
         return []
     if preferred in present.isr:
-        return [f"Broker {preferred} is preferred, and in sync: the next preferred election brings the leader there."]
-    return [f"Broker {preferred} is preferred, but it is not in sync."]
+        return [f"Broker {preferred} is preferred and in sync: the next preferred election moves leadership there."]
+    return [f"Broker {preferred} is preferred, but not in sync."]
 
 
 def _why_member(explanation: Explanation, replica: int) -> str:
     event, is_in = explanation.members[replica], replica in explanation.present.isr
     what = f"Replica {replica} is {'in sync' if is_in else 'out of sync'}"
     if event is None:
-        return f"{what}; the journal does not tell since when."
+        return f"{what}; the journal does not say since when."
     since = f"since {at(event['time_ms'])}"
     if "first_partition" in event:
         return f"{what} {since}, when the partition was created."
@@ -214,10 +216,10 @@ def _why_member(explanation: Explanation, replica: int) -> str:
 
 
 def told(event: Event) -> str:
-    """One event on one line."""
+    """Returns one event as one line."""
     text = str(event["text"])
     if event.get("inferred"):
-        text += " (read off the metadata by a later controller)"
+        text += " (derived from the metadata by a later controller)"
     if "first_partition" in event:
         return f"{event['kind']}: {text}"
     if "partition" in event and "before" in event:
@@ -253,11 +255,11 @@ def _ids(ids: Iterable[int]) -> str:
     return ",".join(map(str, ids)) or "none"
 
 
-# Of a broker.
+# Text about a broker.
 
 
 def broker_lines(broker: int, events: Sequence[Event], since_ms: int = 0) -> list[str]:
-    """What became of a broker, and how many partitions that changed."""
+    """Returns the events about a broker, and how many partitions each one changed."""
     lines = []
     by_offset: dict[int, list[Event]] = {}
     for event in events:

@@ -1,4 +1,4 @@
-"""`barnabas format`, `random-uuid`, `info`: log directories before their first start, as kafka-storage makes them."""
+"""`barnabas format`, `random-uuid` and `info`: prepare and show log directories, as kafka-storage does."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ from barnabas.raft.formatting import ensure_formatted, look_at, standalone_voter
 from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet
 from barnabas.server.host import ServerHost
 
-File = Annotated[Path, typer.Argument(metavar="FILE", help="The node's server.properties.")]
+File = Annotated[Path, typer.Argument(metavar="FILE", help="The node's server.properties file")]
 
 
 def random_uuid() -> None:
-    """Print an id for a new cluster or a directory."""
+    """Print a new id for a cluster or a directory"""
     print(new_cluster_id())
 
 
 def format_directories(
     file: File,
     cluster_id: Annotated[
-        str | None, typer.Option("--cluster-id", "-t", help="Of the cluster; all nodes need the same one.")
+        str | None, typer.Option("--cluster-id", "-t", help="Id of the cluster; the same for all nodes")
     ] = None,
     standalone: Annotated[
-        bool, typer.Option("--standalone", "-s", help="A dynamic quorum that begins with this node alone.")
+        bool, typer.Option("--standalone", "-s", help="Begin a dynamic quorum with this node as its only voter")
     ] = False,
     initial_controllers: Annotated[
         str | None,
@@ -52,33 +52,33 @@ def format_directories(
             "--initial-controllers",
             "-I",
             metavar="ID@HOST:PORT:DIRECTORY_ID,...",
-            help="The first voters of a dynamic quorum; the same on each of them.",
+            help="The first voters of a dynamic quorum; the same on each of them",
         ),
     ] = None,
     no_initial_controllers: Annotated[
-        bool, typer.Option("--no-initial-controllers", "-N", help="This node joins a dynamic quorum that is there.")
+        bool, typer.Option("--no-initial-controllers", "-N", help="Let this node join an existing dynamic quorum")
     ] = False,
     feature: Annotated[
-        list[str] | None, typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="May be repeated.")
+        list[str] | None, typer.Option("--feature", "-f", metavar="NAME=LEVEL", help="A feature level; repeatable")
     ] = None,
     release_version: Annotated[
         str | None,
-        typer.Option("--release-version", "-r", help="Begin with the features of this release, such as 4.0."),
+        typer.Option("--release-version", "-r", help="Begin with the feature levels of this release, such as 4.0"),
     ] = None,
     ignore_formatted: Annotated[
-        bool, typer.Option("--ignore-formatted", "-g", help="Leave directories that are formatted already.")
+        bool, typer.Option("--ignore-formatted", "-g", help="Leave directories that are already formatted")
     ] = False,
 ) -> None:
-    """Make empty log directories ready for a node's first start.
+    """Format empty log directories before the first start of a node
 
-    `barnabas broker` does it by itself where nothing has to be chosen; what this writes is what `kafka-storage format`
-    writes, so that Kafka starts on it too.
+    `barnabas broker` formats them itself if no option is needed. The files are those that `kafka-storage format`
+    writes, so that Kafka can start on them too.
     """
     if cluster_id is None:
-        raise Failure("format needs --cluster-id", "make one with: barnabas random-uuid")
+        raise Failure("format needs --cluster-id", "create one with: barnabas random-uuid")
     chosen = [bool(each) for each in (standalone, initial_controllers, no_initial_controllers)]
     if sum(chosen) > 1:
-        raise Failure("only one of --standalone, --initial-controllers and --no-initial-controllers can be")
+        raise Failure("give only one of --standalone, --initial-controllers and --no-initial-controllers")
     config = read_config(file)
     check_quorum_flags(config, any(chosen), standalone)
     levels = feature_levels(release_version, feature or [], is_dynamic=any(chosen))
@@ -101,7 +101,10 @@ def format_directories(
 
 
 def info(file: File, as_json: Json = False) -> None:
-    """Show what the log directories of a node hold. Exit code 1 if something is wrong with them."""
+    """Show the identity of a node's log directories
+
+    The exit code is 1 if something is wrong with them.
+    """
     config = read_config(file)
     problems: list[str] = []
     found: dict[str, dict[str, str | int | None]] = {}
@@ -136,7 +139,9 @@ def info(file: File, as_json: Json = False) -> None:
 
 @contextmanager
 def _host() -> Iterator[ServerHost]:
-    """The disk and the chance of this machine. ConfigError is the person's to put right."""
+    """Returns the disk and the random source of this machine. A ConfigError becomes a Failure, because the user can
+    correct it.
+    """
     loop = asyncio.new_event_loop()
     host = ServerHost(loop)
     try:
@@ -149,13 +154,13 @@ def _host() -> Iterator[ServerHost]:
 
 
 def read_config(file: Path) -> BrokerConfig:
-    """Failure if it cannot be read, or says what cannot be."""
+    """Reads a configuration. Raises Failure if it cannot be read or is invalid."""
     try:
         return BrokerConfig.from_properties(parse_properties(file.read_text(encoding="utf-8")))
     except OSError as error:
         raise Failure(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise Failure(f"cannot read {file}: it is not UTF-8") from error
+        raise Failure(f"cannot read {file}: the file is not UTF-8") from error
     except ConfigError as error:
         raise Failure(f"{file}: {error}") from error
 
@@ -165,7 +170,9 @@ def directories_of(config: BrokerConfig) -> Sequence[str]:
 
 
 def unformatted(host: ServerHost, config: BrokerConfig, *, ignore_formatted: bool) -> list[str]:
-    """Those that are to be formatted now. Failure at one that is already, unless that is to be ignored."""
+    """Returns the directories to format. Raises Failure for one that is already formatted, unless that is to be
+    ignored.
+    """
     fresh = []
     for directory in directories_of(config):
         if look_at(host, config, directory) is None:
@@ -183,9 +190,9 @@ def check_quorum_flags(config: BrokerConfig, has_flag: bool, standalone: bool) -
         raise Failure("You can only use --standalone on a controller.")
     if has_flag and config.voters:
         raise Failure(
-            "controller.quorum.voters is set, so the voters are those; the flags for initial controllers are for a "
+            "controller.quorum.voters defines a static quorum; the flags for initial controllers apply to a "
             "dynamic quorum",
-            "set controller.quorum.bootstrap.servers instead, or leave the flag out",
+            "set controller.quorum.bootstrap.servers instead, or omit the flag",
         )
     if config.is_controller and not config.voters and not has_flag:
         raise Failure(
@@ -195,7 +202,7 @@ def check_quorum_flags(config: BrokerConfig, has_flag: bool, standalone: bool) -
 
 
 def feature_levels(release: str | None, features: Sequence[str], *, is_dynamic: bool) -> dict[str, int]:
-    """What the cluster begins with, in the order of its records: `metadata.version` first, the others by name."""
+    """Returns the initial feature levels in the order of their records: `metadata.version` first, others by name."""
     asked = {name: _level(name, text) for name, text in key_values(features, "--feature").items()}
     if release is not None and METADATA_VERSION in asked:
         raise Failure("Use --release-version instead of --feature metadata.version=X to avoid ambiguity.")
@@ -204,7 +211,7 @@ def feature_levels(release: str | None, features: Sequence[str], *, is_dynamic: 
         named = metadata_version_named(release)
         if named is None:
             allowed = f"{METADATA_VERSIONS[0].name} to {METADATA_VERSIONS[-1].name}"
-            raise Failure(f"unknown release version {release}", f"known are {allowed}, or a release such as 4.0")
+            raise Failure(f"unknown release version {release}", f"expected {allowed}, or a release such as 4.0")
         metadata_version = named.level
     kraft_version = asked.pop(KRAFT_VERSION, int(is_dynamic))
     if kraft_version != is_dynamic:
@@ -238,7 +245,7 @@ def _check_dependencies(levels: Mapping[str, int]) -> None:
 
 
 def parse_voters(config: BrokerConfig, text: str) -> VoterSet:
-    """ID@HOST:PORT:DIRECTORY_ID,... Failure, naming the one that is not so."""
+    """Parses ID@HOST:PORT:DIRECTORY_ID,... Raises a Failure that names the invalid item."""
     voters: dict[int, Voter] = {}
     for item in text.split(","):
         number, _, rest = item.strip().partition("@")
@@ -251,7 +258,7 @@ def parse_voters(config: BrokerConfig, text: str) -> VoterSet:
         try:
             key = VoterKey(int(number), uuid_from_text(directory))
         except ValueError as error:
-            raise Failure(f"--initial-controllers {item}: {directory} is no directory id") from error
+            raise Failure(f"--initial-controllers {item}: {directory} is not a directory id") from error
         endpoint = VoterEndpoint(config.controller_listener_names[0], host.strip("[]"), int(port))
         voters[key.node_id] = Voter(key, (endpoint,))
     return VoterSet(tuple(sorted(voters.values())))

@@ -1,5 +1,6 @@
-"""`barnabas groups list|describe|reset-offsets|delete|delete-offsets`: consumer groups of either protocol, their
-members and how far they are, as Kafka's kafka-consumer-groups tool shows and changes them."""
+"""`barnabas groups list|describe|reset-offsets|delete|delete-offsets`: shows and changes consumer groups of either
+protocol, as Kafka's kafka-consumer-groups tool does.
+"""
 
 from __future__ import annotations
 
@@ -29,27 +30,31 @@ from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT64_MAX, Bootstrap, Client
 from barnabas.common.types import TopicPartition
 from barnabas.embedded.failures import Failure
 
-app = typer.Typer(help="Consumer groups: their members, offsets and lag.", no_args_is_help=True)
+app = typer.Typer(help="List, describe, reset and delete consumer groups", no_args_is_help=True)
 
-Groups = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="Names of groups.")]
-AllGroups = Annotated[bool, typer.Option("--all-groups", help="Every group there is.")]
+Groups = Annotated[list[str] | None, typer.Argument(metavar="GROUP...", help="Names of groups")]
+AllGroups = Annotated[bool, typer.Option("--all-groups", help="All groups")]
 Topics = Annotated[
     list[str] | None,
-    typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="A topic, or some of its partitions; repeatable."),
+    typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="A topic, or some of its partitions; repeatable"),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")]
 
 
 @app.command(name="list")
 def list_groups(
-    pattern: Annotated[str, typer.Argument(help="Only names that match, as in a shell: 'order*'.")] = "*",
-    state: Annotated[list[str] | None, typer.Option("--state", help="Stable, Empty, ...; repeatable.")] = None,
-    kind: Annotated[list[str] | None, typer.Option("--type", help="classic or consumer; repeatable.")] = None,
+    pattern: Annotated[str, typer.Argument(help="Only names that match this shell pattern: 'order*'")] = "*",
+    state: Annotated[
+        list[str] | None, typer.Option("--state", help="Only groups in this state: Stable, Empty, ...; repeatable")
+    ] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option("--type", help="Only groups of this type: classic or consumer; repeatable")
+    ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """List groups with their types and states."""
+    """List groups with their types and states"""
     states, kinds = _known(state, STATES, "state"), _known(kind, TYPES, "type")
     found = [
         one
@@ -62,10 +67,12 @@ def list_groups(
 
 
 def _known(given: Iterable[str] | None, known: Collection[str], what: str) -> set[str]:
-    """In lower case. A slip of the pen would look as if there were no such groups."""
+    """Returns the known value, in lower case. Raises Failure for another: a typing error would look like an empty
+    result.
+    """
     wrong = [one for one in given or () if one.lower() not in {each.lower() for each in known}]
     if wrong:
-        raise Failure(f"there is no {what} {', '.join(wrong)}", "one of " + ", ".join(known))
+        raise Failure(f"unknown {what}  {', '.join(wrong)}", "expected one of " + ", ".join(known))
     return {one.lower() for one in given or ()}
 
 
@@ -76,15 +83,17 @@ def _known(given: Iterable[str] | None, known: Collection[str], what: str) -> se
 def describe(
     groups: Groups = None,
     all_groups: AllGroups = False,
-    offsets: Annotated[bool, typer.Option("--offsets", help="Offsets and lag; so it is without the others.")] = False,
-    members: Annotated[bool, typer.Option("--members", help="Who is in it, with how many partitions.")] = False,
-    state: Annotated[bool, typer.Option("--state", help="State, coordinator, assignor.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Which partitions, and epochs.")] = False,
+    offsets: Annotated[bool, typer.Option("--offsets", help="Show offsets and lag (the default)")] = False,
+    members: Annotated[
+        bool, typer.Option("--members", help="Show members, with the number of their partitions")
+    ] = False,
+    state: Annotated[bool, typer.Option("--state", help="Show state, coordinator and assignor")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also show assigned partitions and epochs")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Show who consumes what, how far it is, and how much is left (lag). With --json all there is."""
+    """Show the members, offsets and lag of groups; --json includes everything"""
     view = GroupsView(bootstrap, properties)
     described = _existing(view, _chosen(view, groups, all_groups), epochs=verbose or as_json)
     offsets = offsets or not (members or state)
@@ -105,13 +114,13 @@ def describe(
 
 def _chosen(view: GroupsView, groups: Sequence[str] | None, all_groups: bool) -> list[str]:
     if bool(groups) == all_groups:
-        raise Failure("name groups, or give --all-groups")
+        raise Failure("give names of groups, or --all-groups")
     return [one.group for one in view.listed()] if all_groups else list(dict.fromkeys(groups or ()))
 
 
 def _existing(view: GroupsView, groups: Sequence[str], *, epochs: bool = False) -> list[Described]:
     described = view.describe(groups, epochs=epochs)
-    # A group that only has offsets is empty; one that is not there is told as dead.
+    # A group that only has offsets is Empty; a group that does not exist is reported as Dead.
     missing = [one.group for one in described if one.state == "Dead"]
     if missing:
         raise Failure(f"no group {', '.join(missing)}")
@@ -119,7 +128,7 @@ def _existing(view: GroupsView, groups: Sequence[str], *, epochs: bool = False) 
 
 
 def _offset_rows(view: GroupsView, described: Described) -> list[dict[str, Any]]:
-    """What has an owner or an offset, partition by partition. Lag is what lies between offset and end of the log."""
+    """Returns a row for each partition with an owner or an offset. Lag is the log end offset minus the offset."""
     committed = view.committed(described.group)
     owners = {partition: member for member in described.members for partition in member.partitions}
     partitions = sorted({*committed, *owners})
@@ -207,7 +216,7 @@ def _show_members(one: Described, verbose: bool) -> None:
 
 
 def _folded(partitions: Iterable[TopicPartition]) -> str | None:
-    """As --topic takes it: "orders:0,1 returns:2"."""
+    """Returns partitions in the form of --topic: "orders:0,1 returns:2"."""
     by_topic: dict[str, list[str]] = {}
     for topic, index in partitions:
         by_topic.setdefault(topic, []).append(str(index))
@@ -222,31 +231,42 @@ def reset_offsets(
     groups: Groups = None,
     all_groups: AllGroups = False,
     topics: Topics = None,
-    all_topics: Annotated[bool, typer.Option("--all-topics", help="All that the group has committed to.")] = False,
-    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="To the start of the logs.")] = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="To their ends.")] = False,
-    to_current: Annotated[bool, typer.Option("--to-current", help="Where it is; else to their ends.")] = False,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="All topics with committed offsets of the group")
+    ] = False,
+    to_earliest: Annotated[bool, typer.Option("--to-earliest", help="Reset to the log start offsets")] = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="Reset to the log end offsets")] = False,
+    to_current: Annotated[
+        bool,
+        typer.Option("--to-current", help="Reset to the committed offsets; to the log end offsets if there are none"),
+    ] = False,
     to_datetime: Annotated[
-        str | None, typer.Option(metavar="TIME", help="2017-01-31T12:00, 1483271606000, 2h.")
+        str | None, typer.Option(metavar="TIME", help="Reset to a time: 2017-01-31T12:00, 1483271606000, or 2h (ago)")
     ] = None,
-    by_duration: Annotated[str | None, typer.Option(metavar="DURATION", help="Back from now: PT2H, P7D, 30m.")] = None,
+    by_duration: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Reset to a time before now: PT2H, P7D, 30m")
+    ] = None,
     shift_by: Annotated[
-        int | None, typer.Option(metavar="N", min=-INT64_MAX, max=INT64_MAX, help="On by N records, or back by -N.")
+        int | None,
+        typer.Option(metavar="N", min=-INT64_MAX, max=INT64_MAX, help="Move forward by N records, or back by -N"),
     ] = None,
     to_offset: Annotated[int | None, typer.Option(metavar="OFFSET", min=0, max=INT64_MAX)] = None,
     from_file: Annotated[
-        Path | None, typer.Option(exists=True, dir_okay=False, help="CSV, as --export prints it.")
+        Path | None,
+        typer.Option(exists=True, dir_okay=False, help="Reset to the offsets in a CSV file, as --export prints it"),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this it is only shown.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show it, as without --execute.")] = False,
-    export: Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV; change nothing.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Apply the change; without it, only show the change")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the change (the default)")] = False,
+    export: Annotated[bool, typer.Option("--export", help="Print the new offsets as CSV and change nothing")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Let groups without members go on from elsewhere. Shows what it would do, and does it with --execute."""
+    """Reset the offsets of groups without members; --execute applies the change"""
     if execute and (dry_run or export):
-        raise Failure("--execute changes offsets, --dry-run and --export do not: give one")
+        raise Failure("--execute changes offsets, --dry-run and --export do not: give only one of them")
     times = (to_datetime, by_duration)
     goal = _goal((to_earliest, to_latest, to_current), times, shift_by, to_offset, from_file)
     view = GroupsView(bootstrap, properties)
@@ -264,7 +284,9 @@ def reset_offsets(
         return
     _show_plan(planned, committed, as_json)
     count = output.counted(sum(map(len, planned.values())), "offset")
-    output.say_done(f"reset {count}") if execute else output.say(f"would reset {count}; do it with --execute")
+    output.say_done(f"reset {count}") if execute else output.say(
+        f"would reset {count}; add --execute to apply the change"
+    )
 
 
 def _goal(
@@ -288,7 +310,7 @@ def _goal(
     if file is not None:
         found.append(Goal(Way.FILE))
     if len(found) != 1:
-        raise Failure("say where to, once", "one of " + ", ".join(way.value for way in Way))
+        raise Failure("give exactly one target", "expected one of " + ", ".join(way.value for way in Way))
     return found[0]
 
 
@@ -310,14 +332,14 @@ def _plan(
     if goal.way is Way.FILE and not topics and not all_topics:
         partitions = sorted((goal.rows or {}).get(group, {}))
     elif bool(topics) == all_topics:
-        raise Failure("say what of: --topic TOPIC[:0,1] or --all-topics")
+        raise Failure("choose --topic TOPIC[:0,1] or --all-topics")
     else:
         partitions = sorted(committed) if all_topics else _asked(view, topics or ())
     if goal.way is Way.FILE:
         partitions = [each for each in partitions if each in (goal.rows or {}).get(group, {})]
     missing = view.missing(partitions)
     if missing:
-        raise Failure(f"not there, or without a leader: {', '.join(map(str, missing))}")
+        raise Failure(f"missing, or without a leader: {', '.join(map(str, missing))}")
     return new_offsets(goal, group, partitions, committed, view)
 
 
@@ -352,7 +374,7 @@ def delete(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Delete groups that have no members, with all that they committed. Asks first at a terminal."""
+    """Delete groups without members, and their offsets; asks first at a terminal"""
     view = GroupsView(bootstrap, properties)
     names = _chosen(view, groups, all_groups)
     _confirm(f"Delete {', '.join(names)} with all offsets?", yes)
@@ -363,13 +385,13 @@ def delete(
 @app.command(name="delete-offsets")
 def delete_offsets(
     group: Annotated[str, typer.Argument(metavar="GROUP")],
-    topics: Annotated[list[str], typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="Repeatable.")],
+    topics: Annotated[list[str], typer.Option("--topic", "-t", metavar="TOPIC[:0,1]", help="Repeatable")],
     yes: Yes = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Forget what a group committed for topics that it does not consume. Asks first at a terminal."""
+    """Delete the offsets of a group for topics that it does not consume; asks first at a terminal"""
     view = GroupsView(bootstrap, properties)
     partitions = _asked(view, topics)
     _confirm(f"Delete the offsets of {group} for {', '.join(topics)}?", yes)
@@ -386,7 +408,7 @@ def _confirm(question: str, yes: bool) -> None:
 def _show_outcome(
     rows: Sequence[tuple[object, ...]], columns: list[str], refused: Sequence[str | None], as_json: bool
 ) -> None:
-    """Each with what became of it; Failure if not all went."""
+    """Shows the result for each item. Raises Failure unless all were deleted."""
     shown = [(*row, why or "deleted") for row, why in zip(rows, refused, strict=True)]
     _show([*columns, "outcome"], shown, as_json)
     kept = sum(why is not None for why in refused)

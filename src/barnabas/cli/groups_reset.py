@@ -1,6 +1,6 @@
-"""Where a group is to go on from: the ways to say it, as Kafka's kafka-consumer-groups tool has them.
+"""The targets of `reset-offsets`, as Kafka's kafka-consumer-groups tool defines them.
 
-Offsets that are asked for as such, also by a shift or a file, are moved into the log where they lie outside of it.
+An offset that is given directly, by a shift or in a file is moved into the log if it lies outside.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _UNITS_MS: Final = {"days": 86_400_000, "hours": 3_600_000, "minutes": 60_000, "
 
 
 class Way(Enum):
-    """Named as the options are."""
+    """The ways to give a target, named after the options."""
 
     EARLIEST = "--to-earliest"
     LATEST = "--to-latest"
@@ -36,16 +36,16 @@ class Way(Enum):
 
 
 class Goal(NamedTuple):
-    """Where to. `value` is the time in milliseconds, the shift, or the offset."""
+    """The target of a reset. `value` is a time in milliseconds, a shift, or an offset."""
 
     way: Way
     value: int = 0
-    #: Group -> offsets, of a file.
+    #: Group -> offsets, from a file.
     rows: Mapping[str, Mapping[TopicPartition, int]] | None = None
 
 
 class Logs(Protocol):
-    """Offsets of the logs; partitions that have no answer are left out."""
+    """Offsets of logs. A partition without an answer is missing."""
 
     def starts(self, partitions: Collection[TopicPartition]) -> Offsets: ...
     def ends(self, partitions: Collection[TopicPartition]) -> Offsets: ...
@@ -55,7 +55,9 @@ class Logs(Protocol):
 def new_offsets(
     goal: Goal, group: str, partitions: Sequence[TopicPartition], committed: Mapping[TopicPartition, int], logs: Logs
 ) -> Offsets:
-    """For each of `partitions`, all of which somebody leads. Failure if there is nothing to shift."""
+    """Returns the new offset of each of `partitions`, all of which have leaders. Raises Failure if there is nothing to
+    shift.
+    """
     if goal.way is Way.EARLIEST:
         return logs.starts(partitions)
     if goal.way is Way.LATEST:
@@ -63,7 +65,7 @@ def new_offsets(
     if goal.way is Way.CURRENT:
         return {**logs.ends(partitions), **{each: committed[each] for each in partitions if each in committed}}
     if goal.way is Way.TIME:
-        # Where nothing is that young, what comes next is.
+        # If no record is that recent, start with the next one to arrive.
         return {**logs.ends(partitions), **logs.since(partitions, goal.value)}
     if goal.way is Way.FILE:
         wished = dict((goal.rows or {}).get(group, {}))
@@ -72,7 +74,7 @@ def new_offsets(
         return _within(dict.fromkeys(partitions, goal.value), logs)
     without = [str(each) for each in partitions if each not in committed]
     if without:
-        raise Failure(f"cannot shift what group {group} never committed: {', '.join(without)}")
+        raise Failure(f"cannot shift offsets that group {group} has not committed: {', '.join(without)}")
     return _within({each: committed[each] + goal.value for each in partitions}, logs)
 
 
@@ -82,7 +84,7 @@ def _within(wished: Offsets, logs: Logs) -> Offsets:
 
 
 def parse_duration_ms(text: str) -> int:
-    """From "P1DT2H30M", "PT0.5S", or "30s", "10m", "2h", "7d"."""
+    """Parses "P1DT2H30M", "PT0.5S", or "30s", "10m", "2h", "7d"."""
     found = _DURATION.fullmatch(text)
     if found is not None and any(found.groups()):
         return round(sum(float(value) * _UNITS_MS[unit] for unit, value in found.groupdict().items() if value))
@@ -92,7 +94,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_topic(text: str) -> tuple[str, list[int] | None]:
-    """From "orders" or "orders:0,1" a topic and which of its partitions, None for all."""
+    """Parses "orders" or "orders:0,1" into a topic and its partitions; None stands for all."""
     topic, colon, indexes = text.partition(":")
     if not topic or (colon and not all(index.isdigit() for index in indexes.split(","))):
         raise Failure(f"--topic {text}: expected TOPIC or TOPIC:0,1,2")
@@ -100,7 +102,7 @@ def parse_topic(text: str) -> tuple[str, list[int] | None]:
 
 
 def parse_rows(lines: Iterable[str], groups: Sequence[str]) -> dict[str, Offsets]:
-    """Kafka's CSV: topic,partition,offset for one group, or group,topic,partition,offset for several."""
+    """Parses Kafka's CSV: topic,partition,offset for one group, or group,topic,partition,offset for several."""
     found: dict[str, Offsets] = {}
     for number, row in enumerate(csv.reader(lines), 1):
         if not row:
@@ -117,7 +119,7 @@ def parse_rows(lines: Iterable[str], groups: Sequence[str]) -> dict[str, Offsets
 
 
 def to_rows(offsets: Mapping[str, Mapping[TopicPartition, int]]) -> list[str]:
-    """As `parse_rows` reads it."""
+    """Returns the CSV that `parse_rows` reads."""
     several = len(offsets) > 1
     return [
         ",".join([group] * several + [topic, str(index), str(offset)])

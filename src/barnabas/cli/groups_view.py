@@ -1,8 +1,8 @@
-"""What a cluster says of groups: their members, what they committed, and where the logs of their partitions are.
+"""What a cluster reports about groups: their members, their committed offsets, and the offsets of the logs.
 
-All but two requests go through the client library, so that they work wherever that can connect. It has no call for
-OffsetDelete, and leaves out the epochs and two of the states of consumer groups (KIP-848): these are asked of the
-coordinator over a plain connection, and the latter left out where that cannot be had.
+All but two requests go through the client library, so that they work wherever it can connect. The library lacks
+OffsetDelete, and the epochs and two states of consumer groups (KIP-848). These requests go to the coordinator over a
+plain connection; without one, epochs and those states are omitted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from barnabas.protocol.messages.consumer_group_describe import (
 from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
 UNKNOWN: Final = "Unknown"
-#: Kafka's words for what the library numbers.
+#: Kafka's names for the library's numbers.
 _STATES: Final[dict[Enum, str]] = {
     ConsumerGroupState.UNKNOWN: UNKNOWN,
     ConsumerGroupState.PREPARING_REBALANCING: "PreparingRebalance",
@@ -44,7 +44,7 @@ _STATES: Final[dict[Enum, str]] = {
 }
 _TYPES: Final[dict[Enum, str]] = {ConsumerGroupType.CONSUMER: "consumer", ConsumerGroupType.CLASSIC: "classic"}
 TYPES: Final = tuple(_TYPES.values())
-#: The last two are those of consumer groups which the client has no names for.
+#: The last two are states of consumer groups that the library has no names for.
 STATES: Final = (*_STATES.values(), "Assigning", "Reconciling")
 
 
@@ -52,7 +52,7 @@ class Listed(NamedTuple):
     group: str
     type: str
     state: str
-    #: It never had members: whoever commits to it assigns partitions itself.
+    #: A group that never had members: its consumers assign partitions themselves.
     simple: bool
 
 
@@ -62,7 +62,7 @@ class Member(NamedTuple):
     client_id: str
     host: str
     partitions: tuple[TopicPartition, ...]
-    #: Where it is going to, in a consumer group; None in a classic one.
+    #: The target assignment of a member of a consumer group; None in a classic group.
     target: tuple[TopicPartition, ...] | None = None
     epoch: int | None = None
 
@@ -80,7 +80,7 @@ class Described(NamedTuple):
     coordinator: Node
     assignor: str
     members: tuple[Member, ...]
-    #: Of consumer groups.
+    #: Consumer groups only.
     epoch: int | None = None
     assignment_epoch: int | None = None
 
@@ -90,7 +90,7 @@ class Described(NamedTuple):
 
 
 class GroupsView:
-    """Asks, and changes what is asked to be changed. Everything raises Failure where the cluster does not answer."""
+    """Queries and changes groups. Every method raises Failure if the cluster does not answer."""
 
     def __init__(self, bootstrap: str, properties: Iterable[str] | None) -> None:
         self._admin: AdminClient = admin_client(bootstrap, properties)
@@ -116,7 +116,7 @@ class GroupsView:
         return sorted(one._replace(state=states.get(one.group, one.state)) for one in found)
 
     def describe(self, groups: Sequence[str], *, epochs: bool = False) -> list[Described]:
-        """In the order they are asked for. A group that is not there is Dead. With their epochs, if there are any."""
+        """Describes groups in the given order, with their epochs if available. A group that does not exist is Dead."""
         if not groups:
             return []
         futures = self._admin.describe_consumer_groups(list(groups), request_timeout=TIMEOUT_S)
@@ -124,7 +124,7 @@ class GroupsView:
         return [_refined(one) if one.type == "consumer" and (epochs or one.state == UNKNOWN) else one for one in found]
 
     def delete(self, groups: Sequence[str]) -> dict[str, str | None]:
-        """Group -> why it could not be deleted."""
+        """Deletes groups. Returns group -> the reason why it could not be deleted."""
         found: dict[str, str | None] = {}
         for group, future in self._admin.delete_consumer_groups(list(groups), request_timeout=TIMEOUT_S).items():
             try:
@@ -146,7 +146,7 @@ class GroupsView:
         }
 
     def commit(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Store these for a group without members."""
+        """Stores offsets for a group without members."""
         wanted = [ClientPartition(topic, index, offset) for (topic, index), offset in sorted(offsets.items())]
         request = ConsumerGroupTopicPartitions(group, wanted)
         futures = self._admin.alter_consumer_group_offsets([request], request_timeout=TIMEOUT_S)
@@ -159,7 +159,7 @@ class GroupsView:
             )
 
     def delete_offsets(self, group: str, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
-        """Partition -> why its offset could not be deleted."""
+        """Deletes offsets. Returns partition -> the reason why its offset could not be deleted."""
         (described,) = self.describe([group])
         by_topic: dict[str, list[OffsetDeleteRequest.OffsetDeleteRequestPartition]] = {}
         for topic, index in sorted(partitions):
@@ -181,14 +181,14 @@ class GroupsView:
     # -- logs
 
     def partitions(self, topic: str) -> list[TopicPartition]:
-        """All of a topic. Failure if there is none of that name."""
+        """Returns all partitions of a topic. Raises Failure if the topic does not exist."""
         found = sorted(partition for partition in self._led() if partition.topic == topic)
         if not found:
             raise Failure(f"no topic {topic}")
         return found
 
     def missing(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Those that are not there, or that nobody leads."""
+        """Returns the given partitions that do not exist or have no leader."""
         leaders = self._led()
         return [partition for partition in partitions if leaders.get(partition, -1) < 0]
 
@@ -196,11 +196,11 @@ class GroupsView:
         return self._offsets(partitions, OffsetSpec.earliest())
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where the logs end; partitions that nobody leads are left out, as in all of these."""
+        """Returns the log end offsets. Partitions without a leader are omitted, as in all of these methods."""
         return self._offsets(partitions, OffsetSpec.latest())
 
     def since(self, partitions: Collection[TopicPartition], timestamp_ms: int) -> dict[TopicPartition, int]:
-        """The first records of that time or later; partitions that have none are left out."""
+        """Returns the offset of the first record at or after a time; partitions without such a record are omitted."""
         found = self._offsets(partitions, OffsetSpec.for_timestamp(timestamp_ms))
         return {partition: offset for partition, offset in found.items() if offset >= 0}
 
@@ -209,12 +209,12 @@ class GroupsView:
         asked = {ClientPartition(*partition): spec for partition in partitions if partition not in missing}
         futures = self._admin.list_offsets(asked, request_timeout=TIMEOUT_S) if asked else {}
         return {
-            TopicPartition(one.topic, one.partition): result(future, f"cannot ask for offsets of {one.topic}").offset
+            TopicPartition(one.topic, one.partition): result(future, f"cannot read the offsets of {one.topic}").offset
             for one, future in futures.items()
         }
 
     def _led(self) -> dict[TopicPartition, int]:
-        """Partition -> leader, -1 where there is none; asked for once."""
+        """Returns partition -> leader, -1 if there is none; requested only once."""
         if self._leaders is None:
             metadata: Any = self._admin.list_topics(timeout=TIMEOUT_S)
             self._leaders = {
@@ -253,7 +253,9 @@ def _partitions(found: Iterable[ClientPartition]) -> tuple[TopicPartition, ...]:
 
 
 def _refined(described: Described) -> Described:
-    """With its epochs and its state in the words of its coordinator; as it was if that cannot be asked."""
+    """Returns the group with its epochs and the state that its coordinator reports; unchanged if that cannot be
+    requested.
+    """
     try:
         with Wire(described.coordinator.host, described.coordinator.port) as wire:
             request = ConsumerGroupDescribeRequest(group_ids=[described.group])

@@ -25,7 +25,7 @@ _TIMESTAMP_TYPES = {1: "create", 2: "append"}
 
 @dataclass(frozen=True, slots=True)
 class OutgoingRecord:
-    """What a producer may choose."""
+    """A record to produce."""
 
     value: bytes | None
     key: bytes | None = None
@@ -36,7 +36,7 @@ class OutgoingRecord:
 
 @dataclass(frozen=True, slots=True)
 class IncomingRecord:
-    """What a consumer got."""
+    """A record that a consumer received."""
 
     topic: str
     partition: int
@@ -64,7 +64,7 @@ def to_json(record: IncomingRecord) -> str:
 
 
 def from_json(line: str) -> OutgoingRecord:
-    """The record in one line as `to_json` writes it; only `value` must be there. ValueError says what is wrong."""
+    """Parses a record from a line that `to_json` wrote; only `value` is required. The ValueError says what is wrong."""
     document = json.loads(line)
     if not isinstance(document, dict) or "value" not in document:
         raise ValueError('expected a JSON object with a "value"')
@@ -81,7 +81,7 @@ def from_json(line: str) -> OutgoingRecord:
 
 
 def to_text(record: IncomingRecord, fields: frozenset[str], null: str) -> str:
-    """The asked fields, then the value, between tabs."""
+    """Returns the requested fields and then the value, separated by tabs."""
     headers = ",".join(f"{name}={_text(value, null)}" for name, value in record.headers)
     columns = {
         "topic": record.topic,
@@ -95,7 +95,7 @@ def to_text(record: IncomingRecord, fields: frozenset[str], null: str) -> str:
 
 
 def from_text(line: str, *, separator: str | None, null: str | None) -> OutgoingRecord:
-    """One line as a value, or as key and value with a separator between them. `null` is the text that means null."""
+    """Parses one line as a value, or as a key and a value with a separator. `null` is the text that stands for null."""
     if separator is None:
         return OutgoingRecord(value=_bytes(line, null))
     key, found, value = line.partition(separator)
@@ -105,7 +105,9 @@ def from_text(line: str, *, separator: str | None, null: str | None) -> Outgoing
 
 
 def parse_time(text: str, now_ms: int) -> int:
-    """Milliseconds since the epoch from "1483271606000", "2017-01-01T11:53", "30s", "10m", "2h" or "7d" (ago)."""
+    """Parses a time ("1483271606000", "2017-01-01T11:53", or "30s", "10m", "2h", "7d" ago) to milliseconds since the
+    epoch.
+    """
     units_ms = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
     if text.isdigit():
         return int(text)
@@ -115,7 +117,7 @@ def parse_time(text: str, now_ms: int) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         raise Failure(
-            f"not a time: {text}",
+            f"invalid time: {text}",
             "give milliseconds, 2017-01-31T12:00 (UTC unless it says otherwise), or 30s, 10m, 2h, 7d",
         ) from None
     return round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
@@ -147,7 +149,7 @@ def _to_value(data: bytes | None) -> str | dict[str, str] | None:
 
 
 def _from_value(value: Any) -> bytes | None:
-    """Text as it stands, {"base64": ...} as bytes; any other JSON as its own compact text."""
+    """Converts a JSON value: text as it is, {"base64": ...} to bytes, any other JSON to its compact text."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -156,7 +158,7 @@ def _from_value(value: Any) -> bytes | None:
         try:
             return base64.b64decode(value["base64"], validate=True)
         except binascii.Error as error:
-            raise ValueError(f"wrong base64: {error}") from error
+            raise ValueError(f"invalid base64: {error}") from error
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
 
 

@@ -1,4 +1,4 @@
-"""`barnabas log`: the files of a log shown, checked and put in order, without a broker."""
+"""`barnabas log`: shows, verifies and repairs the files of a log without a broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from barnabas.storage.offline.dump import (
 )
 from barnabas.storage.offline.repair import REPAIR_DIR_PREFIX
 
-app = typer.Typer(help="Show, verify and repair the files of a log; no broker is needed.", no_args_is_help=True)
+app = typer.Typer(help="Show, verify and repair the files of a log without a broker", no_args_is_help=True)
 
 _TEXT_DECODERS = frozenset(
     {
@@ -38,25 +38,42 @@ _TEXT_DECODERS = frozenset(
 )
 
 
-Paths = Annotated[list[str] | None, typer.Argument(metavar="FILE_OR_DIR...", help="Files; of a directory, all in it.")]
-Files = Annotated[str | None, typer.Option("--files", metavar="A,B", help="The same, as Kafka's tool has it.")]
-DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Records too, not only batches.")]
-PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Keys and values too.")]
+Paths = Annotated[list[str] | None, typer.Argument(metavar="FILE_OR_DIR...", help="Files, or directories with files")]
+Files = Annotated[str | None, typer.Option("--files", metavar="A,B", help="Files, in the form of Kafka's tool")]
+DeepIteration = Annotated[bool, typer.Option("--deep-iteration", help="Print records too, not only batches")]
+PrintDataLog = Annotated[bool, typer.Option("--print-data-log", help="Print keys and values too")]
 IndexSanityCheck = Annotated[
-    bool, typer.Option("--index-sanity-check", help="Only whether Kafka would take the index at its start.")
+    bool, typer.Option("--index-sanity-check", help="Only check whether Kafka would accept the index at startup")
 ]
-VerifyIndexOnly = Annotated[bool, typer.Option("--verify-index-only", help="Look index entries up, do not print them.")]
-ClusterMetadata = Annotated[bool, typer.Option("--cluster-metadata-decoder", help="Records of __cluster_metadata.")]
-Offsets = Annotated[bool, typer.Option("--offsets-decoder", help="Records of __consumer_offsets.")]
-TransactionLog = Annotated[bool, typer.Option("--transaction-log-decoder", help="Records of __transaction_state.")]
-ShareGroupState = Annotated[bool, typer.Option("--share-group-state-decoder", help="Records of __share_group_state.")]
-KeyDecoder = Annotated[str | None, typer.Option("--key-decoder-class", metavar="NAME", help="Only string.")]
-ValueDecoder = Annotated[str | None, typer.Option("--value-decoder-class", metavar="NAME", help="Only string.")]
+VerifyIndexOnly = Annotated[
+    bool, typer.Option("--verify-index-only", help="Verify index entries instead of printing them")
+]
+ClusterMetadata = Annotated[
+    bool, typer.Option("--cluster-metadata-decoder", help="Decode records of __cluster_metadata")
+]
+Offsets = Annotated[bool, typer.Option("--offsets-decoder", help="Decode records of __consumer_offsets")]
+TransactionLog = Annotated[
+    bool, typer.Option("--transaction-log-decoder", help="Decode records of __transaction_state")
+]
+ShareGroupState = Annotated[
+    bool, typer.Option("--share-group-state-decoder", help="Decode records of __share_group_state")
+]
+KeyDecoder = Annotated[
+    str | None, typer.Option("--key-decoder-class", metavar="NAME", help="Decoder; only string is supported")
+]
+ValueDecoder = Annotated[
+    str | None, typer.Option("--value-decoder-class", metavar="NAME", help="Decoder; only string is supported")
+]
 MaxMessageSize = Annotated[
-    int, typer.Option("--max-message-size", metavar="BYTES", help="Largest batch that an index entry may point to.")
+    int,
+    typer.Option(
+        "--max-message-size", metavar="BYTES", help="Largest batch that an index entry can point to, in bytes"
+    ),
 ]
-MaxBytes = Annotated[int, typer.Option("--max-bytes", metavar="BYTES", help="Read so much of each log at most.")]
-SkipRecordMetadata = Annotated[bool, typer.Option("--skip-record-metadata", help="Of records, only keys and values.")]
+MaxBytes = Annotated[int, typer.Option("--max-bytes", metavar="BYTES", help="Read at most this many bytes of each log")]
+SkipRecordMetadata = Annotated[
+    bool, typer.Option("--skip-record-metadata", help="Print only keys and values of records")
+]
 
 
 @app.command()
@@ -77,14 +94,14 @@ def dump(
     max_bytes: MaxBytes = UNLIMITED,
     skip_record_metadata: SkipRecordMetadata = False,
 ) -> None:
-    """Print segments, indexes and snapshots in the words of kafka-dump-log.sh."""
+    """Print segments, indexes and snapshots in the format of kafka-dump-log.sh"""
     wanted = [*(paths or []), *(files.split(",") if files else [])]
     if not wanted:
         raise Failure("no file given", hint="barnabas log dump FILE_OR_DIR...")
     decoder = _decoder(cluster_metadata, offsets, transaction_log, share_group_state)
     for name in (key_decoder_class, value_decoder_class):
         if name is not None and name not in _TEXT_DECODERS:
-            raise Failure(f"decoder {name}: only string is there, Java classes cannot be loaded")
+            raise Failure(f"decoder {name}: only string is supported, because Java classes cannot be loaded")
     options = DumpOptions(
         deep_iteration=deep_iteration,
         print_data_log=print_data_log
@@ -99,7 +116,7 @@ def dump(
         decoder=decoder,
     )
     for path in wanted:
-        # Kafka's tool ignores a name without a known suffix, one that is not there too, and ends with 0.
+        # Kafka's tool ignores a name without a known suffix, even of a missing file, and exits with 0.
         if Path(path).suffix not in DUMPED_SUFFIXES and not os.path.exists(path):
             raise Failure(f"{path}: no such file or directory")
     try:
@@ -118,13 +135,13 @@ def _print(text: str) -> None:
 
 
 def _complain(text: str) -> None:
-    # In step with stdout, as on a terminal both are read as one.
+    # Keep the order with stdout: on a terminal both are read as one.
     sys.stdout.flush()
     sys.stderr.write(text)
 
 
 def _decoder(cluster_metadata: bool, offsets: bool, transaction_log: bool, share_group_state: bool) -> Decoder:
-    """The first that was asked for, in the order in which Kafka's tool looks."""
+    """Returns the first requested decoder, in the order in which Kafka's tool looks."""
     if offsets:
         return decode_group
     if transaction_log:

@@ -1,4 +1,4 @@
-"""`barnabas log verify` and `barnabas log repair`: the files of whole data directories, partition by partition."""
+"""`barnabas log verify` and `barnabas log repair`: check and repair whole data directories, partition by partition."""
 
 from __future__ import annotations
 
@@ -36,20 +36,22 @@ from barnabas.storage.offline.verify import (
 
 Directories = Annotated[
     list[str],
-    typer.Argument(metavar="DIR...", help="Data directories (log.dirs), or directories of single partitions."),
+    typer.Argument(metavar="DIR...", help="Data directories (log.dirs), or directories of single partitions"),
 ]
-Jobs = Annotated[int | None, typer.Option("--jobs", "-j", min=1, help="Processes; default: one per processor.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", "-j", min=1, help="Number of processes; default: one per processor")
+]
 Shallow = Annotated[
     bool,
     typer.Option(
-        "--shallow/--records", help="Checksums and headers only; or open the batches, too, which is the default."
+        "--shallow/--records", help="Check only checksums and headers, or also decode the batches (the default)"
     ),
 ]
 
 
 @dataclass(slots=True)
 class _Target:
-    """A data directory and those of its partitions that are to be looked at."""
+    """A data directory and the partitions in it to check."""
 
     data_dir: str
     partitions: list[str] = field(default_factory=list)
@@ -57,7 +59,7 @@ class _Target:
     faults: list[Fault] = field(default_factory=list)
     notes: list[Fault] = field(default_factory=list)
     reports: dict[TopicPartition, PartitionReport] = field(default_factory=dict)
-    #: Files that were put in order in ways that only the metadata log knows.
+    #: Files whose repair needs the metadata log.
     repaired: set[str] = field(default_factory=set)
 
 
@@ -66,7 +68,7 @@ def _targets(paths: Sequence[str]) -> list[_Target]:
     disk = OsDisk()
     for path in (part for named in paths for part in _parts(os.path.abspath(named))):
         if not os.path.isdir(path):
-            raise Failure(f"{path} is no directory")
+            raise Failure(f"{path} is not a directory")
         if _is_data_dir(path):
             target = found.setdefault(path, _Target(path))
             target.is_whole = True
@@ -76,12 +78,16 @@ def _targets(paths: Sequence[str]) -> list[_Target]:
             if path not in target.partitions:
                 target.partitions.append(path)
         else:
-            raise Failure(f"{path} holds no logs", hint="Name a directory of log.dirs, or one of a partition in it.")
+            raise Failure(
+                f"{path} contains no logs", hint="give a directory of log.dirs, or the directory of a partition in it"
+            )
     return list(found.values())
 
 
 def _parts(path: str) -> list[str]:
-    """The data directories of an embedded cluster, whose `broker-1` looks like a partition's; else the path itself."""
+    """Returns the data directories of an embedded cluster, whose `broker-1` looks like a partition's; else the path
+    itself.
+    """
     if not os.path.isfile(os.path.join(path, STATE_FILE)):
         return [path]
     return [os.path.join(path, name, "data") for name in sorted(os.listdir(path)) if name.startswith("broker-")]
@@ -96,9 +102,10 @@ def _is_data_dir(path: str) -> bool:
 
 
 def verify(directories: Directories, jobs: Jobs = None, shallow: Shallow = False, as_json: Json = False) -> None:
-    """Check every file of data directories against the others, changing nothing; exit code 1 if one is faulty.
+    """Check each file of data directories against the others
 
-    In the directory of a running broker, the end of a log may look torn while it is being written.
+    Nothing is changed. The exit code is 1 if a file is faulty. In the directory of a running broker, the end of a log
+    can look torn while it is being written.
     """
     targets = _targets(directories)
     started = time.monotonic()
@@ -116,12 +123,12 @@ def verify(directories: Directories, jobs: Jobs = None, shallow: Shallow = False
 
 def repair(
     directories: Directories,
-    yes: Annotated[bool, typer.Option("--yes", help="Do it. Without this, only what would be done is told.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Apply the repair; without it, only show the repair")] = False,
     jobs: Jobs = None,
 ) -> None:
-    """Cut logs at their first damage and make broken indexes anew; what is cut away is kept in repair-* folders.
+    """Cut logs at their first damage and rebuild broken indexes
 
-    The broker must be stopped.
+    What is cut off is kept in repair-* folders. The broker must be stopped.
     """
     targets = _targets(directories)
     locks: list[Lock] = []
@@ -129,7 +136,7 @@ def repair(
         for target in targets:
             locks += _lock(target.data_dir, make=yes)
         _verify_all(targets, jobs, with_records=True)
-        # Not a number at its end: a directory called so is for no partition.
+        # The name does not end with a number, so it cannot be the directory of a partition.
         kept_name = REPAIR_DIR_PREFIX + time.strftime("%Y%m%dT%H%M%S")
         planned = [step for target in targets for step in _repair(target, kept_name, apply=yes)]
     finally:
@@ -138,7 +145,7 @@ def repair(
     if not planned:
         print("nothing to repair")
     elif not yes:
-        output.say("Nothing was changed: this is what --yes would do.")
+        output.say("nothing was changed; add --yes to apply the repair")
     left = [fault for target in targets for fault in _unrepaired(target)]
     for fault in left:
         print(f"not repaired: {fault.kind}: {fault.text}")
@@ -147,14 +154,14 @@ def repair(
 
 
 def _lock(data_dir: str, *, make: bool) -> list[Lock]:
-    """Keeps brokers out. A dry run makes no lock file where none is: then there is no broker either."""
+    """Locks the directory against brokers. A dry run creates no lock file: without one, there is no broker either."""
     path = os.path.join(data_dir, LOCK_FILE)
     if not make and not os.path.exists(path):
         return []
     try:
         return [OsDisk().lock(path)]
     except BlockingIOError:
-        raise Failure(f"{data_dir} is in use: its {LOCK_FILE} is held", hint="Stop the broker first.") from None
+        raise Failure(f"{data_dir} is in use: its {LOCK_FILE} is locked", hint="stop the broker first") from None
 
 
 # Verifying
@@ -168,7 +175,7 @@ def _verify_one(directory: str, with_records: bool, epochs_below: int) -> Partit
 
 def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: bool) -> None:
     places = {path: target for target in targets for path in target.partitions}
-    # The largest first, so that no process is left alone with one at the end.
+    # The largest log first, so that no process works alone on it at the end.
     paths = sorted(places, key=_size_bytes, reverse=True)
     points = {target.data_dir: RecoveryPoints(OsDisk(), target.data_dir) for target in targets}
     asked = [(path, with_records, points[places[path].data_dir].of(path)) for path in paths]
@@ -178,7 +185,7 @@ def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: b
         task = bar.add_task("verifying", total=len(paths), rate="")
         for report in _reports(asked, processes):
             parsed = parse_dir_name(os.path.basename(report.directory))
-            assert parsed is not None, "only directories of partitions are verified"
+            assert parsed is not None, "only directories of partitions can be verified"
             places[report.directory].reports[parsed.topic_partition] = report
             bar.advance(task)
             step()
@@ -190,7 +197,7 @@ def _verify_all(targets: Sequence[_Target], jobs: int | None, *, with_records: b
 
 
 def _reports(asked: Sequence[tuple[str, bool, int]], processes: int) -> Iterator[PartitionReport]:
-    """Of what `_verify_one` is asked for."""
+    """Yields the reports of `_verify_one`."""
     if processes <= 1:
         for one in asked:
             yield _verify_one(*one)
@@ -205,7 +212,7 @@ def _size_bytes(directory: str) -> int:
 
 
 def _progress_line(total: int) -> Callable[[], None]:
-    """Without a terminal: a plain line at every tenth of the way."""
+    """Prints a plain line at each tenth of the work if there is no terminal."""
     done = 0
 
     def step() -> None:
@@ -218,7 +225,7 @@ def _progress_line(total: int) -> Callable[[], None]:
 
 
 def _found(targets: Sequence[_Target]) -> Iterator[tuple[bool, Fault]]:
-    """(whether it is but a note, fault), in the order of the files."""
+    """Returns (whether it is only a note, fault) in the order of the files."""
     for target in targets:
         for report in target.reports.values():
             yield from ((False, fault) for fault in report.faults)
@@ -267,7 +274,7 @@ def _fault_json(fault: Fault) -> dict[str, Any]:
 
 
 def _repair(target: _Target, kept_name: str, *, apply: bool) -> Iterator[str]:
-    """What is done, told before it is done."""
+    """Repairs each directory, and prints each step before it is done."""
     disk = OsDisk()
     changed = False
     metadata = MetadataRepair(disk, target.data_dir)
@@ -296,7 +303,7 @@ def _repair(target: _Target, kept_name: str, *, apply: bool) -> Iterator[str]:
         target.repaired = metadata.repaired
     planned = plan_directory(disk, target.data_dir, target.reports)
     for path in planned:
-        step = f"{path}: offsets beyond the ends of the logs put right"
+        step = f"{path}: offsets beyond the log ends corrected"
         print(step)
         yield step
     if apply and (changed or planned):

@@ -1,4 +1,4 @@
-"""What `barnabas log dump` makes of the records of internal topics: the JSON that Kafka's own tool prints."""
+"""Decoders of `barnabas log dump` for the records of internal topics: the same JSON as Kafka's tool prints."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _Classes = dict[int, type[Message]]
 
 
 def decode_metadata(record: Record) -> tuple[str | None, str | None]:
-    """A record of `__cluster_metadata`."""
+    """Decodes a record of `__cluster_metadata`."""
     value = record.value or b""
     if value and value[0] != FRAME_VERSION and value[0] < 0x80:
         text = f"unknown frame version {value[0]}(only frame version {FRAME_VERSION} is supported)"
@@ -44,7 +44,7 @@ def decode_metadata(record: Record) -> tuple[str | None, str | None]:
 
 
 def _classes(module: Any, ending: str) -> _Classes:
-    """Record type -> class, of those in the module whose names end so. Old and new names of a type are the same."""
+    """Returns record type -> class for the classes of the module with this suffix. A renamed type keeps its number."""
     found: _Classes = {}
     for name, cls in vars(module).items():
         if isinstance(cls, type) and issubclass(cls, Message) and name.endswith(ending) and cls.API_KEY is not None:
@@ -53,8 +53,9 @@ def _classes(module: Any, ending: str) -> _Classes:
 
 
 class _CoordinatorDecoder:
-    """Keys and values of a coordinator's topic: both begin with a number, the key with the type of the record, the
-    value with its version."""
+    """Decodes keys and values of a coordinator's topic. Both begin with a number: the key with the type of the record,
+    the value with its version.
+    """
 
     def __init__(self, keys: _Classes, values: _Classes) -> None:
         self._keys = keys
@@ -92,13 +93,13 @@ class _CoordinatorDecoder:
 
 def _leading_short(data: bytes) -> int:
     if len(data) < _SHORT.size:
-        raise DecodeError(f"{len(data)} bytes do not hold a version")
+        raise DecodeError(f"{len(data)} bytes are too short for a version")
     number: int = _SHORT.unpack_from(data)[0]
     return number
 
 
 def _open(shown: dict[str, Any], name: str, cls: type[Message], data: bytes) -> None:
-    """Show the consumers' own bytes as what they are, if they can be read."""
+    """Replaces the consumers' own bytes by their decoded form, if they can be decoded."""
     try:
         version = _leading_short(data)
         shown[name] = to_json_object(decode(cls, version, data, _SHORT.size)[0], version)

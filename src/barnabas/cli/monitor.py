@@ -1,4 +1,4 @@
-"""`barnabas monitor`: the replicas of a cluster, live, in lines, or once with a verdict as exit code."""
+"""`barnabas monitor`: shows the replicas of a cluster live, as lines, or once with a verdict as the exit code."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ from barnabas.monitor.connection import Security
 from barnabas.monitor.snapshot import Severity, Snapshot
 from barnabas.monitor.watch import Step, watch
 
-_HINT = "start a cluster with `barnabas up --detach`, or name yours with --bootstrap HOST:PORT"
+_HINT = "start a cluster with `barnabas up --detach`, or give the address of another one with --bootstrap HOST:PORT"
 
 
 def monitor(
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only this topic; all when left out.")] = None,
-    once: Annotated[bool, typer.Option("--once", help="Show the cluster as it is now, and end.")] = False,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="Only this topic; default: all")] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show the current state and exit")] = False,
     check: Annotated[
         bool,
         typer.Option(
             "--check",
-            help="As --once, and exit with 6 when a partition is offline, 5 under min ISR, 4 at min ISR, "
-            "3 under-replicated, 1 when no broker answers.",
+            help="As --once; exit with 6 if a partition is offline, 5 under min ISR, 4 at min ISR, "
+            "3 under-replicated, 1 if no broker answers",
         ),
     ] = False,
     every: Annotated[
-        bool, typer.Option("--all", help="In a plain table, partitions of internal topics that are in sync, too.")
+        bool, typer.Option("--all", help="In a plain table, include partitions of internal topics that are in sync")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="One JSON line for the first look, then one for each change.")
+        bool, typer.Option("--json", help="Print one JSON line for the first state and one for each change")
     ] = False,
-    interval: Annotated[float, typer.Option(help="Seconds between two looks.", min=0.1, max=3600)] = 1.0,
+    interval: Annotated[float, typer.Option(help="Seconds between two requests", min=0.1, max=3600)] = 1.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Show leader, replicas, ISR and lag of every partition, and each change with its time and cause.
+    """Show leader, replicas, ISR and lag of each partition, and each change with its time and cause
 
-    Works with any Kafka cluster; causes are told where the cluster has a journal (`barnabas explain`). When all brokers
-    are gone it says so and waits for them.
+    The command works with any Kafka cluster. Causes are shown if the cluster has a journal (`barnabas explain`). If no
+    broker answers, it reports that and waits.
     """
     try:
         security = Security.from_properties(key_values(properties or [], "--property"))
@@ -88,12 +88,12 @@ async def _look(reader: ClusterReader, topic: str | None) -> Snapshot:
     finally:
         reader.close()
     if topic is not None and not snapshot.partitions:
-        raise Failure(f"there is no topic {topic}", "`barnabas topics list` shows those there are")
+        raise Failure(f"there is no topic {topic}", "`barnabas topics list` shows the existing ones")
     return snapshot
 
 
 def show_table(snapshot: Snapshot, *, every: bool) -> None:
-    """`every`: those too that are many, and of which there is nothing to tell."""
+    """Prints the partitions as a table. `every` includes the numerous ones that have nothing to report."""
     states = snapshot.by_severity()
     shown = [state for state in states if every or not state.is_internal or state.severity is not Severity.OK]
     print(lines.headline(snapshot))
@@ -135,6 +135,6 @@ async def _in_lines(steps: AsyncIterator[Step], *, every: bool) -> None:
 
 
 def _print_json(value: object) -> None:
-    """Always one line, for programs read it as it comes."""
+    """Prints one line in any case, because programs read it as it arrives."""
     sys.stdout.write(json.dumps(value, ensure_ascii=False) + "\n")
     sys.stdout.flush()

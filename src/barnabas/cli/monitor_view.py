@@ -1,8 +1,8 @@
 """The live view of `barnabas monitor`: the cluster, its partitions (the worst first), the last changes.
 
-Nothing that matters is cut off: what a narrow terminal has no room for is left out by whole columns, those first that
-follow from the others; names keep their partition's number; long lines are wrapped. Columns have the width of what may
-come, so that the table does not jump from look to look.
+Nothing that matters is cut off. A narrow terminal omits whole columns, first those that can be derived from others;
+names keep their partition's number; long lines are wrapped. Columns are wide enough for future values, so that the
+table does not jump between updates.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ STYLES: Final = {
 _CHANGES_KEPT: Final = 200
 #: The table's head and frame.
 TABLE_LINES: Final = 4
-#: What is left out, and an empty line.
+#: Omitted parts, and an empty line.
 _SPARE_LINES: Final = 2
-#: A narrow terminal does without these, in this order.
+#: The columns that a narrow terminal omits, in this order.
 _DISPENSABLE: Final = ("followers", "OSR", "size", "replicas", "lag", "ISR", "leader")
-#: Names are shortened to this before a column is left out.
+#: Names are shortened to this width before a column is omitted.
 _NAME_WIDTH: Final = 20
 _STATE_WIDTH: Final = len("under-replicated")
 _SIZE_WIDTH: Final = len("999.9 kB")
@@ -45,7 +45,7 @@ _LAG_DIGITS: Final = 4
 
 
 class LiveView:
-    """As a context; `show` draws the next step."""
+    """The live view, as a context manager; `show` draws the next state."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -68,7 +68,7 @@ class LiveView:
 
 
 def picture(step: Step, changes: Sequence[Change], width: int, height: int) -> RenderableType:
-    """Within `height` lines: a third for the changes, more where the partitions leave room."""
+    """Draws within `height` lines: a third for the changes, more if the partitions leave room."""
     parts: list[RenderableType] = []
     if step.problem is not None:
         parts += wrapped(f"no broker answers: {step.problem}", STYLES[Severity.CRITICAL], width)
@@ -83,10 +83,10 @@ def picture(step: Step, changes: Sequence[Change], width: int, height: int) -> R
 
 
 def latest(newest_first: Iterable[Change], width: int, room: int) -> list[Text]:
-    """The last changes that fit, the newest at the end; the very newest in part rather than not at all."""
+    """Returns the last changes that fit, the newest at the end; the newest is cut rather than omitted."""
     found: list[Text] = []
     for change in newest_first:
-        # The day is in the headline.
+        # The headline shows the day.
         line = lines.change_line(change).partition("T")[2]
         drawn = wrapped(line, STYLES[change.severity], width)
         if len(found) + len(drawn) > room:
@@ -96,7 +96,7 @@ def latest(newest_first: Iterable[Change], width: int, room: int) -> list[Text]:
 
 
 def wrapped(text: str, style: str, width: int) -> list[Text]:
-    """At most three lines of `width` cells; those after the first are indented."""
+    """Returns at most three lines of `width` cells; those after the first are indented."""
     found = textwrap.wrap(
         text, max(20, width), subsequent_indent="    ", break_on_hyphens=False, max_lines=3, placeholder=" …"
     )
@@ -109,7 +109,7 @@ def _headline(snapshot: Snapshot, width: int, *, is_old: bool) -> list[Text]:
 
 
 def partitions(states: Sequence[PartitionState], width: int) -> Table:
-    """A row for each, in this order, as many columns as fit into `width`."""
+    """Returns a row for each partition, in this order, with as many columns as fit into `width`."""
     rows = [dict(zip(lines.COLUMNS, lines.row(state), strict=True)) for state in states]
     widths = _widths(states, rows)
     name_width = min(widths["partition"], _NAME_WIDTH)
@@ -133,7 +133,7 @@ def partitions(states: Sequence[PartitionState], width: int) -> Table:
 
 
 def _widths(states: Sequence[PartitionState], rows: Sequence[dict[str, str]]) -> dict[str, int]:
-    """Of each column, with room for what may come."""
+    """Returns the width of each column, with room for future values."""
     widths = {name: max((len(row[name]) for row in rows), default=0) for name in lines.COLUMNS}
     widths = {name: max(width, len(name)) for name, width in widths.items()}
     widths["state"] = max(widths["state"], _STATE_WIDTH)
@@ -149,7 +149,7 @@ def _framed(columns: Sequence[str], widths: dict[str, int]) -> int:
 
 
 def _shortened(name: str, width: int) -> str:
-    """In the middle: the number tells partitions apart."""
+    """Shortens a name in the middle: the number at its end distinguishes partitions."""
     if len(name) <= width:
         return name
     stem, dash, number = name.rpartition("-")

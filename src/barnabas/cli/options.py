@@ -1,4 +1,4 @@
-"""Options that several commands share, and how their values are read."""
+"""Options that several commands share, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -12,21 +12,23 @@ from barnabas.embedded.failures import Failure
 
 Bootstrap = Annotated[
     str,
-    typer.Option("--bootstrap", "-b", envvar="BARNABAS_BOOTSTRAP", metavar="HOST:PORT,...", help="Brokers to ask."),
+    typer.Option(
+        "--bootstrap", "-b", envvar="BARNABAS_BOOTSTRAP", metavar="HOST:PORT,...", help="Addresses of brokers"
+    ),
 ]
 DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 ClientProperty = Annotated[
     list[str] | None,
-    typer.Option("--property", "-X", metavar="KEY=VALUE", help="A client property (librdkafka's names); repeatable."),
+    typer.Option("--property", "-X", metavar="KEY=VALUE", help="A client property (librdkafka's names); repeatable"),
 ]
 
-#: The largest values that fields of the protocol hold.
+#: The largest values of fields of the protocol.
 INT16_MAX: Final = (1 << 15) - 1
 INT32_MAX: Final = (1 << 31) - 1
 INT64_MAX: Final = (1 << 63) - 1
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON")]
 
 
 def read_text(path: Path) -> str:
@@ -38,7 +40,7 @@ def read_text(path: Path) -> str:
 
 
 def key_values(items: Iterable[str], option: str) -> dict[str, str]:
-    """["a=1", "b=2"] -> {"a": "1", "b": "2"}; later ones win."""
+    """Parses ["a=1", "b=2"] to {"a": "1", "b": "2"}; a later value overrides an earlier one."""
     values: dict[str, str] = {}
     for item in items:
         key, equals, value = item.partition("=")

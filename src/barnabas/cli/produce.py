@@ -1,4 +1,4 @@
-"""`barnabas produce TOPIC`: lines from a file or stdin become records."""
+"""`barnabas produce TOPIC`: turns lines from a file or stdin into records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SHOWN_ERRORS = 5
 
 @dataclass(slots=True)
 class Delivery:
-    """Counts what the brokers acknowledged and what they refused."""
+    """Counts the records that the brokers acknowledged or refused."""
 
     records: int = 0
     size_bytes: int = 0
@@ -41,32 +41,38 @@ class Delivery:
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(help="Topic to write to.")],
-    file: Annotated[Path | None, typer.Option("--file", "-f", help="Read lines from this file, not stdin.")] = None,
-    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every record.")] = None,
+    topic: Annotated[str, typer.Argument(help="Topic to write to")],
+    file: Annotated[
+        Path | None, typer.Option("--file", "-f", help="Read lines from this file instead of stdin")
+    ] = None,
+    key: Annotated[str | None, typer.Option("--key", "-k", help="Key of every record")] = None,
     key_separator: Annotated[
-        str | None, typer.Option("--key-separator", "-K", help="Each line is KEY, this text, VALUE.")
+        str | None, typer.Option("--key-separator", "-K", help="Text between key and value in each line")
     ] = None,
     header: Annotated[
-        list[str] | None, typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record.")
+        list[str] | None,
+        typer.Option("--header", "-H", metavar="NAME=VALUE", help="Header of every record; repeatable"),
     ] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", "-p", min=0, max=INT32_MAX, help="Default: by key.")
+        int | None,
+        typer.Option("--partition", "-p", min=0, max=INT32_MAX, help="Partition of every record; default: by key"),
     ] = None,
-    timestamp: Annotated[str | None, typer.Option(help="Milliseconds, 2017-01-31T12:00, or 10m (ago).")] = None,
-    null: Annotated[str | None, typer.Option(help="A key or value with this text is null.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Lines are JSON, as `consume --json` prints them.")] = False,
+    timestamp: Annotated[
+        str | None, typer.Option(help="Timestamp of every record: milliseconds, 2017-01-31T12:00, or 10m (ago)")
+    ] = None,
+    null: Annotated[str | None, typer.Option(help="Text that stands for null as a key or value")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Read JSON lines, as `consume --json` prints them")] = False,
     by_key: Annotated[
-        bool, typer.Option("--by-key", help="Choose partitions by key, whatever the JSON lines say.")
+        bool, typer.Option("--by-key", help="Ignore the partitions in JSON lines; choose them by key")
     ] = False,
-    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd.")] = "none",
-    acks: Annotated[str, typer.Option(help="all, 1 or 0.")] = "all",
+    compression: Annotated[str, typer.Option(help="none, gzip, snappy, lz4 or zstd")] = "none",
+    acks: Annotated[str, typer.Option(help="Acknowledgements to wait for: all, 1 or 0")] = "all",
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Write records, one a line, and wait until the brokers have them."""
+    """Write one record per input line and wait for the acknowledgements"""
     if as_json and key_separator is not None:
-        raise Failure("--json lines bring their keys along: leave --key-separator out")
+        raise Failure("--json lines contain their keys: omit --key-separator")
     defaults = lines.OutgoingRecord(
         value=None,
         key=None if key is None else key.encode(),
@@ -103,7 +109,7 @@ def _settings(compression: str, acks: str, delivery: Delivery) -> dict[str, Any]
 
 
 def _complete(record: lines.OutgoingRecord, defaults: lines.OutgoingRecord, by_key: bool) -> lines.OutgoingRecord:
-    """What the line says wins over what the command line says; headers add up."""
+    """Completes a record: the line overrides the command line; headers add up."""
     return replace(
         record,
         key=defaults.key if record.key is None else record.key,
@@ -133,10 +139,10 @@ def _send(client: Producer, topic: str, record: lines.OutgoingRecord) -> None:
 
 @contextlib.contextmanager
 def _input(file: Path | None) -> Iterator[tuple[TextIO, int | None]]:
-    """The lines to read, and how many bytes they are where that is known."""
+    """Returns the lines to read, and their size in bytes if that is known."""
     if file is None:
         if sys.stdin.isatty():
-            output.say("one record a line; Ctrl-D ends")
+            output.say("type one record per line; Ctrl-D ends")
         sys.stdin.reconfigure(encoding="utf-8", errors="surrogateescape")  # type: ignore[union-attr]
         yield sys.stdin, None
         return
@@ -149,7 +155,7 @@ def _input(file: Path | None) -> Iterator[tuple[TextIO, int | None]]:
 
 
 def _watched(stream: Iterable[str], size_bytes: int | None, progress: Progress) -> Iterator[str]:
-    """Lines without their ends; moves the bar when the size of the whole is known."""
+    """Yields lines without their ends; moves the bar if the total size is known."""
     if size_bytes is None:
         for line in stream:
             yield line.rstrip("\n")

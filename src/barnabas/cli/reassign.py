@@ -1,5 +1,6 @@
-"""`barnabas reassign generate|execute|verify|cancel`: replicas to other brokers and directories, in the arguments and
-JSON of Kafka's kafka-reassign-partitions tool."""
+"""`barnabas reassign generate|execute|verify|cancel`: moves replicas to other brokers and directories, with the
+arguments and the JSON of Kafka's kafka-reassign-partitions tool.
+"""
 
 from __future__ import annotations
 
@@ -32,16 +33,18 @@ from barnabas.protocol.messages.list_partition_reassignments import (
 
 PlanFile = Annotated[
     Path,
-    typer.Option("--reassignment-json-file", help="The plan, as `generate` prints it.", exists=True, dir_okay=False),
+    typer.Option(
+        "--reassignment-json-file", help="File with the plan, as `generate` prints it", exists=True, dir_okay=False
+    ),
 ]
-PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Leave throttles as set.")]
+PreserveThrottles = Annotated[bool, typer.Option("--preserve-throttles", help="Keep the throttles")]
 _BROKER_RATES: Final = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
 _DIRECTORY_RATE: Final = "replica.alter.log.dirs.io.max.bytes.per.second"
 _LEADERS: Final = "leader.replication.throttled.replicas"
 _FOLLOWERS: Final = "follower.replication.throttled.replicas"
 _DIRECTORY_PAUSE_S: Final = 0.1
 
-app = typer.Typer(help="Move replicas to other brokers or directories.", no_args_is_help=True)
+app = typer.Typer(help="Move replicas to other brokers or log directories", no_args_is_help=True)
 
 
 class Node(NamedTuple):
@@ -51,7 +54,7 @@ class Node(NamedTuple):
 
 
 class _Cluster:
-    """What the commands ask the cluster."""
+    """The requests of these commands to the cluster."""
 
     def __init__(self, bootstrap: str, properties: list[str] | None) -> None:
         self.admin: AdminClient = admin_client(bootstrap, properties)
@@ -67,12 +70,12 @@ class _Cluster:
         }
 
     def wire(self, broker_id: int | None = None) -> Wire:
-        """To this broker, or to any."""
+        """Returns a connection to this broker, or to any."""
         if broker_id is None:
             return Wire.to_any((node.host, node.port) for node in self.nodes.values())
         node = self.nodes.get(broker_id)
         if node is None:
-            raise Failure(f"broker {broker_id} is not there")
+            raise Failure(f"broker {broker_id} is not available")
         return Wire(node.host, node.port)
 
     def ongoing(self) -> dict[Partition, ListPartitionReassignmentsResponse.OngoingPartitionReassignment]:
@@ -84,7 +87,7 @@ class _Cluster:
     def alter(
         self, targets: Mapping[Partition, Sequence[int] | None], *, factor_may_change: bool = True
     ) -> dict[Partition, str]:
-        """Begin these, or cancel them where there is no target. What could not be, with the reason."""
+        """Begins reassignments, or cancels those without a target. Returns the ones that failed, with the reason."""
         by_topic: dict[str, list[AlterPartitionReassignmentsRequest.ReassignablePartition]] = {}
         for (topic, index), ids in sorted(targets.items()):
             wish = AlterPartitionReassignmentsRequest.ReassignablePartition(
@@ -110,7 +113,7 @@ class _Cluster:
         }
 
     def configure(self, kind: ResourceType, name: str, values: Mapping[str, str | None]) -> None:
-        """Set these; unset those without a value."""
+        """Sets configs; removes those without a value."""
         entries = [
             ConfigEntry(
                 key,
@@ -144,23 +147,23 @@ def generate(
     topics_file: Annotated[
         Path, typer.Option("--topics-to-move-json-file", exists=True, help='{"topics": [{"topic": "orders"}]}')
     ],
-    broker_list: Annotated[str, typer.Option("--broker-list", help="Ids of the brokers to use: 1,2,3.")],
-    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Racks do not count.")] = False,
+    broker_list: Annotated[str, typer.Option("--broker-list", help="Ids of the brokers to use: 1,2,3")],
+    disable_rack_aware: Annotated[bool, typer.Option("--disable-rack-aware", help="Ignore racks")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Propose a plan for moving topics to some brokers; nothing is moved."""
+    """Propose a plan that moves topics to some brokers; nothing is moved"""
     cluster = _Cluster(bootstrap, properties)
     try:
         chosen = sorted({int(text) for text in broker_list.split(",")})
     except ValueError as error:
-        raise Failure(f"--broker-list {broker_list}: expected ids with commas between") from error
+        raise Failure(f"--broker-list {broker_list}: expected ids separated by commas") from error
     unknown = [broker_id for broker_id in chosen if broker_id not in cluster.nodes]
     if unknown:
         raise Failure(f"no such brokers: {unknown}")
     racks = {broker_id: None if disable_rack_aware else cluster.nodes[broker_id].rack for broker_id in chosen}
     if any(racks.values()) and not all(racks.values()):
-        raise Failure("not all brokers have a rack", "add --disable-rack-aware to place without regard to racks")
+        raise Failure("not all brokers have a rack", "add --disable-rack-aware to ignore racks")
     current = cluster.replicas(read_topics(topics_file))
     print(f"Current partition replica assignment\n{to_json(current)}\n")
     proposed: dict[Partition, Sequence[int]] = {}
@@ -174,23 +177,30 @@ def generate(
 @app.command()
 def execute(
     plan_file: PlanFile,
-    throttle: Annotated[int, typer.Option("--throttle", help="Bytes/s between brokers; -1: none.")] = -1,
+    throttle: Annotated[int, typer.Option("--throttle", help="Throttle between brokers in bytes/s; -1 is none")] = -1,
     directory_throttle: Annotated[
-        int, typer.Option("--replica-alter-log-dirs-throttle", help="Bytes/s between directories; -1: none.")
+        int,
+        typer.Option(
+            "--replica-alter-log-dirs-throttle", help="Throttle between log directories in bytes/s; -1 is none"
+        ),
     ] = -1,
-    additional: Annotated[bool, typer.Option("--additional", help="Though others are under way.")] = False,
-    fixed_factor: Annotated[
-        bool, typer.Option("--disallow-replication-factor-change", help="Refuse to change the number of replicas.")
+    additional: Annotated[
+        bool, typer.Option("--additional", help="Start even if other reassignments are in progress")
     ] = False,
-    timeout_ms: Annotated[int, typer.Option("--timeout", help="How long to try to name directories, ms.")] = 10_000,
+    fixed_factor: Annotated[
+        bool, typer.Option("--disallow-replication-factor-change", help="Refuse to change the number of replicas")
+    ] = False,
+    timeout_ms: Annotated[
+        int, typer.Option("--timeout", help="How long to try to set log directories, in ms")
+    ] = 10_000,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Begin what a plan says. `verify` tells when it is done and takes throttles away."""
+    """Start the reassignments of a plan; `verify` reports when they are done and removes throttles"""
     plan = read_plan(plan_file)
     cluster = _Cluster(bootstrap, properties)
     if cluster.ongoing() and not additional:
-        raise Failure("a reassignment is under way", "wait for it, cancel it, or add --additional")
+        raise Failure("a reassignment is in progress", "wait for it, cancel it, or add --additional")
     unknown = sorted({replica for target in plan.values() for replica in target.replicas} - set(cluster.nodes))
     if unknown:
         raise Failure(f"no such brokers: {unknown}")
@@ -203,12 +213,12 @@ def execute(
     print("Save this to use as the --reassignment-json-file option during rollback")
     _throttle(cluster, plan, affected, throttle, directory_throttle)
     targets = {partition: target.replicas for partition, target in plan.items()}
-    # Brokers that are about to be given a replica remember where it is to lie, if they are told before.
+    # A broker remembers the directory of a replica that it is about to get, if it is set before.
     _place(cluster, plan, time.monotonic())
-    _check(cluster.alter(targets, factor_may_change=not fixed_factor), "cannot begin the reassignment of")
+    _check(cluster.alter(targets, factor_may_change=not fixed_factor), "cannot start the reassignment of")
     print(f"Successfully started partition reassignment(s) for {_names(plan)}")
     left = _place(cluster, plan, time.monotonic() + timeout_ms / 1_000)
-    _check(left, "cannot name the directory of replicas of")
+    _check(left, "cannot set the log directory of replicas of")
 
 
 def _throttle(
@@ -236,11 +246,13 @@ def _throttle(
     for broker_id in sorted(brokers):
         cluster.configure(ResourceType.BROKER, str(broker_id), brokers[broker_id])
     if brokers:
-        print(f"throttled brokers {','.join(map(str, sorted(brokers)))}; `verify` ends it when all is done")
+        print(
+            f"throttled brokers {','.join(map(str, sorted(brokers)))}; `verify` removes the throttle when all is done"
+        )
 
 
 def _place(cluster: _Cluster, plan: Plan, deadline: float) -> dict[Partition, str]:
-    """Tell brokers in which directory replicas are to lie, again until they have taken it or the time is up."""
+    """Sets the directories of replicas on their brokers, with retries until they accept them or the time is up."""
     wanted = {
         (partition, replica): path
         for partition, target in plan.items()
@@ -279,7 +291,7 @@ def verify(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Tell how far a plan is. When nothing is under way any more, throttles are taken away."""
+    """Show the progress of a plan; removes throttles when nothing is in progress any more"""
     plan = read_plan(plan_file)
     cluster = _Cluster(bootstrap, properties)
     ongoing = cluster.ongoing()
@@ -300,7 +312,7 @@ def verify(
 
 
 def _show_directories(cluster: _Cluster, plan: Plan) -> bool:
-    """Whether any replica is still on its way to its directory."""
+    """Prints the state of each directory move. Returns whether any replica is still moving."""
     moving = False
     for partition, target in sorted(plan.items()):
         for replica, path in zip(target.replicas, target.log_dirs, strict=True):
@@ -319,7 +331,7 @@ def _show_directories(cluster: _Cluster, plan: Plan) -> bool:
 
 
 def _directories(cluster: _Cluster, broker_id: int, partition: Partition) -> dict[str, bool]:
-    """Directory -> whether the replica is only on its way there."""
+    """Returns directory -> whether the replica is only moving there."""
     topic = DescribeLogDirsRequest.DescribableLogDirTopic(topic=partition[0], partitions=[partition[1]])
     with cluster.wire(broker_id) as wire:
         answer = wire.ask(DescribeLogDirsRequest(topics=[topic]), 4, DescribeLogDirsResponse)
@@ -350,7 +362,7 @@ def cancel(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Take back what is under way of a plan: added replicas go, those that were to go stay."""
+    """Cancel the reassignments of a plan: added replicas are removed, replaced ones stay"""
     plan = read_plan(plan_file)
     cluster = _Cluster(bootstrap, properties)
     ongoing = cluster.ongoing()

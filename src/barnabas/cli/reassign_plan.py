@@ -1,5 +1,6 @@
-"""Which replicas are to go where: the JSON of Kafka's kafka-reassign-partitions tool, and proposals made as it makes
-them (AdminUtils: round robin from a random broker, racks taking turns)."""
+"""Reassignment plans: the JSON of Kafka's kafka-reassign-partitions tool, and proposals as that tool makes them
+(AdminUtils: round robin from a random broker, alternating racks).
+"""
 
 from __future__ import annotations
 
@@ -25,22 +26,22 @@ Plan = dict[Partition, Target]
 
 
 def read_plan(path: Path) -> Plan:
-    """Failure for what cannot be carried out: no such file, no such form, something named twice."""
+    """Reads a plan. Raises Failure if the file is missing or malformed, or lists something twice."""
     try:
         document = json.loads(path.read_text())
         rows = [_target(row) for row in document["partitions"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{path}: no reassignment ({error!r})") from error
+        raise Failure(f"{path}: not a reassignment ({error!r})") from error
     plan = dict(rows)
     if not plan:
-        raise Failure(f"{path}: no partitions in it")
+        raise Failure(f"{path}: the list of partitions is empty")
     if len(plan) < len(rows):
-        raise Failure(f"{path}: a partition is named twice")
+        raise Failure(f"{path}: a partition is listed twice")
     for (topic, index), target in plan.items():
         if not target.replicas or len(set(target.replicas)) < len(target.replicas):
-            raise Failure(f"{path}: {topic}-{index} has no replicas, or one of them twice")
+            raise Failure(f"{path}: {topic}-{index} has no replicas, or one twice")
         if len(target.log_dirs) != len(target.replicas):
-            raise Failure(f"{path}: {topic}-{index} has not as many log_dirs as replicas")
+            raise Failure(f"{path}: {topic}-{index} does not have as many log_dirs as replicas")
     return plan
 
 
@@ -54,14 +55,14 @@ def read_topics(path: Path) -> list[str]:
     try:
         names = [str(row["topic"]) for row in json.loads(path.read_text())["topics"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise Failure(f"{path}: no list of topics ({error!r})") from error
+        raise Failure(f"{path}: not a list of topics ({error!r})") from error
     if not names or len(set(names)) < len(names):
-        raise Failure(f"{path}: no topics in it, or one of them twice")
+        raise Failure(f"{path}: the list of topics is empty, or one is listed twice")
     return names
 
 
 def to_json(replicas: Mapping[Partition, Sequence[int]]) -> str:
-    """As `read_plan` takes it."""
+    """Returns the JSON that `read_plan` reads."""
     rows = [
         {"topic": topic, "partition": index, "replicas": list(ids), "log_dirs": [ANY_DIRECTORY] * len(ids)}
         for (topic, index), ids in sorted(replicas.items())
@@ -72,9 +73,11 @@ def to_json(replicas: Mapping[Partition, Sequence[int]]) -> str:
 def propose(
     racks: Mapping[int, str | None], partition_count: int, factor: int, chance: random.Random
 ) -> list[list[int]]:
-    """Replicas for each partition of one topic on these brokers (id -> rack). Racks count if every broker has one."""
+    """Proposes replicas for each partition of one topic on these brokers (id -> rack). Racks count if every broker has
+    one.
+    """
     if not 0 < factor <= len(racks):
-        raise Failure(f"a replication factor of {factor} cannot be had of {len(racks)} brokers")
+        raise Failure(f"a replication factor of {factor} needs more than {len(racks)} brokers")
     known = {rack for rack in racks.values() if rack}
     aware = bool(known) and all(racks.values())
     brokers = _alternating(racks) if aware else sorted(racks)
@@ -101,7 +104,7 @@ def propose(
 
 
 def _alternating(racks: Mapping[int, str | None]) -> list[int]:
-    """One broker of each rack, then the next of each."""
+    """Returns one broker of each rack, then the next of each, and so on."""
     turns = [
         iter(sorted(broker for broker, rack in racks.items() if rack == name))
         for name in sorted({rack or "" for rack in racks.values()})

@@ -1,4 +1,4 @@
-"""`barnabas simulate`: its options. What they ask for is done by `simulate_runs`, which loads brokers and clients."""
+"""The options of `barnabas simulate`. `simulate_runs` does the work and loads brokers and clients."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from barnabas.embedded.failures import Failure
 
 _DEFAULT_HOURS = 1 / 60
 
-Seed = Annotated[int, typer.Option("--seed", help="The run; with --explore the first of them.")]
-Explore = Annotated[int | None, typer.Option("--explore", metavar="COUNT", help="Search so many seeds for failures.")]
-Faults = Annotated[
-    str, typer.Option("--faults", metavar="KIND,...", help="Kinds that may be drawn; `all`, `none`, or a list.")
-]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of the run; with --explore, the first seed")]
+Explore = Annotated[int | None, typer.Option("--explore", metavar="COUNT", help="Search this many seeds for failures")]
+Faults = Annotated[str, typer.Option("--faults", metavar="KIND,...", help="Kinds of faults: `all`, `none`, or a list")]
 Hours = Annotated[
-    float, typer.Option("--hours", help="How long faults come, in virtual hours.", show_default="a minute")
+    float, typer.Option("--hours", help="Duration of the faults, in virtual hours", show_default="a minute")
 ]
-Only = Annotated[
-    str | None, typer.Option("--only", metavar="N,...", help="Of the seed's faults only these, by their numbers.")
-]
-Brokers = Annotated[int, typer.Option("--brokers", min=1, help="Nodes with the role broker.")]
+Only = Annotated[str | None, typer.Option("--only", metavar="N,...", help="Only these faults of the seed, by number")]
+Brokers = Annotated[int, typer.Option("--brokers", min=1, help="Number of nodes with the broker role")]
 Controllers = Annotated[
-    int, typer.Option("--controllers", min=0, help="Nodes that are controllers only; 0: brokers are.")
+    int,
+    typer.Option(
+        "--controllers", min=0, help="Number of nodes with only the controller role; 0: the brokers are controllers"
+    ),
 ]
 Work = Annotated[
-    str, typer.Option("--work", metavar="KIND", help="What clients do: `records`, `transactions` or `groups`.")
+    str, typer.Option("--work", metavar="KIND", help="What clients do: `records`, `transactions` or `groups`")
 ]
-Jobs = Annotated[int | None, typer.Option("--jobs", min=1, help="Processes for --explore; the cores of this machine.")]
+Jobs = Annotated[
+    int | None, typer.Option("--jobs", min=1, help="Number of processes for --explore; default: one per core")
+]
 
 
 def simulate(
@@ -46,23 +47,22 @@ def simulate(
     jobs: Jobs = None,
     as_json: Json = False,
 ) -> None:
-    """Run a cluster with clients in virtual time, break things, and check that every promise holds.
+    """Run a cluster with faults in virtual time and check its guarantees
 
-    Everything comes from the seed: the same seed gives the same run, event by event. Exit code 1 when a promise broke.
+    The seed determines everything: the same seed gives the same run, event by event. The exit code is 1 if a guarantee
+    was broken.
     """
     try:
         runs = importlib.import_module("barnabas.cli.simulate_runs")
     except ModuleNotFoundError as error:
         if error.name != "aiokafka":
             raise
-        raise Failure(
-            "the simulator's clients are aiokafka, which is missing", "pip install 'barnabas[orders]'"
-        ) from None
+        raise Failure("the simulator needs the package aiokafka", "pip install 'barnabas[orders]'") from None
     settings = runs.settings_for(seed, faults, hours, brokers=brokers, controllers=controllers, work=work)
     if explore is None:
         failed = runs.replay(settings, only, as_json=as_json)
     elif only is not None:
-        raise Failure("--only picks faults of one seed: leave --explore out")
+        raise Failure("--only selects faults of one seed: omit --explore")
     else:
         failed = runs.explore(settings, explore, jobs or os.cpu_count() or 1, as_json=as_json)
     if failed:

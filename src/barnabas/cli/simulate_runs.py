@@ -1,4 +1,4 @@
-"""What `barnabas simulate` does: one seed told in full, or many seeds searched and the failing ones shortened."""
+"""The work of `barnabas simulate`: one seed shown in full, or many seeds searched and the failing ones shortened."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ _SHORTENED_MAX = 3
 _DEFAULT_FAULTS_S = 60
 _PROBLEMS_SHOWN_MAX = 20
 _CLIENTS = ("producer", "consumer", "chain", "kiosk", "member", "modern", "reader", "auditor")
-#: Fewer lose their promises with the power of one.
+#: With fewer brokers, one power failure breaks guarantees.
 _BROKERS_OF_COORDINATORS = 3
 
 
 def settings_for(
     seed: int, faults: str, hours: float, *, brokers: int, controllers: int, work: str = "records"
 ) -> Settings:
-    """Failure when they make no sense."""
+    """Returns the settings. Raises Failure if they are invalid."""
     layout = Layout(brokers=brokers, controllers=controllers)
     faults_s = max(1, round(hours * 3600))
     return Settings(seed=seed, layout=layout, work=_work(work, brokers), kinds=_kinds(faults), faults_s=faults_s)
@@ -36,10 +36,10 @@ def settings_for(
 def _work(text: str, brokers: int) -> WorkKind:
     known = [kind.value for kind in WorkKind]
     if text not in known:
-        raise Failure(f"--work {text}: no such work", f"there are: {', '.join(known)}")
+        raise Failure(f"--work {text}: no such workload", f"expected one of: {', '.join(known)}")
     if text != WorkKind.RECORDS.value and brokers < _BROKERS_OF_COORDINATORS:
         raise Failure(
-            f"--work {text} with {brokers} brokers: what coordinators write is synced nowhere",
+            f"--work {text} with {brokers} brokers: nothing syncs what coordinators write",
             f"--brokers {_BROKERS_OF_COORDINATORS}",
         )
     return WorkKind(text)
@@ -54,7 +54,7 @@ def _kinds(text: str) -> tuple[FaultKind, ...]:
     wanted = [name.strip() for name in text.split(",")]
     for name in wanted:
         if name not in known:
-            raise Failure(f"--faults {name}: no such kind", f"there are: all, none, {', '.join(known)}")
+            raise Failure(f"--faults {name}: no such kind", f"expected one of: all, none, {', '.join(known)}")
     return tuple(known[name] for name in wanted)
 
 
@@ -62,7 +62,7 @@ def _kinds(text: str) -> tuple[FaultKind, ...]:
 
 
 def replay(settings: Settings, only: str | None, *, as_json: bool) -> bool:
-    """One run, shown; whether it failed."""
+    """Runs and shows one seed. Returns whether it failed."""
     if only is not None:
         settings = replace(settings, schedule=_chosen(settings, only))
     outcome = run(settings)
@@ -75,7 +75,7 @@ def replay(settings: Settings, only: str | None, *, as_json: bool) -> bool:
 
 
 def _chosen(settings: Settings, only: str) -> tuple[Fault, ...]:
-    """Of the seed's schedule, counted from 1."""
+    """Returns the chosen faults of the seed's schedule, counted from 1."""
     schedule = schedule_of(settings)
     numbers = [number.strip() for number in only.split(",") if number.strip()]
     if any(not number.isdigit() or not 0 < int(number) <= len(schedule) for number in numbers):
@@ -91,7 +91,7 @@ def _show_timeline(outcome: Outcome) -> None:
 def _style(node: str, text: str) -> str:
     if node in ("checker", "run"):
         return "bold red"
-    if text.startswith(("fault:", "end of", "everything heals")):
+    if text.startswith(("fault:", "end of", "all faults end")):
         return "yellow"
     return "dim" if node.startswith(_CLIENTS) else ""
 
@@ -110,13 +110,13 @@ def _show_verdict(outcome: Outcome) -> None:
     if outcome.failed:
         for problem in outcome.problems[:_PROBLEMS_SHOWN_MAX]:
             output.show_failure(Failure(problem))
-        output.say(f"again: {command_for(outcome)}")
+        output.say(f"repeat with: {command_for(outcome)}")
     else:
-        output.say_done("every promise was kept")
+        output.say_done("every guarantee was kept")
 
 
 def command_for(outcome: Outcome) -> str:
-    """The command that runs this again."""
+    """Returns the command that repeats this run."""
     settings = outcome.settings
     parts = [f"barnabas simulate --seed {settings.seed}"]
     if settings.kinds != tuple(FaultKind):
@@ -158,7 +158,7 @@ def _as_json(outcome: Outcome) -> dict[str, object]:
 
 
 def explore(settings: Settings, count: int, jobs: int, *, as_json: bool) -> bool:
-    """Many seeds in processes; whether one failed. The first few that did are shortened."""
+    """Runs many seeds in processes. Returns whether one failed; the first few failures are shortened."""
     failures: list[Outcome] = []
     done = virtual_s = 0.0
     with output.progress("seeds") as progress:
@@ -181,7 +181,7 @@ def explore(settings: Settings, count: int, jobs: int, *, as_json: bool) -> bool
     if failures:
         output.say(verdict + f"{len(failures)} failed")
     else:
-        output.say_done(verdict + "every promise was kept")
+        output.say_done(verdict + "every guarantee was kept")
     return bool(failures)
 
 

@@ -1,4 +1,4 @@
-"""`barnabas topics create|list|describe|alter|delete`."""
+"""`barnabas topics create|list|describe|alter|delete`: topics, their partitions and configs."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ from barnabas.cli.clients import TIMEOUT_S, admin_client, failure, result
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT16_MAX, INT32_MAX, Bootstrap, ClientProperty, Json, key_values
 from barnabas.embedded.failures import Failure
 
-Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics.")]
+Names = Annotated[list[str], typer.Argument(metavar="TOPIC...", help="Names of topics")]
 Configs = Annotated[
-    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; may be repeated.")
+    list[str] | None, typer.Option("--config", "-c", metavar="KEY=VALUE", help="A topic config; repeatable")
 ]
 
-app = typer.Typer(help="Create, list, describe, alter and delete topics.", no_args_is_help=True)
+app = typer.Typer(help="Create, list, describe, alter and delete topics", no_args_is_help=True)
 
 
 @app.command()
 def create(
     names: Names,
     partitions: Annotated[
-        int, typer.Option("--partitions", "-p", help="-1: the broker's default.", min=-1, max=INT32_MAX)
+        int, typer.Option("--partitions", "-p", help="-1: the broker's default", min=-1, max=INT32_MAX)
     ] = -1,
     replication_factor: Annotated[
-        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default.", min=-1, max=INT16_MAX)
+        int, typer.Option("--replication-factor", "-r", help="-1: the broker's default", min=-1, max=INT16_MAX)
     ] = -1,
     config: Configs = None,
-    if_not_exists: Annotated[bool, typer.Option(help="A topic that is there already is no error.")] = False,
+    if_not_exists: Annotated[bool, typer.Option(help="Accept a topic that already exists")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Create topics."""
+    """Create topics"""
     configs = key_values(config or [], "--config")
     admin = admin_client(bootstrap, properties)
     new = [NewTopic(name, partitions, replication_factor, config=configs) for name in names]
@@ -58,7 +58,7 @@ def create(
             result(future, f"cannot create topic {name}")
         except Failure as refused:
             if if_not_exists and _code(refused) == KafkaError.TOPIC_ALREADY_EXISTS:
-                print(f"topic {name} is there already")
+                print(f"topic {name} already exists")
                 continue
             raise
         print(f"created topic {name}")
@@ -66,13 +66,13 @@ def create(
 
 @app.command(name="list")
 def list_topics(
-    pattern: Annotated[str, typer.Argument(help="Only names that match, as in a shell: 'order*'.")] = "*",
-    internal: Annotated[bool, typer.Option("--internal", help="Internal topics too.")] = False,
+    pattern: Annotated[str, typer.Argument(help="Only names that match this shell pattern: 'order*'")] = "*",
+    internal: Annotated[bool, typer.Option("--internal", help="Include internal topics")] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """List topics."""
+    """List topics"""
     admin = admin_client(bootstrap, properties)
     names = [
         name
@@ -96,7 +96,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Show the partitions, replicas, offsets and set configs of topics."""
+    """Show the partitions, replicas, offsets and configs of topics"""
     admin = admin_client(bootstrap, properties)
     found = []
     for topic in _describe(admin, names):
@@ -119,16 +119,20 @@ def describe(
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
     partitions: Annotated[
-        int | None, typer.Option("--partitions", "-p", help="New number, more than now.", min=1, max=INT32_MAX)
+        int | None,
+        typer.Option(
+            "--partitions", "-p", help="New number of partitions, larger than the current one", min=1, max=INT32_MAX
+        ),
     ] = None,
     config: Configs = None,
     delete_config: Annotated[
-        list[str] | None, typer.Option("--delete-config", metavar="KEY", help="Back to the default; repeatable.")
+        list[str] | None,
+        typer.Option("--delete-config", metavar="KEY", help="Config to reset to its default; repeatable"),
     ] = None,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Add partitions to a topic, set or unset its configs."""
+    """Add partitions to a topic, or change its configs"""
     entries = [
         ConfigEntry(key, value, incremental_operation=AlterConfigOpType.SET)
         for key, value in key_values(config or [], "--config").items()
@@ -152,11 +156,11 @@ def alter(
 @app.command()
 def delete(
     names: Names,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")] = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Delete topics with all their records. Asks first at a terminal."""
+    """Delete topics with all their records; asks first at a terminal"""
     admin = admin_client(bootstrap, properties)
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
@@ -191,12 +195,12 @@ def _summary(topic: TopicDescription) -> dict[str, Any]:
 
 
 def _topic_id(topic: TopicDescription) -> str:
-    """As Kafka's own tools print it: base64 for URLs."""
+    """Returns the topic id as Kafka's tools print it: base64 for URLs."""
     return str(topic.topic_id).replace("+", "-").replace("/", "_")
 
 
 def _set_configs(admin: AdminClient, name: str) -> dict[str, str]:
-    """Configs set on the topic itself."""
+    """Returns the configs that are set on the topic itself."""
     futures = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)], request_timeout=TIMEOUT_S)
     entries = [result(future, f"cannot read the configs of {name}") for future in futures.values()]
     return {

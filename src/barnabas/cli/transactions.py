@@ -1,4 +1,6 @@
-"""`barnabas transactions`: look at them and end what nobody ends, as Kafka's kafka-transactions tool does (KIP-664)."""
+"""`barnabas transactions`: shows transactions and aborts hanging ones, as Kafka's kafka-transactions tool does
+(KIP-664).
+"""
 
 from __future__ import annotations
 
@@ -14,28 +16,34 @@ from barnabas.cli.transactions_view import ClusterView, Described, ProducerState
 from barnabas.common.types import TopicPartition
 from barnabas.embedded.failures import Failure
 
-app = typer.Typer(help="Look at transactions, and end what nobody ends.", no_args_is_help=True)
+app = typer.Typer(help="Show transactions, and abort hanging ones", no_args_is_help=True)
 
 _PARTITION: Final = typer.Argument(metavar="TOPIC-PARTITION")
-#: As long as a broker lets transactions be open, unless it is set otherwise.
+#: The default limit of brokers for the duration of a transaction.
 _TIMEOUT_MINUTES: Final = 15
 
 
 @app.command(name="list")
 def list_all(
-    state: Annotated[list[str] | None, typer.Option("--state", help="Ongoing, Empty, ...; repeatable.")] = None,
+    state: Annotated[
+        list[str] | None,
+        typer.Option("--state", help="Only transactions in this state: Ongoing, Empty, ...; repeatable"),
+    ] = None,
     producer_id: Annotated[
-        list[int] | None, typer.Option("--producer-id", min=0, max=INT64_MAX, help="Repeatable.")
+        list[int] | None, typer.Option("--producer-id", min=0, max=INT64_MAX, help="Repeatable")
     ] = None,
     open_for: Annotated[
-        int | None, typer.Option("--open-for", metavar="MS", help="Only those that began longer ago.")
+        int | None,
+        typer.Option("--open-for", metavar="MS", help="Only transactions that are open for longer than this"),
     ] = None,
-    pattern: Annotated[str | None, typer.Option("--pattern", help="A regular expression for the whole id.")] = None,
+    pattern: Annotated[
+        str | None, typer.Option("--pattern", help="Only ids that this regular expression matches as a whole")
+    ] = None,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """List transactional ids with their coordinators, producers and states."""
+    """List transactional ids with their coordinators, producers and states"""
     found = ClusterView(bootstrap, properties).listed(
         states=state or (),
         producer_ids=producer_id or (),
@@ -52,7 +60,7 @@ def describe(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Show transactional ids: state, timeout, since when and in which partitions."""
+    """Show transactional ids: state, timeout, start time and partitions"""
     found = ClusterView(bootstrap, properties).describe(transactional_id)
     columns = ["transactional_id", "coordinator", "producer_id", "producer_epoch", "state", "timeout_ms", "open_ms"]
     now_ms = round(time.time() * 1000)
@@ -71,7 +79,7 @@ def producers(
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Show who writes to a partition, and where open transactions begin."""
+    """Show the producers of a partition, and where their open transactions begin"""
     view, wanted = ClusterView(bootstrap, properties), _parse(partition)
     _show(_PRODUCER_COLUMNS, [_producer_row(one) for one in view.producers(_led(view, wanted))], as_json)
 
@@ -93,23 +101,25 @@ def _producer_row(one: ProducerState) -> tuple[object, ...]:
 
 @app.command(name="find-hanging")
 def find_hanging(
-    topic: Annotated[str | None, typer.Option("--topic", help="Look at this topic only.")] = None,
+    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic")] = None,
     partition: Annotated[
-        int | None, typer.Option("--partition", min=0, max=INT32_MAX, help="And at this partition only.")
+        int | None, typer.Option("--partition", min=0, max=INT32_MAX, help="Only this partition of --topic")
     ] = None,
     broker: Annotated[
-        int | None, typer.Option("--broker", metavar="ID", min=0, max=INT32_MAX, help="At what this broker leads.")
+        int | None,
+        typer.Option("--broker", metavar="ID", min=0, max=INT32_MAX, help="Only partitions that this broker leads"),
     ] = None,
     older_than: Annotated[
-        int, typer.Option("--older-than", metavar="MINUTES", help="Open without a write for longer than this.")
+        int,
+        typer.Option("--older-than", metavar="MINUTES", help="Only transactions without a write for longer than this"),
     ] = _TIMEOUT_MINUTES,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Find transactions that are open in a partition and that no coordinator will end."""
+    """Find transactions that are open in a partition but unknown to their coordinator"""
     if partition is not None and topic is None:
-        raise Failure("--partition needs its --topic")
+        raise Failure("--partition needs --topic")
     view = ClusterView(bootstrap, properties)
     looked_at = {
         each: leader
@@ -117,18 +127,18 @@ def find_hanging(
         if partition in (None, each.partition) and broker in (None, leader)
     }
     if partition is not None and not looked_at and broker is None:
-        raise Failure(f"{TopicPartition(topic or '', partition)} is not there, or has no leader")
+        raise Failure(f"{TopicPartition(topic or '', partition)} does not exist, or has no leader")
     before_ms = round(time.time() * 1000) - older_than * 60_000
     old = [one for one in view.producers(looked_at) if one.start_offset >= 0 and one.last_timestamp_ms <= before_ms]
     listed = view.listed(producer_ids=sorted({one.producer_id for one in old})) if old else []
     found = hanging(old, view.describe([one.transactional_id for one in listed]))
     _show(_PRODUCER_COLUMNS, [_producer_row(one) for one in found], as_json)
     if found and not as_json:
-        output.say("end one with: barnabas transactions abort PARTITION --start-offset N --execute")
+        output.say("abort one with: barnabas transactions abort PARTITION --start-offset N --execute")
 
 
 def hanging(open_producers: Sequence[ProducerState], transactions: Sequence[Described]) -> list[ProducerState]:
-    """Those whose partition is in no transaction that its coordinator knows as open, or as being ended."""
+    """Returns the transactions in whose partition the coordinator knows of none that is open or ending."""
     known = {
         (one.producer_id, partition)
         for one in transactions
@@ -144,20 +154,25 @@ def abort(
     start_offset: Annotated[
         int | None,
         typer.Option(
-            "--start-offset", min=0, max=INT64_MAX, help="Where the transaction begins, as find-hanging shows it."
+            "--start-offset", min=0, max=INT64_MAX, help="First offset of the transaction, as find-hanging shows it"
         ),
     ] = None,
     producer_id: Annotated[
-        int | None, typer.Option("--producer-id", min=0, max=INT64_MAX, help="Instead, whose transaction it is.")
+        int | None,
+        typer.Option(
+            "--producer-id", min=0, max=INT64_MAX, help="Producer of the transaction, instead of --start-offset"
+        ),
     ] = None,
-    execute: Annotated[bool, typer.Option("--execute", help="Do it; without this it is only shown.")] = False,
+    execute: Annotated[
+        bool, typer.Option("--execute", help="Apply the change; without it, only show the change")
+    ] = False,
     as_json: Json = False,
     bootstrap: Bootstrap = DEFAULT_BOOTSTRAP,
     properties: ClientProperty = None,
 ) -> None:
-    """Abort a transaction in one partition by force. Only for those that hang: records of an open one are lost."""
+    """Abort a hanging transaction in one partition; the records of a transaction that is still open are lost"""
     if (start_offset is None) == (producer_id is None):
-        raise Failure("name one of --start-offset and --producer-id")
+        raise Failure("give exactly one of --start-offset and --producer-id")
     view, wanted = ClusterView(bootstrap, properties), _parse(partition)
     found = [
         one
@@ -165,7 +180,7 @@ def abort(
         if one.start_offset >= 0 and (one.start_offset == start_offset or one.producer_id == producer_id)
     ]
     if not found:
-        raise Failure(f"no open transaction of that kind in {wanted}")
+        raise Failure(f"no such open transaction in {wanted}")
     (one,) = found
     what = f"transaction of producer {one.producer_id} in {wanted} from offset {one.start_offset} on"
     if execute:
@@ -176,20 +191,20 @@ def abort(
     elif execute:
         output.say_done(f"aborted the {what}")
     else:
-        output.say(f"would abort the {what}; do it with --execute")
+        output.say(f"would abort the {what}; add --execute to apply the change")
 
 
 def _led(view: ClusterView, partition: TopicPartition) -> dict[TopicPartition, int]:
     leader = view.leaders(partition.topic).get(partition)
     if leader is None:
-        raise Failure(f"{partition} is not there, or has no leader")
+        raise Failure(f"{partition} does not exist, or has no leader")
     return {partition: leader}
 
 
 def _parse(text: str) -> TopicPartition:
     topic, dash, index = text.rpartition("-")
     if not dash or not topic or not index.isdigit():
-        raise Failure(f"{text}: expected TOPIC-PARTITION, like orders-3")
+        raise Failure(f"{text}: expected TOPIC-PARTITION, such as orders-3")
     return TopicPartition(topic, int(index))
 
 

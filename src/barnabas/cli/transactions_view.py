@@ -1,4 +1,4 @@
-"""What brokers say of transactions: coordinators of their ids, leaders of their producers."""
+"""What brokers report about transactions: coordinators about their ids, leaders about their producers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Described(NamedTuple):
     producer_epoch: int
     state: str
     timeout_ms: int
-    #: -1 while nothing is open.
+    #: -1 if no transaction is open.
     start_ms: int
     partitions: tuple[TopicPartition, ...]
 
@@ -54,12 +54,12 @@ class ProducerState(NamedTuple):
     coordinator_epoch: int
     last_sequence: int
     last_timestamp_ms: int
-    #: -1 while it has nothing open there.
+    #: -1 if the producer has no open transaction in the partition.
     start_offset: int
 
 
 class ClusterView:
-    """Asks the brokers of a cluster, each over a connection of its own."""
+    """Requests to the brokers of a cluster, each over its own connection."""
 
     def __init__(self, bootstrap: str, properties: Iterable[str] | None) -> None:
         self._admin: AdminClient = admin_client(bootstrap, properties)
@@ -80,7 +80,7 @@ class ClusterView:
         open_for_ms: int = -1,
         pattern: str | None = None,
     ) -> list[Listed]:
-        """Of all coordinators. Failure while one of them is loading."""
+        """Returns the transactions of all coordinators. Raises Failure while one of them is loading."""
         request = ListTransactionsRequest(
             state_filters=list(states),
             producer_id_filters=list(producer_ids),
@@ -91,7 +91,7 @@ class ClusterView:
         for broker_id in sorted(self._nodes):
             answer = self._ask(broker_id, request, _LIST_VERSION, ListTransactionsResponse)
             if answer.unknown_state_filters:
-                raise Failure(f"there is no state {', '.join(answer.unknown_state_filters)}")
+                raise Failure(f"unknown state {', '.join(answer.unknown_state_filters)}")
             _check(answer.error_code, f"broker {broker_id} cannot list its transactions")
             found += [
                 Listed(one.transactional_id, broker_id, one.producer_id, one.transaction_state)
@@ -129,13 +129,13 @@ class ClusterView:
         request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=list(transactional_ids))
         answer = self._ask(min(self._nodes), request, _FIND_VERSION, FindCoordinatorResponse)
         for one in answer.coordinators:
-            _check(one.error_code, f"no coordinator of {one.key}")
+            _check(one.error_code, f"no coordinator for {one.key}")
         return {one.key: one.node_id for one in answer.coordinators}
 
     # -- leaders
 
     def leaders(self, topic: str | None = None) -> dict[TopicPartition, int]:
-        """By partition, of one topic or of all; what nobody leads is left out."""
+        """Returns the leaders by partition, of one topic or of all; partitions without a leader are omitted."""
         metadata: Any = self._admin.list_topics(timeout=TIMEOUT_S)
         if topic is not None and (topic not in metadata.topics or metadata.topics[topic].error is not None):
             raise Failure(f"no topic {topic}")
@@ -148,7 +148,7 @@ class ClusterView:
         }
 
     def producers(self, leaders: dict[TopicPartition, int]) -> list[ProducerState]:
-        """Who writes to these partitions, as their leaders know it."""
+        """Returns the producers of these partitions, as their leaders report them."""
         by_leader: dict[int, dict[str, list[int]]] = {}
         for (topic, index), leader in leaders.items():
             by_leader.setdefault(leader, {}).setdefault(topic, []).append(index)
@@ -178,7 +178,7 @@ class ClusterView:
         return sorted(found)
 
     def abort(self, partition: TopicPartition, producer_id: int, producer_epoch: int, coordinator_epoch: int) -> None:
-        """Write an abort marker to the partition's leader."""
+        """Writes an abort marker through the partition's leader."""
         leader = self.leaders(partition.topic).get(partition)
         if leader is None:
             raise Failure(f"{partition} has no leader")

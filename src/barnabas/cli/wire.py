@@ -1,4 +1,4 @@
-"""Requests that librdkafka has no call for, over a connection of their own: one request, one answer, no pipelining."""
+"""Requests that librdkafka lacks, over a separate connection: one request, one response, no pipelining."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SIZE: Final = struct.Struct(">i")
 
 
 class Wire:
-    """A connection to one broker, plain text."""
+    """A plain-text connection to one broker."""
 
     def __init__(self, host: str, port: int) -> None:
         self._where = f"{host}:{port}"
@@ -35,8 +35,9 @@ class Wire:
 
     @classmethod
     def to_any(cls, addresses: Iterable[tuple[str, int]]) -> Wire:
-        """To the first that is there: who was told of brokers a moment ago may have been told of one that is gone.
-        Raises Failure for the last, if none is."""
+        """Connects to the first broker that is available: a broker from recent metadata can already be gone. Raises the
+        Failure of the last one if none is.
+        """
         failure = Failure("there is no broker to connect to")
         for host, port in addresses:
             try:
@@ -46,7 +47,7 @@ class Wire:
         raise failure
 
     def ask(self, request: Message, version: int, expected: type[M]) -> M:
-        """The answer. Raises Failure if there is none, or none that can be read."""
+        """Returns the response. Raises Failure if there is none, or if it cannot be decoded."""
         key = type(request).API_KEY
         assert key is not None
         self._asked += 1
@@ -71,7 +72,7 @@ class Wire:
         while len(data) < size:
             chunk = self._socket.recv(size - len(data))
             if not chunk:
-                raise ConnectionError("it hung up")
+                raise ConnectionError("it closed the connection")
             data += chunk
         return bytes(data)
 

@@ -68,7 +68,7 @@ def test_tools_load_no_data_libraries() -> None:
 def test_nobody_listening_is_said_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     address = f"127.0.0.1:{unused_port()}"
     assert entry.run(["topics", "list", "--bootstrap", address]) == 1
-    assert f"no broker reached at {address} (Connection refused)" in capsys.readouterr().err
+    assert f"cannot reach a broker at {address} (Connection refused)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("address", ["localhost", "localhost:", "localhost:0", "localhost:99999", "a:b"])
@@ -122,7 +122,7 @@ def test_a_port_in_use_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[st
 def test_status_and_down_without_a_cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert entry.run(["status", "--dir", str(tmp_path)]) == 1
     assert entry.run(["down", "--dir", str(tmp_path)]) == 1
-    assert capsys.readouterr().err.count("no cluster was started") == 2
+    assert capsys.readouterr().err.count("no cluster has been started") == 2
 
 
 def test_another_process_with_the_old_pid_is_never_taken_for_ours(tmp_path: Path) -> None:

@@ -60,8 +60,8 @@ def test_a_partition_as_it_was_created() -> None:
     assert lines_of(found)[:3] == [
         "t-1: leader 2, replicas 2,3,1, in sync 2,3,1",
         "",
-        "Broker 2 leads since 2023-11-14T22:13:20.010Z, when the partition was created: it was the first of its "
-        "replicas that could.",
+        "Broker 2 leads since 2023-11-14T22:13:20.010Z, when the partition was created: it was its first eligible "
+        "replica.",
     ]
 
 
@@ -73,7 +73,7 @@ def test_a_failed_leader() -> None:
         "Broker 2 leads since 2023-11-14T22:13:20.020Z (before: leader 1), because broker 1 was fenced: its process is "
         "gone." in text
     )
-    assert "Broker 1 is preferred, but it is not in sync." in text
+    assert "Broker 1 is preferred, but not in sync." in text
     assert "Replica 1 is out of sync since 2023-11-14T22:13:20.020Z, because broker 1 was fenced" in text
     assert "Replica 3 is in sync since 2023-11-14T22:13:20.010Z, when the partition was created." in text
     assert [each["kind"] for each in found.history] == ["topic-created", "broker-fenced", "leader-change"]
@@ -89,15 +89,15 @@ def test_it_came_back() -> None:
 def test_nobody_leads() -> None:
     last = change(40, _AGAIN, state(-1, 2, []), "broker 2 was fenced")
     found = explain(Present("t", 0, -1, (1, 2, 3), ()), [created(10), _FAILED, _BACK, last])
-    assert "Nobody leads since 2023-11-14T22:13:20.040Z (before: leader 2)" in "\n".join(lines_of(found))
+    assert "No broker leads since 2023-11-14T22:13:20.040Z (before: leader 2)" in "\n".join(lines_of(found))
 
 
 def test_a_journal_that_is_behind_says_so() -> None:
     found = explain(Present("t", 0, 3, (1, 2, 3), (3,)), [created(10), _FAILED])
     assert (found.leader_event, found.is_current) == (None, False)
     text = "\n".join(lines_of(found))
-    assert "Broker 3 leads; the journal does not tell why." in text
-    assert "it may be behind" in text
+    assert "Broker 3 leads; the journal does not say why." in text
+    assert "the journal may be behind" in text
 
 
 def test_without_a_journal() -> None:
@@ -105,9 +105,9 @@ def test_without_a_journal() -> None:
     assert lines_of(found) == [
         "t-0: leader 1, replicas 1,2, in sync 1, out of sync 2",
         "",
-        "Broker 1 leads; the journal does not tell why.",
-        "Replica 1 is in sync; the journal does not tell since when.",
-        "Replica 2 is out of sync; the journal does not tell since when.",
+        "Broker 1 leads; the journal does not say why.",
+        "Replica 1 is in sync; the journal does not say since when.",
+        "Replica 2 is out of sync; the journal does not say since when.",
     ]
 
 

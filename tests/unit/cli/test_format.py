@@ -130,7 +130,7 @@ def test_mistakes_are_named_and_nothing_is_written(tmp_path: Path, capsys: pytes
     twice = ",".join([f"1@h:1:{DIRECTORIES[0]}"] * 2)
     assert "names controller 1 twice" in refused(capsys, tmp_path, *given, "-I", twice)
     static = properties(tmp_path, controller_quorum_voters="1@localhost:9571", controller_quorum_bootstrap_servers="")
-    assert "controller.quorum.voters is set" in refused(capsys, tmp_path, static, "-t", CLUSTER_ID, "-s")
+    assert "controller.quorum.voters defines" in refused(capsys, tmp_path, static, "-t", CLUSTER_ID, "-s")
     broker = properties(
         tmp_path, 2, process_roles="broker", listeners="PLAINTEXT://localhost:1", advertised_listeners=""
     )

@@ -164,9 +164,9 @@ def test_an_older_epoch_than_the_last_on_file_is_a_fault_wherever_it_stands(clea
 
 def test_verify_refuses_what_is_no_data_directory(tmp_path: Path, capsys: Output) -> None:
     assert run(["log", "verify", str(tmp_path / "nowhere")]) == 1
-    assert "is no directory" in capsys.readouterr().err
+    assert "is not a directory" in capsys.readouterr().err
     assert run(["log", "verify", str(tmp_path)]) == 1
-    assert "holds no logs" in capsys.readouterr().err
+    assert "contains no logs" in capsys.readouterr().err
 
 
 def test_repair_only_tells_unless_it_is_confirmed(killed: Path, capsys: Output) -> None:

@@ -23,7 +23,7 @@ def test_all_figures_of_a_replay_are_shown(width: int, monkeypatch: pytest.Monke
         progress.update(task, rate=text, refresh=True)
     assert isinstance(console.file, io.StringIO)
     shown = next(line for line in console.file.getvalue().splitlines() if "2,513/s" in line)
-    assert "40296/155848 orders 2,513/s, 3 under way" in shown
+    assert "40296/155848 orders 2,513/s, 3 in flight" in shown
     assert "11.2 s behind" in shown
     assert ("at 2017-02-13" in shown) == (width == 120)
     assert "…" not in shown
