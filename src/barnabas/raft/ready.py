@@ -116,55 +116,95 @@ NOTHING = Ready()
 class Draft:
     """The `Ready` of the event at hand, while the parts of the node add to it."""
 
+    __slots__ = (
+        "_committed",
+        "_fetched",
+        "_flush",
+        "_hold_released",
+        "_install",
+        "_is_empty",
+        "_messages",
+        "_promise",
+        "_records",
+        "_truncate_to",
+        "_wakes",
+    )
+
     def __init__(self) -> None:
-        self._ready = NOTHING
+        self._begin()
+
+    def _begin(self) -> None:
+        self._is_empty = True
+        self._promise: Promise | None = None
+        self._truncate_to: int | None = None
+        self._install: Install | None = None
+        self._records: list[Append] = []
+        self._committed: Committed | Ahead | None = None
+        self._messages: list[Request | Answer] = []
+        self._hold_released = self._fetched = self._wakes = self._flush = False
 
     def take(self) -> Ready:
         """Everything since the last time; `NOTHING` itself where there is nothing to do."""
-        ready, self._ready = self._ready, NOTHING
+        if self._is_empty:
+            return NOTHING
+        ready = Ready(
+            self._promise,
+            self._hold_released,
+            self._truncate_to,
+            self._install,
+            tuple(self._records),
+            self._committed,
+            tuple(self._messages),
+            self._fetched,
+            self._wakes,
+            self._flush,
+        )
+        self._begin()
         return ready
 
     @property
     def changes_log(self) -> bool:
-        return self._ready.changes_log
+        return self._truncate_to is not None or self._install is not None or bool(self._records)
 
     def promise(self, state: ElectionState, *, is_binding: bool) -> None:
         """The last one counts: it includes what an earlier one of the same event says."""
-        self._ready = self._ready._replace(promise=Promise(state, is_binding))
+        self._is_empty, self._promise = False, Promise(state, is_binding)
 
     def release_hold(self) -> None:
-        self._ready = self._ready._replace(hold_released=True)
+        self._is_empty, self._hold_released = False, True
 
     def truncate(self, end_offset: int) -> None:
-        self._ready = self._ready._replace(truncate_to=end_offset)
+        self._is_empty, self._truncate_to = False, end_offset
 
     def install(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
-        self._ready = self._ready._replace(install=Install(snapshot_id, snapshot))
+        self._is_empty, self._install = False, Install(snapshot_id, snapshot)
 
     def append(self, records: Sequence[Append]) -> None:
-        self._ready = self._ready._replace(records=(*self._ready.records, *records))
+        self._is_empty = False
+        self._records += records
 
     def commit(self, high_watermark: int, *, is_all: bool) -> None:
         """The last one counts: a high watermark does not go back."""
-        self._ready = self._ready._replace(committed=Committed(high_watermark, is_all))
+        self._is_empty, self._committed = False, Committed(high_watermark, is_all)
 
     def commit_ahead(self, ahead: Ahead) -> None:
-        self._ready = self._ready._replace(committed=ahead)
+        self._is_empty, self._committed = False, ahead
 
     def ask(self, request: Request) -> None:
-        self._ready = self._ready._replace(messages=(*self._ready.messages, request))
+        self._is_empty = False
+        self._messages.append(request)
 
     def answer(self, reply: AnswerReply, message: Message, unless_kept: Message | None = None) -> None:
-        answer = Answer(later(reply), message, unless_kept)
-        self._ready = self._ready._replace(messages=(*self._ready.messages, answer))
+        self._is_empty = False
+        self._messages.append(Answer(later(reply), message, unless_kept))
 
     def fetch(self) -> None:
         """A replica has asked for records."""
-        self._ready = self._ready._replace(fetched=True)
+        self._is_empty, self._fetched = False, True
 
     def wake(self) -> None:
         """Something was appended or committed, or the role has changed."""
-        self._ready = self._ready._replace(wakes=True)
+        self._is_empty, self._wakes = False, True
 
     def flush(self) -> None:
-        self._ready = self._ready._replace(flush=True)
+        self._is_empty, self._flush = False, True
