@@ -132,7 +132,7 @@ def test_a_ledger_of_something_else_is_refused(cluster: Cluster, tmp_path: Path)
     assert "complete" in ended(*arguments, "--topic", topic, code=0)[1]
     assert "another replay (seed 0)" in ended(*arguments, "--topic", topic, "--seed", "1", code=1)[1]
     topics.create(topics.admin_client(cluster.bootstrap, {}), "another")
-    assert "is of topic other-ledgers" in ended(*arguments, "--topic", "another", code=1)[1]
+    assert "belongs to topic other-ledgers" in ended(*arguments, "--topic", "another", code=1)[1]
     admin = topics.admin_client(cluster.bootstrap, {})
     admin.delete_topics([topic])[topic].result(120)
     for check in ([*arguments, "--topic", topic, "--create-topic"], ["verify", *arguments[1:5]]):
@@ -179,7 +179,7 @@ def test_brokers_gone_for_long_end_the_replay_and_it_goes_on_when_they_are_back(
         _, err = process.communicate(timeout=240)
         assert process.returncode == 1
         assert "no acknowledgement for 5 s" in err
-        assert "it goes on where the ledger ends" in err
+        assert "it continues where the ledger ends" in err
         cluster.start()
         ended(*arguments, code=0)
         proof = verify(ledger, cluster.bootstrap)

@@ -112,6 +112,6 @@ def test_tables_and_checkpoint_of_another_topic(
     checkpoint = str(Path(first) / "_checkpoint")
     wrong, hint = refused(*command, topics[1], "--tables", other, "--checkpoint", checkpoint)
     assert f"the checkpoint {checkpoint} is of topic {topics[0]}, not {topics[1]}" in wrong
-    assert "name another by --checkpoint" in hint
+    assert "choose another one with --checkpoint" in hint
     wrong, hint = refused(*command, topics[0], "--tables", first, "--sink", "delta")
     assert "--sink parquet, not delta" in wrong

@@ -72,7 +72,7 @@ def check_reachable(bootstrap: str, properties: Mapping[str, str] | None = None)
     what = "; ".join(f"{host}:{port} ({failed[host, port]})" for host, port in addresses)
     raise Failure(
         f"cannot reach a broker at {what}",
-        "start a cluster with `barnabas up --detach`, or give the address of another one with --bootstrap HOST:PORT",
+        "start a cluster with `barnabas up --detach`, or give the address of one with --bootstrap HOST:PORT",
     )
 
 

@@ -25,7 +25,7 @@ from barnabas.monitor.connection import Security
 from barnabas.monitor.snapshot import Severity, Snapshot
 from barnabas.monitor.watch import Step, watch
 
-_HINT = "start a cluster with `barnabas up --detach`, or give the address of another one with --bootstrap HOST:PORT"
+_HINT = "start a cluster with `barnabas up --detach`, or give the address of one with --bootstrap HOST:PORT"
 
 
 def monitor(

@@ -1,5 +1,5 @@
 """A cluster of broker processes in one directory: started, found again, stopped and killed.
 
-Imports the standard library only; the pytest fixtures and the command line both stand on it. Begin with
+This package imports only the standard library; the pytest fixtures and the command line use it. Begin with
 `cluster.py`.
 """

@@ -31,7 +31,7 @@ from barnabas.embedded.failures import Failure
 from barnabas.embedded.signals import held
 
 HOST = "127.0.0.1"
-#: The first broker's port of a new cluster, as in Kafka's example file.
+#: The default port of the first broker of a new cluster, as in Kafka's example file.
 DEFAULT_PORT: Final = 9092
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
@@ -41,26 +41,26 @@ FREE_PORTS = range(20_000, 32_768)
 _POLL_S = 0.01
 _READY = "started: "
 
-#: Where a broker serves /metrics.
+#: The path of a broker's metrics.
 METRICS_LISTENER: Final = "barnabas.metrics.listener"
-#: In the directory of an embedded cluster.
+#: The state file in the directory of an embedded cluster.
 STATE_FILE: Final = "cluster.json"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One broker process, as written down in cluster.json."""
+    """One broker process, as cluster.json records it."""
 
     node_id: int
     pid: int
-    #: Start time in clock ticks since boot, where the system tells it.
+    #: Start time in clock ticks since boot, if the system reports it.
     start_ticks: int | None
     host: str
     port: int
     controller_port: int
     roles: tuple[str, ...]
     directory: str
-    #: Of /metrics; 0 for a broker without, or one of an older release.
+    #: Port of /metrics; 0 for a broker without it, or of an older release.
     metrics_port: int = 0
     #: `broker.rack`; empty for none.
     rack: str = ""
@@ -83,7 +83,7 @@ class Node:
 
     @property
     def serving(self) -> bool:
-        """Whether the port takes connections."""
+        """Whether the port accepts connections."""
         try:
             with socket.create_connection((self.host, self.port), timeout=1.0):
                 return self.running
@@ -92,7 +92,7 @@ class Node:
 
 
 class EmbeddedCluster:
-    """The brokers below one directory: start, look, stop. Data stays where it is between starts."""
+    """The brokers below one directory: starts, shows and stops them. The data stays between starts."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory.absolute()
@@ -104,12 +104,15 @@ class EmbeddedCluster:
 
     @property
     def nodes(self) -> list[Node]:
-        """As written down; look at `running` for each. Empty when nothing was ever started here. Raises Failure for a
-        damaged file."""
+        """Returns the recorded nodes; `running` tells whether each runs. Empty if no cluster was ever started here.
+        Raises Failure for a damaged file.
+        """
         return self._state()[0]
 
     def _state(self) -> tuple[list[Node], str | None]:
-        """The nodes and the cluster id in the state file; ([], None) without one. Raises Failure for a damaged one."""
+        """Returns the nodes and the cluster id of the state file; ([], None) without one. Raises Failure for a damaged
+        file.
+        """
         try:
             state = json.loads(self.state_path.read_text())
             nodes = [Node(**{**item, "roles": tuple(item["roles"])}) for item in state["nodes"]]
@@ -119,7 +122,7 @@ class EmbeddedCluster:
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise Failure(
                 f"{self.state_path} is damaged: {_what_is_wrong(error)}",
-                "it only says which processes run: when none of them does, remove it, and `barnabas up` with the same "
+                "it only records which processes run: if none runs, remove it, and `barnabas up` with the same "
                 "--dir and --brokers writes it anew; the data stays",
             ) from error
         return nodes, cluster_id
@@ -147,14 +150,14 @@ class EmbeddedCluster:
         running = [node for node in before.values() if node.running]
         if running:
             raise Failure(
-                f"a cluster runs already in {self.directory} (pid {running[0].pid}, {running[0].bootstrap})",
+                f"a cluster is already running in {self.directory} (pid {running[0].pid}, {running[0].bootstrap})",
                 f"stop it with: barnabas down --dir {self.directory}",
             )
         count = brokers or len(before) or len(racks) or 1
         if before:
             self.check_count(count)
         if racks and len(racks) != count:
-            raise Failure(f"{len(racks)} rack(s) for {count} broker(s): name one for each, in their order")
+            raise Failure(f"{len(racks)} rack(s) for {count} broker(s): give one for each broker")
         if port is None:
             port = 0 if before else DEFAULT_PORT
             check_free(before.values(), self.directory)
@@ -184,7 +187,7 @@ class EmbeddedCluster:
         return nodes
 
     def check_count(self, brokers: int) -> None:
-        """Failure if the cluster has another number of them."""
+        """Raises Failure if the cluster has a different number of brokers."""
         if (there := len(self.nodes)) != brokers:
             raise Failure(
                 f"the cluster in {self.directory} has {there} broker(s), not {brokers}: its metadata names them",
@@ -192,12 +195,13 @@ class EmbeddedCluster:
             )
 
     def start_again(self, *node_ids: int) -> list[Node]:
-        """Start these brokers of a cluster that runs without them, as they were started last, and return when clients
-        can use them."""
+        """Starts these brokers of a running cluster with the settings of their last start, and returns when clients can
+        use them.
+        """
         nodes = {node.node_id: node for node in self.nodes}
         for node_id in node_ids:
             if nodes[node_id].running:
-                raise Failure(f"broker {node_id} runs already (pid {nodes[node_id].pid})")
+                raise Failure(f"broker {node_id} is already running (pid {nodes[node_id].pid})")
         cluster_id = self._cluster_id()
         for node_id in node_ids:
             file = Path(nodes[node_id].directory) / "server.properties"
@@ -211,8 +215,9 @@ class EmbeddedCluster:
         return started
 
     def stop(self, *node_ids: int, timeout_s: float = STOP_TIMEOUT_S) -> list[Node]:
-        """Stop what runs, in order (SIGTERM), by force what does not go in time; all of it if no node is named.
-        Returns what was stopped."""
+        """Stops the running brokers cleanly (SIGTERM), and kills those that do not stop in time; all brokers if none is
+        given. Returns the ones that were stopped.
+        """
         running = self._running(node_ids)
         for node in running:
             _signal(node, signal.SIGTERM)
@@ -224,8 +229,9 @@ class EmbeddedCluster:
         return running
 
     def kill(self, *node_ids: int) -> list[Node]:
-        """End processes without any warning (SIGKILL), as a crash would; all of them if none is named. Returns what
-        was ended."""
+        """Kills brokers without warning (SIGKILL), as a crash would; all brokers if none is given. Returns the ones
+        that were killed.
+        """
         running = self._running(node_ids)
         for node in running:
             _signal(node, signal.SIGKILL)
@@ -236,14 +242,16 @@ class EmbeddedCluster:
         return [node for node in self.nodes if node.running and (not node_ids or node.node_id in node_ids)]
 
     def signal(self, node_id: int, number: signal.Signals) -> None:
-        """Send a signal to one broker, such as SIGSTOP and SIGCONT."""
+        """Sends a signal to one broker, such as SIGSTOP or SIGCONT."""
         for node in self.nodes:
             if node.node_id == node_id:
                 _signal(node, number)
 
     def wait(self, on_end: Callable[[Node], None]) -> Node:
-        """Block until none of the nodes runs, and return the last that ended. `on_end` is told of each that ends while
-        others go on; who starts it again from elsewhere writes it down, so it is waited for, too."""
+        """Blocks until no broker runs, and returns the last one that ended. `on_end` is called for each that ends while
+        others continue. A broker that another command starts again is recorded in the state file, so it is waited for
+        too.
+        """
         ended: set[int] = set()
         while True:
             nodes = self.nodes
@@ -257,7 +265,7 @@ class EmbeddedCluster:
             time.sleep(0.1)
 
     def _cluster_id(self) -> str:
-        """The same for all nodes and starts. An older release did not write it down beside the nodes."""
+        """Returns the id that all nodes share over all starts. An older release did not record it in the state file."""
         found = self._state()[1]
         for meta in sorted(self.directory.glob("broker-*/data/meta.properties")):
             if found is None:
@@ -289,7 +297,7 @@ class EmbeddedCluster:
         )
 
     def _spawn(self, file: Path, cluster_id: str) -> dict[str, Any]:
-        """Start a process on a properties file. Its `pid` and `start_ticks`."""
+        """Starts a process with a properties file. Returns its `pid` and `start_ticks`."""
         command = [sys.executable, "-m", "barnabas.server.main", "broker", str(file), "--cluster-id", cluster_id]
         with (file.parent / "broker.log").open("wb") as out:
             child = subprocess.Popen(
@@ -299,7 +307,7 @@ class EmbeddedCluster:
         return {"pid": child.pid, "start_ticks": _start_ticks(child.pid)}
 
     def _kill_children(self) -> None:
-        """Those too that nobody has written down yet."""
+        """Kills all child processes, including those that are not recorded yet."""
         for child in self._children.values():
             if child.poll() is None:
                 child.kill()
@@ -309,7 +317,7 @@ class EmbeddedCluster:
         while not _says_ready(node.log_path):
             if not self._alive(node):
                 raise Failure(
-                    f"broker {node.node_id} ended while starting\n{log_tail(node)}", f"its log: {node.log_path}"
+                    f"broker {node.node_id} exited during startup\n{log_tail(node)}", f"its log: {node.log_path}"
                 )
             if time.monotonic() > deadline:
                 raise Failure(
@@ -347,7 +355,7 @@ def _what_is_wrong(error: Exception) -> str:
 
 
 def log_tail(node: Node, lines: int = 15) -> str:
-    """The last lines the broker wrote."""
+    """Returns the last lines that the broker wrote."""
     try:
         text = node.log_path.read_text(errors="replace")
     except OSError:
@@ -356,7 +364,7 @@ def log_tail(node: Node, lines: int = 15) -> str:
 
 
 def _settings(node_id: int, ports: Mapping[int, tuple[int, int]], data: Path) -> dict[str, str]:
-    """A combined-mode node as Kafka's own example file has it; every node votes."""
+    """Returns the settings of a combined-mode node, as in Kafka's example file; every node votes."""
     port, controller_port = ports[node_id]
     return {
         "process.roles": "broker,controller",
@@ -373,7 +381,9 @@ def _settings(node_id: int, ports: Mapping[int, tuple[int, int]], data: Path) ->
 
 
 def _replication(brokers: int) -> dict[str, str]:
-    """Of the internal topics, and of topics that come by themselves: as much as there are brokers for, up to three."""
+    """Returns the replication settings of internal and automatically created topics: at most three replicas, and no
+    more than there are brokers.
+    """
     factor = min(brokers, 3)
     in_sync = max(1, factor - 1)
     return {
@@ -386,7 +396,7 @@ def _replication(brokers: int) -> dict[str, str]:
 
 
 def new_cluster_id() -> str:
-    """As `kafka-storage random-uuid` makes them: 22 characters that do not begin with "-"."""
+    """Returns a new id as `kafka-storage random-uuid` creates it: 22 characters that do not begin with "-"."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
         if not text.startswith("-"):
@@ -394,7 +404,7 @@ def new_cluster_id() -> str:
 
 
 def _escape(value: str) -> str:
-    """A value as a Java properties file writes it."""
+    """Escapes a value for a Java properties file."""
     text = value.replace("\\", "\\\\").replace("\n", "\\n")
     return f"\\{text}" if text.startswith(" ") else text
 
@@ -404,12 +414,12 @@ def _says_ready(log: Path) -> bool:
 
 
 def check_free(nodes: Iterable[Node], directory: Path) -> None:
-    """Raises Failure if one of the nodes' ports for clients is taken by somebody else."""
+    """Raises Failure if another process uses the client port of one of the nodes."""
     for node in nodes:
         if not _is_free(node.port):
             raise Failure(
-                f"port {node.port} on {HOST}, which broker {node.node_id} in {directory} used last, is in use",
-                "stop what uses it, or choose others with --port; 0 takes any free ones",
+                f"port {node.port} on {HOST}, the last port of broker {node.node_id} in {directory}, is in use",
+                "stop the process that uses it, or choose another port with --port; 0 picks free ports",
             )
 
 
@@ -437,7 +447,7 @@ def choose_ports(count: int, wanted: int, before: Mapping[int, Node]) -> dict[in
                 f"--port {wanted}: {count} brokers need the ports {wanted} to {wanted + count - 1}, above 65535"
             )
         if not _is_free(port):
-            raise Failure(f"port {port} on {HOST} is in use", "choose another one with --port, or 0 for any free one")
+            raise Failure(f"port {port} on {HOST} is in use", "choose another port with --port; 0 picks free ports")
         clients[node_id] = port
         taken.add(port)
     ports: dict[int, tuple[int, int]] = {}
@@ -449,7 +459,9 @@ def choose_ports(count: int, wanted: int, before: Mapping[int, Node]) -> dict[in
 
 
 def choose_metrics_ports(ports: Mapping[int, tuple[int, int]], before: Mapping[int, Node]) -> dict[int, int]:
-    """Node id -> port of its /metrics: that of the last start, else behind the cluster's other ports, else any."""
+    """Returns node id -> port of its /metrics: the one of the last start, else one after the cluster's other ports,
+    else any.
+    """
     taken = {port for pair in ports.values() for port in pair}
     first = max(taken) + 1
     found: dict[int, int] = {}
@@ -479,7 +491,7 @@ def _is_free(port: int) -> bool:
 
 
 def _any_ports() -> list[int]:
-    """Where to look: many, for others look there too, and at last one that the system gives."""
+    """Yields candidates: many, because other programs also look there, and finally one that the system assigns."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         given: int = probe.getsockname()[1]
@@ -497,7 +509,7 @@ def _exists(pid: int) -> bool:
 
 
 def _start_ticks(pid: int) -> int | None:
-    """Field 22 of /proc/PID/stat; None for a process that is gone, a zombie, or a system without /proc."""
+    """Returns field 22 of /proc/PID/stat; None for a dead process, a zombie, or a system without /proc."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -1,10 +1,10 @@
-"""The one exception a command ends with when it cannot do what was asked."""
+"""The one exception with which a command ends if it cannot do its task."""
 
 from __future__ import annotations
 
 
 class Failure(Exception):
-    """Shown to the person as one line, with a hint under it; no traceback. Exit code 1."""
+    """An error that is shown as one line with a hint below it and no traceback. The exit code is 1."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)

@@ -1,5 +1,6 @@
-"""Signals that wait: between the start of a process and the note of it, nobody could stop what was started; and on a
-loop, where an exception out of nowhere would break off whatever is being closed."""
+"""Deferred signals: between the start of a process and its entry in the state file, an interrupted command could not
+stop it; and an exception at an arbitrary point of an event loop would interrupt the closing of resources.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ _ENDING = (signal.SIGINT, signal.SIGTERM) if sys.platform == "win32" else (signa
 
 @contextmanager
 def held() -> Iterator[None]:
-    """SIGINT, SIGTERM and SIGHUP that come meanwhile are heeded at the end. Other threads than the main one, to which
-    no signals come, go through it as if it were not there. Keep it short.
+    """Defers SIGINT, SIGTERM and SIGHUP to the end of the block. In a thread other than the main one, which gets no
+    signals, it does nothing. Keep the block short.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -39,9 +40,10 @@ def held() -> Iterator[None]:
 
 
 async def until_signalled(work: Coroutine[Any, Any, None]) -> bool:
-    """Does the work on the main thread's loop; the first SIGINT, SIGTERM or SIGHUP cancels it. Whether one came.
+    """Runs the work on the main thread's event loop; the first SIGINT, SIGTERM or SIGHUP cancels it. Returns whether
+    one arrived.
 
-    Others that come while it closes what it had open change nothing.
+    Further signals, while the work closes its resources, have no effect.
     """
     loop, task = asyncio.get_running_loop(), asyncio.ensure_future(work)
     came: list[int] = []

@@ -45,10 +45,10 @@ def of_writes(topics: Iterable[Topic]) -> Iterator[Finding]:
 
 def _wrong_read(topic: Topic, write: Write) -> Iterator[Finding]:
     if write.outcome is Outcome.UNSENT:
-        text = f"{write.value!r} was read at {_place(topic, write)}, and nobody sent it"
+        text = f"{write.value!r} was read at {_place(topic, write)}, but never sent"
         yield _of_write(Kind.UNWRITTEN_READ, topic, write, text, (write.read_line,))
     elif write.outcome is Outcome.FAILED:
-        text = f"{write.value!r} was read at {_place(topic, write)}, and its send by {write.process} failed"
+        text = f"{write.value!r} was read at {_place(topic, write)}, but its send by {write.process} failed"
         yield _of_write(Kind.ABORTED_READ, topic, write, text, (*write.lines, write.read_line))
 
 
@@ -64,10 +64,10 @@ def _not_read(topic: Topic, write: Write) -> Iterator[Finding]:
         text = f"{acked} and never read, although {at(log, log.high)} was"
         yield _of_write(Kind.LOST_WRITE, topic, write, text, (*write.lines, log.high_line))
     elif (offset is not None and offset in log.conflicts) or offset == log.high:
-        text = f"{acked} and never read: another record is there"
+        text = f"{acked} but never read: another record has that offset"
         yield _of_write(Kind.LOST_WRITE, topic, write, text, (*write.lines, log.high_line))
     elif log.drained:
-        text = f"{acked} and not there, when {log.topic}-{log.partition} was read to its end"
+        text = f"{acked} but missing when {log.topic}-{log.partition} was read to its end"
         yield _of_write(Kind.UNSEEN, topic, write, text, write.lines)
     else:
         yield _of_write(Kind.UNSEEN, topic, write, f"{acked} and never read", write.lines)._replace(note=True)
@@ -83,7 +83,7 @@ def _order(log: PartitionLog, before: Write, after: Write) -> Iterator[Finding]:
     if after.offset <= before.offset:
         kind = Kind.INT_NONMONOTONIC_SEND if inner else Kind.NONMONOTONIC_SEND
         text = (
-            f"{after.process} sent {before.value!r}, then {after.value!r}, and they are at "
+            f"{after.process} sent {before.value!r}, then {after.value!r}, but they are at "
             f"{at(log, before.offset)} and @{after.offset}"
         )
         idempotent = before.idempotent and after.idempotent
@@ -91,7 +91,7 @@ def _order(log: PartitionLog, before: Write, after: Write) -> Iterator[Finding]:
     elif inner and after.offset > before.offset + 1:
         skipped = log.between(before.offset, after.offset)
         if skipped:
-            text = f"{after.process} sent {before.value!r} and {after.value!r} in one transaction, and between them"
+            text = f"{after.process} sent {before.value!r} and {after.value!r} in one transaction, but between them"
             text += f" there is {log.at[skipped[0]].value!r} at {at(log, skipped[0])}"
             yield _finding(Kind.INT_SEND_SKIP, log, skipped[0], values, text, lines)
 
@@ -110,10 +110,10 @@ def of_transactions(transactions: Iterable[Transaction]) -> Iterator[Finding]:
         for write, log, offset, line, early in transaction.reads:
             lines = (transaction.line, *write.lines, line)
             if transaction.stage is Stage.ABORTED:
-                text = f"{write.value!r} was read at {at(log, offset)}, and {write.process} aborted its transaction"
+                text = f"{write.value!r} was read at {at(log, offset)}, but {write.process} aborted its transaction"
                 yield _finding(Kind.ABORTED_READ, log, offset, (write.value,), text, lines)
             elif early:
-                text = f"{write.value!r} was read at {at(log, offset)} before {write.process} asked for its commit"
+                text = f"{write.value!r} was read at {at(log, offset)} before {write.process} requested its commit"
                 yield _finding(Kind.PRECOMMITTED_READ, log, offset, (write.value,), text, lines)
 
 
@@ -146,7 +146,7 @@ def at(log: PartitionLog, offset: int) -> str:
 
 def _place(topic: Topic, write: Write) -> str:
     if write.log is None:
-        return f"an unknown place of {topic.name}"
+        return f"an unknown position in {topic.name}"
     return at(write.log, write.offset) if write.offset is not None else f"{topic.name}-{write.log.partition}"
 
 

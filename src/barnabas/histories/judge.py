@@ -94,7 +94,7 @@ class Judge:
         if write is None or write.outcome is Outcome.UNSENT:
             write = self._sent(operation, topic, value)
         elif write.outcome is not Outcome.SENT:
-            raise operation.malformed(f"{value!r} was completed before, in line {write.end_line}")
+            raise operation.malformed(f"{value!r} was already completed in line {write.end_line}")
         write.outcome = _ENDS[operation.type]
         write.end_line = operation.line
         self._counts[write.outcome.name.lower()] += 1
@@ -112,7 +112,9 @@ class Judge:
             write = topic.writes[value] = Write(value, topic.era)
             write.vague = topic.changing
         elif write.outcome is not Outcome.UNSENT:
-            raise operation.malformed(f"{value!r} was sent before, in line {write.line}: values must differ in a topic")
+            raise operation.malformed(
+                f"{value!r} was already sent in line {write.line}: values must be unique in a topic"
+            )
         else:
             topic.unordered = True
         self._counts["sent"] += 1
@@ -248,7 +250,7 @@ class Judge:
         name, partition = operation.place()
         before = operation.number("before")
         if before is None:
-            raise operation.malformed('"before" is missing: the first offset that stays')
+            raise operation.malformed('"before" is missing: the first offset that is kept')
         if operation.type != "fail":
             topic = self._topic(name)
             log = topic.log(partition, topic.era)
@@ -287,9 +289,9 @@ def _pairs(operation: Operation, records: object) -> Iterable[tuple[int, Value]]
         raise operation.malformed("records of a partition must be a list of [offset, value]")
     for record in records:
         if type(record) is not list or len(record) != 2 or type(record[0]) is not int or record[0] < 0:
-            raise operation.malformed(f"{record!r} is no [offset, value]")
+            raise operation.malformed(f"{record!r} is not [offset, value]")
         if record[1] is None:
-            raise operation.malformed(f"no value at offset {record[0]}: values tell records apart")
+            raise operation.malformed(f"no value at offset {record[0]}: values identify records")
         yield record[0], plain(record[1])
 
 

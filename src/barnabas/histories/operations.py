@@ -59,7 +59,7 @@ class Operation(NamedTuple):
     def value(self) -> Value:
         found = self.body.get("value")
         if found is None:
-            raise self.malformed('"value" is missing: it tells records apart')
+            raise self.malformed('"value" is missing: it identifies the record')
         return plain(found)
 
     def place(self) -> tuple[str, int]:
@@ -95,7 +95,7 @@ class Operation(NamedTuple):
             topic, _, partition = text.rpartition("-")
             if topic and partition.isdecimal():
                 return topic, int(partition)
-        raise self.malformed(f'{text!r} is no "topic-partition"')
+        raise self.malformed(f'{text!r} is not a "topic-partition"')
 
     def malformed(self, what: str) -> Malformed:
         return Malformed(self.line, f"{self.f}: {what}")
@@ -106,9 +106,9 @@ def parse(line: int, text: str | bytes) -> Operation:
     try:
         body = json.loads(text)
     except ValueError as error:
-        raise Malformed(line, f"no JSON: {error}") from None
+        raise Malformed(line, f"invalid JSON: {error}") from None
     if not isinstance(body, dict):
-        raise Malformed(line, "no JSON object")
+        raise Malformed(line, "not a JSON object")
     return from_fields(line, body)
 
 
@@ -116,7 +116,7 @@ def from_fields(line: int, body: Mapping[str, Any]) -> Operation:
     """Raises `Malformed`."""
     process, type_, f = body.get("process"), body.get("type"), body.get("f")
     if type(process) is not str and type(process) is not int:
-        raise Malformed(line, '"process" must be a text or an integer')
+        raise Malformed(line, '"process" must be a string or an integer')
     if type(f) is not str:
         raise Malformed(line, '"f" must be a text')
     if type_ not in TYPES:

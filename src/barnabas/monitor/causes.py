@@ -1,8 +1,8 @@
-"""Why something changed: changes that were seen, put together with what the journal tells (docs/explain.md).
+"""The causes of changes: observed changes matched with the events of the journal (docs/explain.md).
 
-The journal's word comes a moment after the change, so a change waits for it a little, and its line comes then or
-without a cause. A cluster that turns out to have no journal is not waited for any longer. Order is kept: a change
-never overtakes one that was seen before it.
+An event arrives shortly after its change, so a change waits for it for a limited time and is then shown with or without
+a cause. If the cluster turns out to have no journal, nothing waits. The order is kept: a change never overtakes an
+earlier one.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Final
 from barnabas.monitor.changes import Change, Event
 from barnabas.monitor.snapshot import PartitionState
 
-#: The journal comes into being a second after the first change that needs it.
+#: The journal is created about a second after the first change that needs it.
 WAIT_MS: Final = 4_000
 _EVENTS_MAX: Final = 20_000
 _BROKER_KINDS: Final = {
     "broker-gone": frozenset({"broker-fenced", "controlled-shutdown", "broker-unregistered"}),
     "broker-there": frozenset({"broker-unfenced", "broker-registered"}),
 }
-#: Changes that no journal would explain.
+#: Changes that no journal explains.
 _SELF_EVIDENT: Final = frozenset({"broker-silent", "broker-answers", "broker-moved", "unreachable", "reachable"})
-#: Changes that a journal tells, but that do not bring it into being.
+#: Changes that a journal explains, but that do not cause its creation.
 _QUIET: Final = frozenset(
     {"topic-created", "partitions-added", "topic-deleted", "min-isr-changed", "controller-change"}
 )
 
 
 class Journal:
-    """The events that came lately. One that explained a change of something explains no later one of the same."""
+    """The recent events. An event that explained a change of a subject explains no later change of the same subject."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=_EVENTS_MAX)
@@ -44,7 +44,7 @@ class Journal:
         return len(self._events)
 
     def add(self, events: Iterable[Event]) -> None:
-        """In the order of the journal; an event may come twice."""
+        """Adds an event, in the order of the journal; an event can arrive twice."""
         for event in events:
             if event["id"] in self._known:
                 continue
@@ -55,7 +55,9 @@ class Journal:
             self._count += 1
 
     def explain(self, change: Change) -> Change | None:
-        """The change with its events and the time of the last of them; None if the journal does not tell (yet)."""
+        """Returns the change with its events and the time of the last one; None if the journal has no cause for it
+        (yet).
+        """
         after = self._used.get(change.subject, -1)
         candidates = [(number, event) for number, event in self._events if number > after]
         if change.before is not None and change.after is not None and change.kind != "min-isr-changed":
@@ -72,7 +74,7 @@ class Journal:
 def _of_partition(
     candidates: list[tuple[int, Event]], before: PartitionState, after: PartitionState
 ) -> list[tuple[int, Event]]:
-    """From the event that left the one state up to the one that came to the other."""
+    """Returns the events from the one that left the old state to the one that reached the new state."""
     own = [(number, event) for number, event in candidates if _concerns(event, after)]
     last = next((place for place in reversed(range(len(own))) if _agrees(own[place][1]["after"], after)), None)
     if last is None:
@@ -132,7 +134,9 @@ class Pending:
         self._waiting.extend((now_ms + self._wait_ms, change) for change in changes)
 
     def take(self, journal: Journal, now_ms: int, *, has_journal: bool, at_once: bool = False) -> list[Change]:
-        """Those whose lines may come now; `at_once`: all, for the journal cannot be read."""
+        """Removes and returns the changes that can be shown now; all of them with `at_once`, if the journal cannot be
+        read.
+        """
         if has_journal:
             self._has_journal = True
         ready = []
@@ -149,7 +153,7 @@ class Pending:
         return ready
 
     def _may_come(self, change: Change) -> bool:
-        """Whether the journal may yet tell of it."""
+        """Whether the journal can still explain the change."""
         if change.kind in _SELF_EVIDENT:
             return False
         return self._has_journal is True or (self._has_journal is None and change.kind not in _QUIET)

@@ -22,33 +22,35 @@ from barnabas.monitor.snapshot import (
     leader_name,
 )
 
-#: A cause may be a journal's event; see docs/explain.md for its fields.
+#: A cause can be an event of the journal; docs/explain.md describes its fields.
 Event = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """`subject` is a partition ("orders-3"), a topic, "broker 2", or "cluster". `severity`: what it is now."""
+    """One change. `subject` is a partition ("orders-3"), a topic, "broker 2", or "cluster". `severity` is that of the
+    new state.
+    """
 
     kind: str
     subject: str
     time_ms: int
     text: str
     severity: Severity = Severity.OK
-    #: Of a partition; None where it was not, or is no more.
+    #: Partitions only; None before its creation and after its deletion.
     before: PartitionState | None = None
     after: PartitionState | None = None
-    #: The partitions of a topic that was created, or that were added to one.
+    #: The new partitions, for a topic that was created or extended.
     created: tuple[PartitionState, ...] = ()
     topic: str | None = None
     topic_id: bytes = b""
     broker: int | None = None
-    #: The journal's events that it came from, oldest first; empty where nobody tells.
+    #: The events of the journal that explain the change, oldest first; empty if there are none.
     events: tuple[Event, ...] = ()
 
     @property
     def cause(self) -> str | None:
-        """In words."""
+        """Returns the cause as text."""
         texts = dict.fromkeys(str(event["text"]) for event in self.events)
         return "; then ".join(texts) if texts else None
 
@@ -90,7 +92,9 @@ def _shown(state: PartitionState | None) -> dict[str, Any] | None:
 
 
 def diff(before: Snapshot, after: Snapshot) -> list[Change]:
-    """Brokers and the controller first, for they are often why; then topics, then partitions."""
+    """Returns the changes of brokers and the controller first, because they often cause the others; then topics, then
+    partitions.
+    """
     return [
         *_controller(before, after),
         *_brokers(before, after),
@@ -100,7 +104,7 @@ def diff(before: Snapshot, after: Snapshot) -> list[Change]:
 
 
 def replayed(partitions: Mapping[Key, PartitionState], changes: list[Change]) -> dict[Key, PartitionState]:
-    """The partitions after these changes."""
+    """Returns the partitions after these changes."""
     found = dict(partitions)
     for change in changes:
         if change.kind == "topic-deleted":
@@ -128,7 +132,7 @@ def _brokers(before: Snapshot, after: Snapshot) -> Iterator[Change]:
         if is_now is None:
             kind, text, severity = "broker-gone", "is gone", Severity.ERROR
         elif was is None:
-            kind, text = "broker-there", f"is there ({is_now.host}:{is_now.port})"
+            kind, text = "broker-there", f"is up ({is_now.host}:{is_now.port})"
         elif _address(was) != _address(is_now):
             kind, text = "broker-moved", f"moved from {was.host}:{was.port} to {is_now.host}:{is_now.port}"
         elif was.problem is None and is_now.problem is not None:
@@ -152,7 +156,7 @@ def _address(broker: BrokerState) -> tuple[str, int]:
 
 
 def _topics(before: Snapshot, after: Snapshot) -> Iterator[Change]:
-    """Those that went and came, and what they grew by. One of the same name and another id did both."""
+    """Returns deleted, created and extended topics. A topic with the same name and a new id was deleted and created."""
     old, new = before.topic_ids, after.topic_ids
     for topic, topic_id in sorted(old.items()):
         if new.get(topic) != topic_id:
@@ -199,12 +203,12 @@ def _partitions(before: Snapshot, after: Snapshot) -> Iterator[Change]:
 
 
 def _compared(state: PartitionState) -> tuple[object, ...]:
-    """What makes a change; the order of the ISR and what replicas lack do not."""
+    """Returns the state that is compared; the order of the ISR and the lag of replicas are excluded."""
     return state.leader, state.leader_epoch, state.replicas, frozenset(state.isr), state.min_isr_in_force
 
 
 def _kind(was: PartitionState, state: PartitionState) -> str:
-    """The weightiest of what changed."""
+    """Returns the most important kind among the differences."""
     if was.leader != state.leader:
         if state.leader == NOBODY:
             return "offline"

@@ -35,25 +35,25 @@ M = TypeVar("M", bound=Message)
 
 _TOPIC_RESOURCE: Final = 2
 _MIN_ISR: Final = "min.insync.replicas"
-#: How old what is known of min.insync.replicas may be.
+#: The maximum age of a known min.insync.replicas.
 _MIN_ISR_AGE_MS_MAX: Final = 15_000
-#: Without an active controller this question is not answered.
+#: Without an active controller, this request gets no response.
 _QUORUM_TIMEOUT_S: Final = 1.0
 _LATEST: Final = -1
 _DEBUGGING_REPLICA: Final = -2
 _FETCH_BYTES_MAX: Final = 4 * 1024 * 1024
 #: The last version that names topics by name.
 _FETCH_BY_NAME: Final = 12
-#: A journal that appears while we watch is read from its beginning.
+#: A journal that appears while the monitor runs is read from its beginning.
 _FROM_THE_BEGINNING: Final = 0
 
 
 class Unreachable(Exception):
-    """No broker answers; the text names them with reasons."""
+    """No broker answers. The text lists the brokers with reasons."""
 
 
 class ClusterReader:
-    """One cluster, asked as often as `look` is called."""
+    """One cluster, which each call of `look` queries."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class ClusterReader:
     # -- looking
 
     async def look(self) -> Snapshot:
-        """Raises Unreachable."""
+        """Returns the current snapshot. Raises Unreachable."""
         metadata = await self._metadata()
         brokers = {
             broker.node_id: BrokerState(broker.node_id, broker.host, broker.port, broker.rack)
@@ -148,14 +148,14 @@ class ClusterReader:
         return found
 
     async def _controller(self, told: int) -> int:
-        """The leader of the metadata quorum; of a cluster without a quorum, whom the metadata names."""
+        """Returns the leader of the metadata quorum; for a cluster without a quorum, the controller in the metadata."""
         partition = DescribeQuorumRequest.PartitionData(partition_index=0)
         topic = DescribeQuorumRequest.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])
         request = DescribeQuorumRequest(topics=[topic])
         try:
             answer = await self._ask_any(request, DescribeQuorumResponse, timeout_s=_QUORUM_TIMEOUT_S)
         except Unreachable:
-            # Brokers pass the question on to a controller: where none is active, it is not answered.
+            # Brokers forward the request to the active controller: without one, it gets no response.
             return NOBODY if any(each.knows(DescribeQuorumRequest) for each in self._connections.values()) else told
         leaders = [row.leader_id for found in answer.topics for row in found.partitions if not row.error_code]
         return leaders[0] if leaders else NOBODY
@@ -174,7 +174,7 @@ class ClusterReader:
         try:
             answer = await self._ask_any(DescribeConfigsRequest(resources=resources), DescribeConfigsResponse)
         except Unreachable:
-            return  # without the right to ask, min ISR stays unknown
+            return  # Without the permission to ask, min ISR remains unknown.
         if is_old:
             self._min_isrs_ms = now_ms
         for result in answer.results:
@@ -202,7 +202,7 @@ class ClusterReader:
             by_topic.setdefault(key.topic, []).append(key.partition)
         connection = self._connection((broker.host, broker.port))
         try:
-            # Asked of one that has no replica too: it shows whether it answers.
+            # A broker without a replica is asked too: that shows whether it answers.
             sizes = await connection.ask(_log_dirs_request(by_topic), DescribeLogDirsResponse)
             details.take_sizes(broker.broker_id, sizes)
             if by_topic:
@@ -223,7 +223,7 @@ class ClusterReader:
             self._journal_offset = _FROM_THE_BEGINNING
 
     async def new_events(self) -> list[Event]:
-        """What the journal tells since the last call, or since the first look. Empty where it cannot be read now."""
+        """Returns the events since the last call, or since the first snapshot; none if the journal is unreadable now."""
         if self._journal_leader is None:
             return []
         connection = self._connection(self._journal_leader)
@@ -255,7 +255,9 @@ class ClusterReader:
         for found in answer.responses:
             for row in found.partitions:
                 if row.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                    self._journal_offset = None  # it was made anew, or we slept too long
+                    self._journal_offset = (
+                        None  # The journal was created again, or this process was suspended for too long.
+                    )
                 return bytes(row.records or b"")
         return b""
 
@@ -275,7 +277,7 @@ class ClusterReader:
     # -- connections
 
     async def _ask_any(self, request: Message, response: type[M], *, timeout_s: float | None = None) -> M:
-        """Of the broker that answered last, else of any. Raises Unreachable."""
+        """Sends a request to the broker that answered last, else to any. Raises Unreachable."""
         reasons = []
         for address in dict.fromkeys((*self._connections, *self._known, *self._bootstrap)):
             connection = self._connection(address)
@@ -283,7 +285,7 @@ class ClusterReader:
                 answer = await connection.ask(request, response, timeout_s=timeout_s)
             except NoAnswer as error:
                 reasons.append(f"{address[0]}:{address[1]}: {error}")
-                # Last in the order from now on.
+                # This address becomes the last in the order.
                 self._connections[address] = self._connections.pop(address)
                 continue
             return answer
@@ -299,7 +301,7 @@ class ClusterReader:
 
 
 class _Details:
-    """Collected by broker."""
+    """The details of replicas, collected from the brokers."""
 
     def __init__(self) -> None:
         self.problems: dict[int, str] = {}
@@ -328,7 +330,7 @@ class _Details:
 
 
 def _is_journal(topic: MetadataResponse.MetadataResponseTopic) -> bool:
-    """One that was asked for by name is told of as unknown while it is not there."""
+    """Whether this is the journal. A topic that is requested by name is listed as unknown if it does not exist."""
     return topic.name == EVENTS_TOPIC and topic.error_code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
@@ -351,7 +353,7 @@ def _ends_request(by_topic: dict[str, list[int]], *, replica_id: int = _DEBUGGIN
 
 
 def _event(value: bytes | None) -> Event | None:
-    """None for what is no event, or of a later schema."""
+    """Returns the event of a record; None if the record is no event, or of a later schema."""
     try:
         event = json.loads(value or b"")
     except ValueError:

@@ -1,5 +1,5 @@
-"""A connection to one broker: asks, and waits for the answer. Dials when there is something to ask, and again after
-whatever went wrong; TLS and SASL by the properties of `protocol.client_security`.
+"""A connection to one broker for requests and responses. It connects when there is a request, and again after any
+error; TLS and SASL are configured by the properties of `protocol.client_security`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ _SOFTWARE: Final = "barnabas-monitor"
 
 
 class NoAnswer(Exception):
-    """The broker could not be asked; the text says why."""
+    """The broker could not be queried; the text gives the reason."""
 
 
 class Security(NamedTuple):
-    """How to come in: from a client's properties."""
+    """The security settings of a client's properties."""
 
     tls: ssl.SSLContext | None = None
     login: Login | None = None
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Security:
-        """ConfigError for what is not supported, OSError for files that cannot be read."""
+        """Parses the properties. Raises ConfigError for unsupported values, OSError for files that cannot be read."""
         security = client_security(properties)
         return cls(None if security.tls is None else client_context(security.tls), security.login)
 
@@ -47,7 +47,7 @@ class _Open(NamedTuple):
 
 
 class BrokerConnection:
-    """One request at a time. `ask` raises NoAnswer, after which the next one dials anew."""
+    """Sends one request at a time. After `ask` raised NoAnswer, the next call connects again."""
 
     def __init__(self, address: Address, security: Security, *, client_id: str, timeout_s: float) -> None:
         self.address = address
@@ -61,7 +61,7 @@ class BrokerConnection:
     async def ask(
         self, request: Message, response: type[M], *, version_max: int | None = None, timeout_s: float | None = None
     ) -> M:
-        """The answer, in the highest version that both know."""
+        """Returns the response, in the highest version that both sides support."""
         async with self._turn:
             try:
                 async with asyncio.timeout(timeout_s or self._timeout_s):
@@ -69,7 +69,7 @@ class BrokerConnection:
                         try:
                             return cast("M", await self._exchange(self._open, request, version_max))
                         except (ConnectionError, EOFError):
-                            self.close()  # it may have hung up long ago, and be there again
+                            self.close()  # The broker may have closed the connection long ago, and accept a new one.
                     self._open = await self._dial()
                     return cast("M", await self._exchange(self._open, request, version_max))
             except UnknownRequest as error:
@@ -88,7 +88,7 @@ class BrokerConnection:
             opened.writer.close()
 
     def knows(self, request: type[Message]) -> bool:
-        """Whether the broker has this API; after the first answer."""
+        """Whether the broker supports this API; known after the first response."""
         return self._known is not None and self._known.knows(request)
 
     async def _dial(self) -> _Open:
@@ -113,7 +113,7 @@ class BrokerConnection:
         return opened.session.answer(await self._carry(opened, frame))
 
     async def _carry(self, opened: _Open, frame: bytearray) -> bytes:
-        """The body of the frame that answers this one."""
+        """Returns the body of the frame that answers the request."""
         opened.writer.write(frame)
         await opened.writer.drain()
         return await opened.reader.readexactly(frame_size(await opened.reader.readexactly(4)))
@@ -121,11 +121,11 @@ class BrokerConnection:
 
 def _reason(error: BaseException, hint: str) -> str:
     if isinstance(error, asyncio.IncompleteReadError):
-        return f"it hung up{hint}"
+        return f"it closed the connection{hint}"
     if isinstance(error, LoginRefused):
         return f"it {error}"
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return "no response in time"
     if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     if isinstance(error, OSError) and error.strerror:

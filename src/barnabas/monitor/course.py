@@ -1,7 +1,7 @@
-"""The course of a watch: looks in, changes out. Pure; `watch` does the asking.
+"""The state of a watch: snapshots in, changes out. Pure; `watch` does the I/O.
 
-seen          a snapshot: what changed since the last one, with causes as the journal tells them
-unreachable   nobody answers: one change when that begins, one when it ends, then what changed meanwhile
+seen          a snapshot: the changes since the last one, with causes from the journal
+unreachable   no broker answers: one change when that begins, one when it ends, then the changes in between
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from barnabas.monitor.snapshot import Severity, Snapshot
 
 class Course:
     def __init__(self, *, wait_ms: int = WAIT_MS) -> None:
-        #: The last look that was answered.
+        #: The last snapshot.
         self.snapshot: Snapshot | None = None
-        #: Why nobody answers; None while somebody does.
+        #: Why no broker answers; None while one does.
         self.problem: str | None = None
         self._since_ms = 0
         self._journal = Journal()
@@ -43,13 +43,13 @@ class Course:
         return [*changes, *self.told(events, snapshot.time_ms)]
 
     def told(self, events: Iterable[Event], now_ms: int) -> list[Change]:
-        """The journal's news: changes that waited for them, or have waited long enough."""
+        """Takes new events. Returns the waiting changes that now have a cause, or have waited long enough."""
         self._journal.add(events)
         has_journal = self.snapshot is not None and self.snapshot.has_journal
         return self._pending.take(self._journal, now_ms, has_journal=has_journal)
 
     def unreachable(self, problem: str, now_ms: int) -> list[Change]:
-        """Nobody answers. What waits for causes comes now, for nobody tells them."""
+        """Handles that no broker answers. Waiting changes are returned now, because no cause can arrive."""
         began = self.problem is None
         self.problem = problem
         changes = self._pending.take(self._journal, now_ms, has_journal=False, at_once=True)
@@ -61,8 +61,9 @@ class Course:
 
 
 def _without_older(before: Snapshot, after: Snapshot) -> Snapshot:
-    """Another broker may answer this time, and be behind: of a partition with a lower leader epoch than before, what
-    was known stands."""
+    """Keeps newer partition states: the answering broker may be behind, so a partition with a lower leader epoch than
+    before keeps its known state.
+    """
     older = {
         key: before.partitions[key]
         for key, state in after.partitions.items()

@@ -1,4 +1,4 @@
-"""A look and its changes as text: for a pipe, a log file, and the lower half of the live view."""
+"""A snapshot and its changes as text: for a pipe, a log file, and the lower half of the live view."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.monitor.snapshot import NOBODY, STATES, PartitionState, Severity, 
 
 COLUMNS: Final = ("partition", "state", "leader", "replicas", "ISR", "OSR", "followers", "size", "lag")
 
-#: Exit codes of --check; 1 is a cluster that does not answer, 2 a wrong command line.
+#: Exit codes of --check; 1 is a cluster that does not answer, 2 an invalid command line.
 EXIT_CODES: Final = {
     Severity.OK: 0,
     Severity.NOTICE: 3,
@@ -20,7 +20,7 @@ EXIT_CODES: Final = {
 
 
 def row(state: PartitionState) -> tuple[str, ...]:
-    """One partition under `COLUMNS`; what nobody tells is "?"."""
+    """Returns the row of one partition under `COLUMNS`; an unknown value is "?"."""
     return (
         str(state.key),
         state.state,
@@ -35,7 +35,7 @@ def row(state: PartitionState) -> tuple[str, ...]:
 
 
 def lags(state: PartitionState) -> str:
-    """ "2:0 3:1200" of each follower; without a leader, each one's log end offset: "2@500 3@480"."""
+    """Returns the lag of each follower as "2:0 3:1200"; without a leader, each log end offset as "2@500 3@480"."""
     if state.leader == NOBODY:
         ends = ((replica, state.details.get(replica)) for replica in state.replicas)
         known = (f"{replica}@{_count(None if detail is None else detail.log_end_offset)}" for replica, detail in ends)
@@ -48,7 +48,7 @@ def _count(value: int | None) -> str:
 
 
 def size(size_bytes: int | None) -> str:
-    """Decimal units: 1536 -> "1.5 kB"."""
+    """Formats a size in decimal units: 1536 -> "1.5 kB"."""
     if size_bytes is None:
         return "?"
     value = float(size_bytes)
@@ -60,7 +60,7 @@ def size(size_bytes: int | None) -> str:
 
 
 def headline(snapshot: Snapshot) -> str:
-    """The cluster in one line."""
+    """Returns the cluster in one line."""
     counts = snapshot.counts()
     wrong = [
         f"{counts[severity]} {STATES[severity]}" for severity in reversed(Severity) if severity and counts[severity]
@@ -78,7 +78,7 @@ def headline(snapshot: Snapshot) -> str:
 
 
 def change_line(change: Change) -> str:
-    """One line: time, severity, subject, what happened, why."""
+    """Returns one line: time, severity, subject, what happened, why."""
     level = "ok" if change.severity is Severity.OK else change.severity.name
     line = f"{at(change.time_ms)}  {level:<8}  {change.subject}  {change.kind}: {change.text}"
     return line if change.cause is None else f"{line}, because {change.cause}"

@@ -22,7 +22,7 @@ NOBODY: Final = -1
 
 
 class Severity(IntEnum):
-    """Higher is worse."""
+    """The severity of a state; higher is worse."""
 
     OK = 0
     NOTICE = 1
@@ -31,7 +31,7 @@ class Severity(IntEnum):
     CRITICAL = 4
 
 
-#: What a partition of that severity is called.
+#: The name of a partition's state by severity.
 STATES: Final = {
     Severity.OK: "in sync",
     Severity.NOTICE: "under-replicated",
@@ -42,11 +42,11 @@ STATES: Final = {
 
 
 class ReplicaDetail(NamedTuple):
-    """What a replica's own broker says of it; None is not known, for that broker did not answer."""
+    """What a replica's broker reports about it; None is unknown, because that broker did not answer."""
 
     log_end_offset: int | None = None
     size_bytes: int | None = None
-    #: Records that its broker says it lacks of the high watermark that it knows.
+    #: Records up to the high watermark known to its broker that the replica lacks.
     told_lag: int | None = None
 
 
@@ -60,7 +60,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PartitionState:
-    """One partition. `min_isr` is the topic's configuration, None where nobody told."""
+    """One partition. `min_isr` is the topic's configuration, None if it is unknown."""
 
     topic: str
     partition: int
@@ -70,9 +70,9 @@ class PartitionState:
     isr: tuple[int, ...]
     topic_id: bytes = b""
     min_isr: int | None = None
-    #: Replicas whose broker or log directory is not there.
+    #: Replicas whose broker or log directory is offline.
     offline_replicas: tuple[int, ...] = ()
-    #: Replicas whose broker takes part but did not answer.
+    #: Replicas whose broker is in the cluster but did not answer.
     silent: tuple[int, ...] = ()
     details: Mapping[int, ReplicaDetail] = field(default_factory=dict)
 
@@ -82,7 +82,7 @@ class PartitionState:
 
     @property
     def is_internal(self) -> bool:
-        """By its name, as Kafka's are called."""
+        """Whether the topic is internal, by its name."""
         return self.topic.startswith("__")
 
     @property
@@ -112,20 +112,21 @@ class PartitionState:
 
     @property
     def state(self) -> str:
-        """The severity in words."""
+        """Returns the severity as text."""
         return "leader silent" if self.leader in self.silent else STATES[self.severity]
 
     @property
     def size_bytes(self) -> int | None:
-        """Of the leader's log; without a leader, of the largest that anybody tells of."""
+        """Returns the size of the leader's log; without a leader, the largest size that a replica reports."""
         own = self.details.get(self.leader, _NOTHING).size_bytes
         if own is not None:
             return own
         return max((d.size_bytes for d in self.details.values() if d.size_bytes is not None), default=None)
 
     def lag_of(self, replica: int) -> int | None:
-        """Records that it lacks of the leader's log. The ends of two logs are not read at the same instant: under load
-        what is under way between them counts too."""
+        """Returns how many records of the leader's log a replica lacks. The two log ends are not read at the same
+        instant: under load, the difference includes records in flight between the reads.
+        """
         detail = self.details.get(replica, _NOTHING)
         end = self.details.get(self.leader, _NOTHING).log_end_offset
         if end is not None and detail.log_end_offset is not None:
@@ -165,7 +166,7 @@ _NOTHING: Final = ReplicaDetail()
 
 
 class BrokerState(NamedTuple):
-    """A broker that takes part. `problem` says why it did not answer when it was asked for its logs."""
+    """A broker in the cluster. `problem` says why it did not answer the request about its logs."""
 
     broker_id: int
     host: str
@@ -176,14 +177,14 @@ class BrokerState(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """`controller` is the active one, as far as anybody tells; -1 else."""
+    """The state of a cluster. `controller` is the active controller, -1 if it is unknown."""
 
     time_ms: int
     cluster_id: str | None = None
     controller: int = NOBODY
     brokers: Mapping[int, BrokerState] = field(default_factory=dict)
     partitions: Mapping[Key, PartitionState] = field(default_factory=dict)
-    #: Whether the cluster keeps a journal of causes.
+    #: Whether the cluster has a journal of causes.
     has_journal: bool = False
 
     @property
@@ -195,14 +196,14 @@ class Snapshot:
         return max((state.severity for state in self.partitions.values()), default=Severity.OK)
 
     def counts(self) -> dict[Severity, int]:
-        """How many partitions are in each state."""
+        """Returns how many partitions are in each state."""
         found = dict.fromkeys(Severity, 0)
         for state in self.partitions.values():
             found[state.severity] += 1
         return found
 
     def by_severity(self) -> list[PartitionState]:
-        """The worst first; of those that are as bad, the internal ones last."""
+        """Returns the partitions, the worst first; among equals, internal topics last."""
         return sorted(self.partitions.values(), key=lambda state: (-state.severity, state.is_internal, state.key))
 
     def to_json(self) -> dict[str, Any]:
@@ -228,7 +229,7 @@ class Snapshot:
 
 
 def at(time_ms: int) -> str:
-    """As ISO 8601 in UTC, with milliseconds."""
+    """Formats a time as ISO 8601 in UTC, with milliseconds."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 

@@ -17,15 +17,15 @@ from barnabas.monitor.cluster import Unreachable
 from barnabas.monitor.course import Course
 from barnabas.monitor.snapshot import Snapshot
 
-#: While changes wait for their causes the journal is read so often.
+#: The interval between reads of the journal while changes wait for their causes.
 _JOURNAL_INTERVAL_S: Final = 0.25
 
 
 class Reader(Protocol):
-    """What is watched: `cluster.ClusterReader`."""
+    """The object that is watched: `cluster.ClusterReader`."""
 
     async def look(self) -> Snapshot:
-        """Raises Unreachable."""
+        """Returns a snapshot. Raises Unreachable."""
 
     async def new_events(self) -> list[Event]: ...
 
@@ -33,17 +33,17 @@ class Reader(Protocol):
 
 
 class Step(NamedTuple):
-    """`snapshot`: the last look that was answered, None before the first. `problem`: why nobody answers now."""
+    """One step of a watch. `snapshot` is the last one, None before the first. `problem` says why no broker answers."""
 
     snapshot: Snapshot | None
     changes: list[Change]
     problem: str | None
-    #: Whether this is a new look, and not only news of the journal.
+    #: Whether this is a new snapshot, and not only news from the journal.
     is_look: bool
 
 
 async def watch(reader: Reader, *, interval_s: float, clock_ms: Callable[[], int]) -> AsyncGenerator[Step, None]:
-    """A step for each look, and one whenever a change has got its cause in between."""
+    """Yields a step for each snapshot, and one whenever a change gets its cause in between."""
     course = Course()
     loop = asyncio.get_running_loop()
     try:
@@ -56,7 +56,7 @@ async def watch(reader: Reader, *, interval_s: float, clock_ms: Callable[[], int
                 yield Step(course.snapshot, course.unreachable(str(error), clock_ms()), course.problem, True)
             else:
                 if all(broker.problem is None for broker in snapshot.brokers.values()):
-                    # A look at many partitions is work for the brokers: no more than half of the time.
+                    # A snapshot of many partitions is work for the brokers: spend at most half of the time on it.
                     next_look = max(next_look, 2 * loop.time() - begin)
                 changes = course.seen(snapshot, await reader.new_events())
                 yield Step(course.snapshot, changes, None, True)

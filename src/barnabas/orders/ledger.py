@@ -30,7 +30,7 @@ from barnabas.orders.faults import MALFORMED
 
 
 class Entry(NamedTuple):
-    """One record's end: acknowledged at an offset, or refused (then partition and offset are -1)."""
+    """The result of one record: acknowledged at an offset, or refused (then partition and offset are -1)."""
 
     order_id: int
     kind: str
@@ -57,14 +57,14 @@ class Entry(NamedTuple):
 
 @dataclass(slots=True)
 class Contents:
-    """A ledger as it was read."""
+    """The contents of a ledger."""
 
     begin: dict[str, Any] | None = None
     entries: list[Entry] = field(default_factory=list)
     #: Runs after the first.
     resumed: int = 0
     end: dict[str, Any] | None = None
-    #: Up to the last whole line.
+    #: The file size up to the last complete line.
     size_bytes: int = 0
 
     @property
@@ -74,13 +74,13 @@ class Contents:
 
     @property
     def start_offsets(self) -> dict[int, int]:
-        """Where each partition ended before the first record of the replay."""
+        """Returns the end of each partition before the first record of the replay."""
         assert self.begin is not None
         return {int(number): offset for number, offset in self.begin["start_offsets"].items()}
 
     @property
     def end_offsets(self) -> dict[int, int]:
-        """One after the last acknowledged offset of each partition."""
+        """Returns the offset after the last acknowledged one of each partition."""
         ends = self.start_offsets
         for entry in self.acknowledged():
             ends[entry.partition] = max(ends.get(entry.partition, 0), entry.offset + 1)
@@ -93,7 +93,7 @@ class Contents:
         return (entry for entry in self.entries if entry.refused is not None)
 
     def books(self) -> Books:
-        """Good orders that were acknowledged; copies count as duplicates."""
+        """Returns the books of acknowledged good orders; copies count as duplicates."""
         books = Books()
         for entry in self.acknowledged():
             if entry.kind != MALFORMED:
@@ -134,7 +134,8 @@ def _parse(data: bytes, path: Path) -> Contents:
                 contents.end = document["end"]
         except (ValueError, KeyError, TypeError) as error:
             raise OrdersError(
-                f"{path} is not a ledger of `barnabas orders replay`: line {number}", "name another file with --ledger"
+                f"{path} is not a ledger of `barnabas orders replay`: line {number}",
+                "choose another file with --ledger",
             ) from error
         contents.size_bytes += len(line)
     return contents
@@ -170,14 +171,14 @@ class Ledger:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise OrdersError(
-                f"another replay writes the ledger {self.path}", "wait for it, or name another file with --ledger"
+                f"another replay is writing the ledger {self.path}", "wait for it, or choose another file with --ledger"
             ) from error
 
     def enter(self, entry: Entry) -> None:
         self._pending.append(entry.line())
 
     def note(self, document: dict[str, Any]) -> None:
-        """A line that is not a record: begin, resumed, end."""
+        """Writes a line that is not a record: begin, resumed or end."""
         self._pending.append(json.dumps(document, separators=(",", ":")) + "\n")
 
     def flush(self) -> None:
@@ -196,16 +197,16 @@ class Ledger:
         except OSError as error:
             raise OrdersError(
                 f"cannot write the ledger {self.path}: {error.strerror}",
-                "make room and start the same command again: it goes on where the ledger ends",
+                "free some space and run the same command again: it continues where the ledger ends",
             ) from error
 
     def sync(self) -> None:
-        """`flush`, also to the disk itself."""
+        """Flushes, and syncs the file to disk."""
         self.flush()
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """Write what is left, also to the disk itself, and give the lock back."""
+        """Flushes and syncs what is left, and releases the lock."""
         try:
             self.sync()
         finally:

@@ -63,7 +63,9 @@ def _read(consumer: Consumer, topic: str, open_until: dict[int, int]) -> Iterato
             last_news_s = time.monotonic()
         elif time.monotonic() - last_news_s > _STALLED_S:
             left = ", ".join(f"{topic}-{number}" for number in sorted(open_until))
-            raise OrdersError(f"nothing came from {left} for {_STALLED_S:.0f} s", "see `barnabas topics describe`")
+            raise OrdersError(
+                f"received no record from {left} for {_STALLED_S:.0f} s", "see `barnabas topics describe`"
+            )
         for message in messages:
             number, offset, error = message.partition(), message.offset(), message.error()
             assert number is not None

@@ -124,18 +124,20 @@ class Proof:
             ("bad events in the log", f"{self.log_broken.total():,}", _reasons(self.log_broken)),
         ]
         if self.again:
-            rows.append(("sent again after a crash", f"{self.again:,}", "copies that the application made"))
+            rows.append(("sent again after a crash", f"{self.again:,}", "copies that the application sent"))
         if self.never_acknowledged:
-            rows.append(("never acknowledged", f"{self.never_acknowledged:,}", "in the log, of a producer that died"))
+            rows.append(
+                ("never acknowledged", f"{self.never_acknowledged:,}", "in the log, from a producer that crashed")
+            )
         if self.foreign:
-            rows.append(("of other writers", f"{self.foreign:,}", "not of this replay"))
+            rows.append(("from other writers", f"{self.foreign:,}", "not from this replay"))
         if self.table_counts is not None:
             rows += _table_lines(self.table_counts)
         if self.longest_pause_ms is not None:
             rows.append(("longest pause", f"{self.longest_pause_ms:,} ms", "without an acknowledgement"))
         changed = self.log.changed + (self.tables.changed if self.tables else 0)
         if changed:
-            rows.append(("changed", f"{changed:,}", "there, but not what was sent"))
+            rows.append(("changed", f"{changed:,}", "present, but different from what was sent"))
         return [*rows, ("lost", f"{self.lost:,}", ""), ("doubled", f"{self.doubled:,}", "")]
 
     def examples(self) -> list[str]:
@@ -182,8 +184,8 @@ def verify(
     facts = topics.describe(topics.admin_client(bootstrap, dict(settings or {})), ledger.topic)
     if facts.topic_id != ledger.begin["topic_id"]:
         raise OrdersError(
-            f"topic {facts.name} is not the one of the ledger: it was deleted and created again since",
-            "all that was acknowledged went with the old one; replay into a new ledger",
+            f"topic {facts.name} is not the topic of the ledger: it was deleted and created again",
+            "all acknowledged orders were deleted with the old topic; replay into a new ledger",
         )
     return prove(ledger, log.read(bootstrap, facts.name, ledger.start_offsets, settings or {}), tables)
 
@@ -211,7 +213,7 @@ def _compare_log(proof: Proof, ledger: Contents, records: Iterable[Record]) -> s
     doubled = len(list(ledger.acknowledged())) - len(missing)
     if doubled:
         proof.log.changed += doubled
-        proof.log.note(f"{doubled} acknowledgements name an offset that another has")
+        proof.log.note(f"{doubled} acknowledgements repeat an offset of another one")
     copies: dict[int, bool] = {}
     for line in ledger.acknowledged():
         copies[line.order_id] = copies.get(line.order_id, False) or line.again or line.found
@@ -259,7 +261,7 @@ def _account(proof: Proof, where: str, order_id: int | None, copies: Mapping[int
         proof.again += 1
     else:
         proof.log.doubled += 1
-        proof.log.note(f"order {order_id} is in the log once more: {where}")
+        proof.log.note(f"order {order_id} is in the log again: {where}")
 
 
 def _compare_tables(proof: Proof, good: set[int], tables: TableCounts) -> None:
@@ -270,11 +272,11 @@ def _compare_tables(proof: Proof, good: set[int], tables: TableCounts) -> None:
     absent = [order_id for order_id in good if order_id not in tables.order_rows]
     side.lost += max(0, len(absent) - set_aside)
     if side.lost:
-        side.note(f"in the log and no row of the tables: order {', '.join(map(str, sorted(absent)[:_EXAMPLES]))}")
+        side.note(f"in the log but not in the tables: order {', '.join(map(str, sorted(absent)[:_EXAMPLES]))}")
     for order_id, rows in tables.order_rows.items():
         if order_id not in good:
             side.changed += 1
-            side.note(f"order {order_id} is a row of the tables and not in the log")
+            side.note(f"order {order_id} is in the tables but not in the log")
         elif rows > 1:
             side.doubled += rows - 1
             side.note(f"order {order_id} is {rows} rows of the tables")

@@ -276,9 +276,9 @@ class _Run:
         if acknowledgements.waiting_s() > self._options.give_up_after_s:
             raise OrdersError(
                 f"no acknowledgement for {self._options.give_up_after_s:g} s: "
-                f"{acknowledgements.last_error or 'the brokers are silent'}; {self.progress.books.orders:,} orders are "
+                f"{acknowledgements.last_error or 'no broker answers'}; {self.progress.books.orders:,} orders are "
                 f"acknowledged, {self.progress.under_way:,} records wait",
-                "when the brokers are back, start the same command again: it goes on where the ledger ends",
+                "when the brokers are back, run the same command again: it continues where the ledger ends",
             )
 
     def _wind_up(self) -> None:
@@ -294,19 +294,19 @@ class _Run:
         self._producer.flush(1.0)
 
     def _check_same(self, begin: dict[str, Any]) -> None:
-        hint = "start with the options of the first run, or name a new file with --ledger"
+        hint = "use the options of the first run, or choose a new file with --ledger"
         if begin["topic"] != self._facts.name:
-            raise OrdersError(f"the ledger is of topic {begin['topic']}, not of {self._facts.name}", hint)
+            raise OrdersError(f"the ledger belongs to topic {begin['topic']}, not of {self._facts.name}", hint)
         if begin["topic_id"] != self._facts.topic_id:
             raise OrdersError(
                 f"topic {self._facts.name} is not the one of the ledger: it was deleted and created again since",
-                "name a new file with --ledger",
+                "choose a new file with --ledger",
             )
         wanted = self._options.identity()
         other = [name for name, value in begin["replay"].items() if wanted.get(name) != value]
         if other:
             was = ", ".join(f"{name} {begin['replay'][name]}" for name in other)
-            raise OrdersError(f"the ledger is of another replay ({was})", hint)
+            raise OrdersError(f"the ledger belongs to another replay ({was})", hint)
 
     def _ends_now(self) -> dict[int, int]:
         settings = {"bootstrap.servers": self._options.bootstrap, "group.id": "barnabas-orders", "log_level": 0}
@@ -377,7 +377,7 @@ class _Acknowledgements:
     def on_error(self, error: KafkaError) -> None:
         self.last_error = topics.reason(KafkaException(error))
         if error.fatal() and not self.is_over:
-            self.failure = self.failure or OrdersError(f"the producer cannot go on: {self.last_error}", _GO_ON)
+            self.failure = self.failure or OrdersError(f"the producer cannot continue: {self.last_error}", _GO_ON)
 
     def waiting_s(self) -> float:
         return time.monotonic() - self._waiting_since_s if self._progress.under_way else 0.0
@@ -387,7 +387,7 @@ class _Acknowledgements:
             self.refuse(send, error)
         elif self.failure is None:
             what = topics.reason(KafkaException(error))
-            self.failure = OrdersError(f"order {send.order_id} was not taken: {what}", _GO_ON)
+            self.failure = OrdersError(f"order {send.order_id} was rejected: {what}", _GO_ON)
 
     def _note_pause(self) -> None:
         now_s = time.monotonic()
@@ -398,7 +398,7 @@ class _Acknowledgements:
             self._progress.longest_pause_began_s = time.time() - pause_s
 
 
-_GO_ON = "what was acknowledged is in the ledger; start the same command again to go on"
+_GO_ON = "all acknowledged orders are in the ledger; run the same command again to continue"
 
 
 class _Clock:

@@ -63,7 +63,7 @@ def create(
     deadline = time.monotonic() + TIMEOUT_S
     while name not in _metadata(admin).topics:
         if time.monotonic() > deadline:
-            raise OrdersError(f"topic {name} was created, but no broker knows it after {TIMEOUT_S:.0f} s")
+            raise OrdersError(f"topic {name} was created, but no broker lists it after {TIMEOUT_S:.0f} s")
         time.sleep(0.05)
 
 
@@ -112,13 +112,13 @@ def check_keeps_orders(facts: TopicFacts) -> None:
     policy, retention_ms = facts.config.get("cleanup.policy", "delete"), int(facts.config.get("retention.ms", "-1"))
     if "compact" in policy:
         raise OrdersError(
-            f"topic {facts.name} has cleanup.policy={policy}: it keeps one order per household, not all",
+            f"topic {facts.name} has cleanup.policy={policy}: compaction keeps only one order per household",
             f"use another --topic, or: barnabas topics alter {facts.name} --config cleanup.policy=delete",
         )
     by_event_time = facts.config.get("message.timestamp.type", "CreateTime") == "CreateTime"
     if by_event_time and 0 <= retention_ms < time.time() * 1000 - _NEWEST_EVENT_MS:
         raise OrdersError(
-            f"topic {facts.name} has retention.ms={retention_ms}: orders of 2017 would be deleted at once",
+            f"topic {facts.name} has retention.ms={retention_ms}: orders of 2017 would be deleted immediately",
             f"barnabas topics alter {facts.name} --config retention.ms=-1",
         )
 
@@ -137,7 +137,7 @@ def end_offsets(consumer: Consumer, name: str, partitions: Iterable[int]) -> dic
                 ends[number] = consumer.get_watermark_offsets(TopicPartition(name, number), timeout=TIMEOUT_S)[1]
             except KafkaException as error:
                 if time.monotonic() > deadline:
-                    raise OrdersError(f"cannot ask for the end of {name}-{number}: {reason(error)}") from error
+                    raise OrdersError(f"cannot read the end offset of {name}-{number}: {reason(error)}") from error
                 time.sleep(0.1)
     return ends
 
@@ -163,7 +163,7 @@ def _metadata(admin: AdminClient) -> Any:
     except KafkaException as error:
         raise OrdersError(
             f"the cluster did not answer: {reason(error)}",
-            "start one with `barnabas up --detach`, or name yours with --bootstrap HOST:PORT",
+            "start a cluster with `barnabas up --detach`, or give the address of one with --bootstrap HOST:PORT",
         ) from error
 
 

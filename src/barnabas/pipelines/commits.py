@@ -114,7 +114,7 @@ class Commit:
     def from_json(cls, text: str) -> Commit:
         document: dict[str, Any] = json.loads(text)
         if document.pop("v") != _FORMAT:
-            raise PipelineError("the tables were written by a newer edition of Barnabas")
+            raise PipelineError("the tables were written by a newer version of Barnabas")
         document["ranges"] = {int(key): (first, end) for key, (first, end) in document["ranges"].items()}
         document["progress"] = {int(key): Progress(**value) for key, value in document["progress"].items()}
         for name in ("batch", "total"):
@@ -197,7 +197,9 @@ def sync_directory(directory: Path) -> None:
 
 
 def _another_driver(tables: Path) -> PipelineError:
-    return PipelineError(f"another pipeline writes to {tables}", "stop it first, or name another directory by --tables")
+    return PipelineError(
+        f"another pipeline is writing to {tables}", "stop it first, or choose another directory with --tables"
+    )
 
 
 class Lock:

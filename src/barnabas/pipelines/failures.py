@@ -11,14 +11,14 @@ from pathlib import Path
 
 from barnabas.pipelines.errors import PipelineError
 
-STREAM_HINT = "the pipeline can be started again, and goes on where it stopped"
+STREAM_HINT = "start the pipeline again: it continues where it stopped"
 #: The last line of a Python traceback whose exception is meant for a person.
 _TOLD = re.compile(r"^(?:barnabas\.)?[\w.]*\b(\w+): (.+)$", re.MULTILINE)
 _OURS = {
     "PipelineError": None,
-    "ClusterUnreachable": "start the pipeline again when the cluster is there: it goes on where it stopped",
+    "ClusterUnreachable": "start the pipeline again when the cluster is up: it continues where it stopped",
     "RequestRefused": STREAM_HINT,
-    "DataLost": "the tables hold all that was read before; failOnDataLoss=false goes on behind the gap",
+    "DataLost": "the tables contain everything before the gap; failOnDataLoss=false continues after it",
     "ConfigError": None,
 }
 #: What Spark says first of a query that has failed; the cause is behind it.
@@ -59,10 +59,10 @@ def told(error: BaseException, tables: Path, hint: str | None = STREAM_HINT) -> 
     if any(sign in text for sign in _FULL):
         return PipelineError(
             f"the disk is full under {tables} (or under Spark's own temporary directory)",
-            "free some space and start the pipeline again: nothing is lost, it goes on where it stopped",
+            "free some space and start the pipeline again: nothing is lost, and it continues where it stopped",
         )
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
-        return PipelineError(f"Spark's Java process has ended; what it said is in {tables}/_spark.log", hint)
+        return PipelineError(f"Spark's Java process has ended; its output is in {tables}/_spark.log", hint)
     for name, words in _TOLD.findall(text):
         if name in _OURS:
             return PipelineError(words.strip(), _OURS[name])
@@ -74,4 +74,4 @@ def told(error: BaseException, tables: Path, hint: str | None = STREAM_HINT) -> 
         text = ended[1]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     said = [line for line in lines if _TOLD.match(line)] or lines or [type(error).__name__]
-    return PipelineError(f"this has failed: {said[0][:400]}", "it can be started again, and goes on from there")
+    return PipelineError(f"the stream failed: {said[0][:400]}", "start it again: it continues where it stopped")

@@ -104,7 +104,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=_START_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
-        raise OSError("it does not answer") from error
+        raise OSError("it does not respond") from error
 
 
 def _wrapped(home: Path, environment: Mapping[str, str]) -> Path:

@@ -110,20 +110,23 @@ class OrdersPipeline:
         if there is None:
             there = Identity(uuid.uuid4().hex, self.topic, topic_id, self.sink)
             there.write(identity_of_tables(self.tables))
-        _check_same(f"the tables in {self.tables} are", there, self, topic_id, "name another directory by --tables")
+        _check_same(f"the tables in {self.tables} are", there, self, topic_id, "choose another directory with --tables")
         before = Identity.read(identity_beside(self.checkpoint))
         if before is None:
             if (self.checkpoint / "metadata").exists():
                 raise PipelineError(
-                    f"the checkpoint {self.checkpoint} is not of this pipeline", "name another by --checkpoint"
+                    f"the checkpoint {self.checkpoint} belongs to another pipeline",
+                    "choose another one with --checkpoint",
                 )
             there.write(identity_beside(self.checkpoint))
             return
-        _check_same(f"the checkpoint {self.checkpoint} is", before, self, topic_id, "name another by --checkpoint")
+        _check_same(
+            f"the checkpoint {self.checkpoint} is", before, self, topic_id, "choose another one with --checkpoint"
+        )
         if before.id != there.id:
             raise PipelineError(
                 f"the checkpoint {self.checkpoint} belongs to other tables than those in {self.tables}",
-                "a checkpoint without its tables is of no use: remove it, and the stream goes on where the tables end",
+                "a checkpoint is useless without its tables: remove it, and the stream continues where the tables end",
             )
 
     def _start_at(self, last: Commit | None, options: Mapping[str, str]) -> dict[str, str]:
@@ -218,8 +221,8 @@ def is_applied(last: Commit | None, query_id: str, batch_id: int, pipeline: Orde
     if batch_id > last.batch_id + 1:
         raise PipelineError(
             f"the checkpoint {pipeline.checkpoint} is at batch {batch_id}, the tables in {pipeline.tables} "
-            f"at {last.batch_id}: they are an older copy",
-            "remove the checkpoint, and the stream goes on where the tables end",
+            f"at {last.batch_id}: the tables are an older copy",
+            "remove the checkpoint, and the stream continues where the tables end",
         )
     return batch_id <= last.batch_id
 
@@ -259,7 +262,7 @@ def _commit(
             _advance(progress, int(key), 0, time_ms)
     for partition, (_, end) in ranges.items():
         _advance(progress, partition, end, None)
-    assert len({file.path for file in files}) == len(files), "two tasks had rows of one day"
+    assert len({file.path for file in files}) == len(files), "two tasks had rows of the same day"
     assert books.balanced, books
     total = books if last is None else last.total + books
     batch = (number, query_id, batch_id, started_ms, 0)
@@ -282,9 +285,9 @@ def _check_same(what: str, there: Identity, pipeline: OrdersPipeline, topic_id: 
     if there.topic != pipeline.topic:
         raise PipelineError(f"{what} of topic {there.topic}, not {pipeline.topic}", hint)
     if there.sink != pipeline.sink:
-        raise PipelineError(f"{what} of --sink {there.sink}, not {pipeline.sink}", f"go on with that, or {hint}")
+        raise PipelineError(f"{what} of --sink {there.sink}, not {pipeline.sink}", f"continue with that, or {hint}")
     if None not in (there.topic_id, topic_id) and there.topic_id != topic_id:
         raise PipelineError(
-            f"{what} of another topic {there.topic}, which has been deleted since",
+            f"{what} of an earlier topic {there.topic}, which has been deleted",
             f"to read the new one, {hint}",
         )

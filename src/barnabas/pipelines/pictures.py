@@ -1,7 +1,7 @@
 """Pictures of the tables, as PNG files and as one HTML page: what a person wants to see of a run, and of the cluster
 under it.
 
-    revenue_by_hour.png    revenue by hour of event time; marked: hours whose orders were written as a leader changed
+    revenue_by_hour.png    revenue by hour of event time; marked: hours whose orders were written during a leader change
     latency.png            from a record's arrival in the log to its row: over time, and how it is distributed
     leaders.png            which broker led each partition when
     leader_share.png  elections.png  under_min_isr.png  unavailable.png  recovery.png      one for each figure of health
@@ -51,7 +51,7 @@ _COLOURS = (
 )
 _PARTITIONS_MAX = 40
 _CAPTIONS = {
-    "revenue_by_hour": "Revenue by hour of event time; marked: hours whose orders were written as a leader changed",
+    "revenue_by_hour": "Revenue by hour of event time; marked: hours whose orders were written during a leader change",
     "latency": "From a record's arrival in the log to its row",
     "leaders": "Who led each partition",
     "leader_share": "Each broker's share of the time as leader",
@@ -100,7 +100,7 @@ def _revenue(connection: DuckDBPyConnection, tables: Path) -> Any:
     axes.set_title(f"{sum(row[2] for row in rows):,} orders, {sum(row[1] for row in rows):,.2f} in sales")
     for number, (begin, end) in enumerate(_failover_hours(connection, tables)):
         span: Any = (begin, end)
-        axes.axvspan(*span, color=_NO_LEADER, alpha=0.3, label=None if number else "written while a leader changed")
+        axes.axvspan(*span, color=_NO_LEADER, alpha=0.3, label=None if number else "written during a leader change")
     if axes.get_legend_handles_labels()[0]:
         axes.legend(loc="upper left")
     axes.set_ylim(bottom=0)
@@ -216,7 +216,7 @@ def _elections(connection: DuckDBPyConnection, _: Path) -> Any:
             [f"broker {broker}" for broker in brokers], counts, bottom=bottoms, color=_colour(number + 1), label=cause
         )
         bottoms += counts
-    axes.set_ylabel("partitions it became leader of")
+    axes.set_ylabel("partitions whose leader it became")
     axes.set_title("elections by broker and cause")
     _legend(axes)
     return figure

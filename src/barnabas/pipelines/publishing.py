@@ -67,8 +67,8 @@ def _move(directory: Path, file: TableFile) -> None:
     except FileNotFoundError as error:
         if not target.exists():
             raise PipelineError(
-                f"{target} is missing, and its staged file too",
-                "it was removed by hand; remove the tables and the checkpoint to build them anew",
+                f"{target} and its staged file are missing",
+                "they were removed by hand; remove the tables and the checkpoint to rebuild both",
             ) from error
 
 

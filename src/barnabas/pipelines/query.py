@@ -44,7 +44,7 @@ def connect(tables: Path) -> DuckDBPyConnection:
     if identity is None and not health:
         raise PipelineError(
             f"there are no tables in {tables}",
-            "run `barnabas pipeline orders` first, or name the directory by --tables",
+            "run `barnabas pipeline orders` first, or choose the directory with --tables",
         )
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")

@@ -56,7 +56,7 @@ def test_after_room_is_made_the_same_start_goes_on(
                 _run(spark, cluster, made)
             failure = told(ended.value, made.tables)
             assert "the disk is full under" in failure.message, ended.value
-            assert "it goes on where it stopped" in (failure.hint or "")
+            assert "it continues where it stopped" in (failure.hint or "")
         disk.leave(None)
         _run(spark, cluster, made)
         last = CommitLog(made.tables).last()

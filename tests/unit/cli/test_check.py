@@ -56,5 +56,5 @@ def test_no_history(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "history.jsonl"
     file.write_text(json.dumps(GOOD[0]) + "\nnonsense\n")
     assert entry.run(["check", str(file)]) == 2
-    assert "line 2: no JSON" in capsys.readouterr().err
+    assert "line 2: invalid JSON" in capsys.readouterr().err
     assert entry.run(["check", str(tmp_path / "none")]) == 2

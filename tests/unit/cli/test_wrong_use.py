@@ -118,7 +118,7 @@ def test_a_known_directory_wants_its_port_back(tmp_path: Path, capsys: Output) -
         state = cluster.state_path.read_text().replace('"port": 1,', f'"port": {port},')
         cluster.state_path.write_text(state)
         assert entry.run(["up", "--dir", str(tmp_path), "--detach"]) == 1
-    assert f"port {port} on 127.0.0.1, which broker 1 in {tmp_path} used last, is in use" in capsys.readouterr().err
+    assert f"port {port} on 127.0.0.1, the last port of broker 1 in {tmp_path}, is in use" in capsys.readouterr().err
 
 
 def test_a_known_directory_takes_its_ports_again(tmp_path: Path) -> None:

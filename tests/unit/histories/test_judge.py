@@ -161,17 +161,17 @@ def test_an_assignment_begins_anew() -> None:
 @pytest.mark.parametrize(
     ("lines", "line", "what"),
     [
-        (["{"], 1, "no JSON"),
-        (["", "[1]"], 2, "no JSON object"),
+        (["{"], 1, "invalid JSON"),
+        (["", "[1]"], 2, "not a JSON object"),
         (['{"type": "ok", "f": "poll"}'], 1, '"process" must be'),
         (['{"process": 1, "type": "done", "f": "poll"}'], 1, "must be one of invoke, ok, fail, info, not 'done'"),
-        ([json.dumps(send("p", "ok", "a")), json.dumps(send("p", "ok", "a"))], 2, "completed before, in line 1"),
-        ([json.dumps(send("p", "invoke", "a")), json.dumps(send("q", "invoke", "a"))], 2, "sent before, in line 1"),
+        ([json.dumps(send("p", "ok", "a")), json.dumps(send("p", "ok", "a"))], 2, "already completed in line 1"),
+        ([json.dumps(send("p", "invoke", "a")), json.dumps(send("q", "invoke", "a"))], 2, "already sent in line 1"),
         ([json.dumps({**send("p", "invoke", "a"), "value": None})], 1, '"value" is missing'),
         ([json.dumps(send("p", "invoke", "a", partition="0"))], 1, '"partition" must be an integer'),
         ([json.dumps(op("c", "ok", "poll"))], 1, '"records" must be an object'),
-        ([json.dumps(op("c", "ok", "poll", records={"orders": []}))], 1, "'orders' is no \"topic-partition\""),
-        ([json.dumps(poll("c", o0=[["a", 0]]))], 1, "is no [offset, value]"),
+        ([json.dumps(op("c", "ok", "poll", records={"orders": []}))], 1, "'orders' is not a \"topic-partition\""),
+        ([json.dumps(poll("c", o0=[["a", 0]]))], 1, "is not [offset, value]"),
         ([json.dumps(op("t", "ok", "commit"))], 1, "process 't' has no transaction"),
     ],
 )

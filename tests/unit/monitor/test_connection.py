@@ -92,10 +92,10 @@ def test_a_broker_that_hung_up_is_dialled_again_within_the_same_question() -> No
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
-        (None, "it hung up"),
+        (None, "it closed the connection"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is this a Kafka listener"),
         (b"\0\0\0\x08\x7f\xff\xff\xff\0\0\0\0", "another question"),
-        (b"", "no answer in time"),
+        (b"", "no response in time"),
     ],
 )
 def test_why_there_is_no_answer(answer: Answer, why: str) -> None:

@@ -100,7 +100,7 @@ def test_rows_name_all_that_there_is() -> None:
 
 def test_the_headline_tells_of_silent_brokers_and_a_missing_controller() -> None:
     found = snapshot(partition(isr=(1,)), controller=-1)
-    broken = {**found.brokers, 2: found.brokers[2]._replace(problem="no answer in time")}
+    broken = {**found.brokers, 2: found.brokers[2]._replace(problem="no response in time")}
     line = lines.headline(snapshot(partition(isr=(1,)), controller=-1)) + lines.headline(
         type(found)(found.time_ms, "watched", -1, broken, found.partitions)
     )

@@ -72,7 +72,7 @@ def test_a_cut_line_is_dropped_wherever_it_is_cut(tmp_path: Path) -> None:
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     first = Ledger(path)
-    with pytest.raises(OrdersError, match="another replay writes"):
+    with pytest.raises(OrdersError, match="another replay is writing"):
         Ledger(path)
     first.close()
     Ledger(path).close()
@@ -113,7 +113,7 @@ def test_a_full_disk_ends_with_what_to_do_and_what_was_written_stands(
     ledger.enter(Entry(6, "order", 0, 10, 1, 1))
     with pytest.raises(OrdersError, match="No space left") as refused:
         ledger.flush()
-    assert "make room" in (refused.value.hint or "")
+    assert "free some space" in (refused.value.hint or "")
     ledger.close()
     monkeypatch.setattr(os, "write", write)
     assert read_ledger(path).entries == ENTRIES

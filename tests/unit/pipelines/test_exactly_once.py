@@ -201,7 +201,7 @@ def test_a_checkpoint_ahead_of_the_tables_is_refused(tmp_path: Path) -> None:
     newest = sorted((made.tables / "_commits").iterdir())[-2:]
     for file in newest:
         file.unlink()
-    with pytest.raises(PipelineError, match=r"at batch 3, the tables .* at 0: they are an older copy"):
+    with pytest.raises(PipelineError, match=r"at batch 3, the tables .* at 0: the tables are an older copy"):
         stream.step()
     end()
 

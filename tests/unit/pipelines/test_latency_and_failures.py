@@ -86,19 +86,19 @@ def test_a_full_disk_costs_samples_and_no_more(tmp_path: Path) -> None:
             "start",
         ),
         ("Reason: x\nbarnabas.pipelines.errors.PipelineError: it is so (do this)\n", "it is so (do this)", ""),
-        ("Traceback\nKeyError: 'x'\n", "this has failed: KeyError: 'x'", "can be started again"),
-        ("", "this has failed: RuntimeError", "can be started again"),
+        ("Traceback\nKeyError: 'x'\n", "the stream failed: KeyError: 'x'", "start it again"),
+        ("", "the stream failed: RuntimeError", "start it again"),
         (
             "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Job aborted: why. SQLSTATE: XXKST\n"
             "=== Streaming Query ===\nIdentifier: orders of orders [id = a]\nCurrent State: ACTIVE\n",
-            "this has failed: Job aborted: why.",
-            "can be started again",
+            "the stream failed: Job aborted: why.",
+            "start it again",
         ),
         (
             "[STREAM_FAILED] Query [id = a, runId = b] terminated with exception: Python worker failed to connect back."
             " SQLSTATE: XXKST\n=== Streaming Query ===\nIdentifier: orders of orders [id = a]\n",
             "Python did not start within Spark's 10 s",
-            "goes on where it stopped",
+            "continues where it stopped",
         ),
     ],
 )
