@@ -169,7 +169,11 @@ class _Opening:
         except FatalFault as fault:
             if self._is_voter:
                 raise
-            self._host.faults.warn(f"{fault}: this node does not vote, and gets it from the controllers again")
+            what = str(fault).partition(";")[0]
+            self._host.faults.warn(
+                f"{what}: removed; this node does not vote, and learns it from the controllers again"
+            )
+            self._disk.remove(f"{self._directory}/{FILE_NAME}")
             return None
 
     def _has_records(self, snapshots: _Snapshots) -> bool:

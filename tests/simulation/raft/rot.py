@@ -85,7 +85,8 @@ class RottenWorld(World):
         path = chance.choice(sorted(logs or files) if chance.random() < 0.6 else sorted(files))
         data = files[path]
         at = chance.randrange(len(data)) if data else 0
-        if not place.is_controller and path.endswith(FILE_NAME):
+        if not place.is_controller:
+            # It votes for nobody: its epoch is that of its `quorum-state`, or of its log where that is lost.
             self.checker.shadows.pop(place.key, None)
         if kind == "lose":
             disk.remove(path)
