@@ -20,10 +20,10 @@ from barnabas.simulation.faulty_disk import FaultyDisk
 _SLOW_READ_US = 700_000
 
 
-def rig(**properties: str) -> Replicated:
+def rig(min_insync_replicas: str = "2", **properties: str) -> Replicated:
     """`orders` with two partitions, led by brokers 1 and 2; one coordinator of each kind."""
     world = Replicated(1, 3, transaction_state_log_num_partitions="1", offsets_topic_num_partitions="1", **properties)
-    world.create_topic("orders", [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2")
+    world.create_topic("orders", [[1, 2, 3], [2, 3, 1]], min_insync_replicas=min_insync_replicas)
     return world
 
 
@@ -85,6 +85,29 @@ def a_coordinator_dies_after_its_decision(version: int, commit: bool) -> None:
     assert read(world) == ([b"a", b"next"] if commit else [b"next"])
 
 
+def a_leader_refuses_its_markers(commit: bool) -> None:
+    """While it has too few replicas: it is told again, and the transaction ends when they are back."""
+    world = rig(min_insync_replicas="3")
+    writer = producer(world, 2)
+    writer.send(b"a")
+    writer.send(b"b", partition=1)
+    coordinator = world.leader(TRANSACTION_STATE_TOPIC)
+    away = f"broker{next(number for number in (3, 2, 1) if number != coordinator)}"
+    world.cluster.hold_down(away)
+    world.cluster.nodes[away].kill()
+    world.run_until(lambda: all(len(world.image(index=index).isr) == 2 for index in (0, 1)), "one replica is missed")
+    assert writer.end(commit) is ErrorCode.NONE
+    world.run_for(2_000)
+    world.cluster.let_up(away)
+    for index in (0, 1):
+        world.await_isr((1, 2, 3), index=index)
+    settle(world, completed(commit))
+    for index in (0, 1):
+        row = fetch(world, 0, index)
+        assert row.last_stable_offset == row.high_watermark, "the transaction is not ended everywhere"
+    assert read(world) + read(world, 1) == ([b"a", b"b"] if commit else [])
+
+
 def row_end(world: Replicated, partition: int) -> int:
     return fetch(world, 0, partition).high_watermark
 
@@ -127,6 +150,28 @@ def a_deposed_coordinator_is_asked_for_stable_offsets() -> None:
     told = [row.committed_offset for topic in answer.topics for row in topic.partitions]
     assert told in ([], [245]), f"told an old offset: {told}"
     assert answer.error_code == ErrorCode.NOT_COORDINATOR
+
+
+def a_coordinator_that_is_cut_off_is_asked_to_commit() -> None:
+    """Its followers do not have the commit, so it must not be acknowledged; its successor knows the one before."""
+    world = rig()
+    group = Coordination(world)
+    old = group.of(GROUP, 0)
+    assert commit(world, old, 45) is ErrorCode.NONE
+    others = [CONTROLLER, *(f"broker{number}" for number in (1, 2, 3) if number != old)]
+    pairs = [pair for other in others for pair in ((f"broker{old}", other), (other, f"broker{old}"))]
+    for pair in pairs:
+        world.cluster.network.cut(*pair)
+    answers: list[Message | None] = []
+    client = world.client
+    client.process.enter(lambda: client.ask(f"broker{old}", commit_request(99), answers.append, timeout_ms=60_000))
+    world.run_until(lambda: world.leader(GROUP_METADATA_TOPIC) not in (old, -1), "another coordinator")
+    for pair in pairs:
+        world.cluster.network.heal(*pair)
+    world.run_until(lambda: bool(answers), "an answer", 60_000)
+    (answer,) = answers
+    told = isinstance(answer, OffsetCommitResponse) and answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert not told, "acknowledged what nobody else has"
 
 
 def commit(world: Replicated, broker: int, offset: int) -> ErrorCode:
