@@ -33,6 +33,7 @@ from barnabas.simulation.world import Process
 MS = 1_000_000
 MARK = "long_turns"
 CPU_MS_MAX = 50
+VERDICT = "turns of a broker's loop above"
 
 
 class InMemory:
@@ -160,4 +161,4 @@ class InProcesses:
 def judge(item: pytest.Item, found: list[str]) -> None:
     """Fail the test that just ran, if it has no exemption."""
     if found and item.get_closest_marker(MARK) is None:
-        pytest.fail(f"turns of a broker's loop above {CPU_MS_MAX} ms of CPU:\n  " + "\n  ".join(found), pytrace=False)
+        pytest.fail(f"{VERDICT} {CPU_MS_MAX} ms of CPU:\n  " + "\n  ".join(found), pytrace=False)

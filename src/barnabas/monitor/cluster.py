@@ -223,7 +223,7 @@ class ClusterReader:
             self._journal_offset = _FROM_THE_BEGINNING
 
     async def new_events(self) -> list[Event]:
-        """Returns the events since the last call, or since the first snapshot; none if the journal is unreadable now."""
+        """Returns the events since the last call, or since the first snapshot; none if the journal cannot be read."""
         if self._journal_leader is None:
             return []
         connection = self._connection(self._journal_leader)
