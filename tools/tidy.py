@@ -54,6 +54,35 @@ CORE_BANNED_CALLS = {
     "uuid4": "host.random.uuid",
     "id": "a name or a number of its own",
 }
+#: The packages whose docstrings, comments and messages are in plain English; the list grows until it holds all of them.
+PLAIN_PACKAGES = frozenset({"cli", "common", "embedded", "monitor", "server", "tls"})
+#: Words that, at the start of a docstring, leave its subject to the reader's guess: prepositions and bare pronouns.
+UNCLEAR_OPENING = re.compile(
+    r"(about|above|after|against|along|among|around|as|at|before|behind|below|beside|besides|between|beyond|"
+    r"by|during|except|for|from|in|inside|into|like|of|off|on|onto|out|outside|over|since|through|to|"
+    r"toward|towards|under|until|unless|up|upon|with|within|without|everybody|he|her|hers|him|his|it|its|"
+    r"nobody|she|somebody|that|their|them|these|they|this|those|what|whatever|where|which|who|whoever|whom|"
+    r"whose)\b",
+    re.IGNORECASE,
+)
+#: Phrases that no engineer of Kafka would write, and what is meant.
+COINAGES = {
+    "hear of": "learn, receive",
+    "hears of": "learns, is notified",
+    "heard of": "known, contacted",
+    "tells of": "reports",
+    "told of": "notified, informed",
+    "witnessed": "recorded",
+    "testimony": "record",
+    "hung up": "closed the connection",
+    "hangs up": "closes the connection",
+    "at its wish": "on request",
+    "gone on with": "continued",
+    "goes on with": "continues",
+    "nobody in particular": "no owner",
+    "as good as": "equivalent to",
+}
+_COINAGE = re.compile(r"\b(" + "|".join(map(re.escape, COINAGES)) + r")\b", re.IGNORECASE)
 #: Where a broad `except Exception` may stand: at the edge that turns a crash into an answer or a log line.
 BROAD_EXCEPT_ALLOWED = ("src/barnabas/common/continuations.py", "src/barnabas/server/", "src/barnabas/simulation/")
 _PROPERTY = frozenset({"property", "cached_property", "setter"})
@@ -117,6 +146,31 @@ def check_python(name: str, text: str) -> Iterator[Finding]:
             yield from rule(name, node)
     if _in_core(name):
         yield from _check_core(name, tree)
+    if _is_plain(name):
+        yield from _check_english(name, tree, lines)
+
+
+def _is_plain(name: str) -> bool:
+    parts = name.split("/")
+    return parts[:2] == ["src", "barnabas"] and len(parts) > 3 and parts[2] in PLAIN_PACKAGES
+
+
+def _check_english(name: str, tree: ast.Module, lines: list[str]) -> Iterator[Finding]:
+    """Yields docstrings with an unclear first word, help texts that end with a full stop, and coinages anywhere."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            opening = UNCLEAR_OPENING.match(ast.get_docstring(node) or "")
+            if opening:
+                text = f"a docstring opens with {opening.group()!r}: name the subject, or begin with a verb"
+                yield Finding(name, node.body[0].lineno, text)
+        elif isinstance(node, ast.keyword) and node.arg == "help":
+            value = node.value
+            if isinstance(value, ast.Constant) and str(value.value).endswith("."):
+                yield Finding(name, value.lineno, "a help text ends with a full stop")
+    for number, line in enumerate(lines, 1):
+        for match in _COINAGE.finditer(line):
+            meant = COINAGES[match.group().lower()]
+            yield Finding(name, number, f"{match.group()!r} is not plain English: write {meant}")
 
 
 def _check_header(name: str, tree: ast.Module) -> Iterator[Finding]:

@@ -59,11 +59,11 @@ def test_a_broker_that_is_cut_off_tells_who_does_not_answer_and_that_it_is_back(
     world.run_for(10_000)
     places(
         world.of(victim),
-        f"no answer from controller {active} for ",
-        f"broker {victim} is fenced by the controller",
+        f"no response from controller {active} for ",
+        f"broker {victim} was fenced by the controller",
         f"broker {victim} is unfenced again, after ",
     )
-    places(world.of(victim), "no answer from", "the controller answers heartbeats again, after ")
+    places(world.of(victim), "no response from", "the controller answers heartbeats again, after ")
 
 
 def test_a_new_leader_of_the_quorum_is_named_once_by_everybody() -> None:

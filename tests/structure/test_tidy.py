@@ -83,6 +83,28 @@ def test_headers_are_wanted() -> None:
     assert list(tidy.check_python(SERVER, '"""Only a docstring."""\n')) == []
 
 
+@pytest.mark.parametrize(
+    ("code", "part"),
+    [
+        ('def f() -> None:\n    """Of the active segment."""\n', "opens with 'Of'"),
+        ('def f() -> None:\n    """It votes from now on."""\n', "opens with 'It'"),
+        ('class A:\n    """\n    What is read.\n    """\n', "opens with 'What'"),
+        ("x = 1  # the broker is told of it\n", "write notified, informed"),
+        ('x = "Hung up"\n', "write closed the connection"),
+        ('x = option(help="Print JSON.")\n', "ends with a full stop"),
+    ],
+)
+def test_plain_english_is_checked_in_the_packages_that_have_it(code: str, part: str) -> None:
+    assert [part in text for text in texts(SERVER, code)] == [True]
+    assert texts("src/barnabas/spark/example.py", code) == []
+    assert texts("tests/unit/test_example.py", code) == []
+
+
+def test_plain_english_passes() -> None:
+    code = 'def f() -> None:\n    """Returns what was asked for, of it all."""\n\n\nx = option(help="Print JSON")\n'
+    assert texts(SERVER, code) == []
+
+
 def test_leftover_notes_are_found() -> None:
     assert texts(SERVER, "x = 1  # TO" + "DO later\n") == ["a leftover note: do it, or file an issue"]
 

@@ -210,7 +210,7 @@ def test_an_unclean_election_and_what_it_lost(tmp_path: Path, capsys: pytest.Cap
         cut = told["replica-truncated"]
         assert (cut["node"], cut["log_end_offset"], cut["truncated_to"], cut["committed_lost"]) == (1, 15, 10, 5)
         text = explained.text("orders-0")
-        assert "nobody could lead, and the topic allows unclean leaders" in text
+        assert "no eligible replica could lead, and the topic allows unclean elections" in text
         assert "replica 2 leads without having been in sync: what others had from offset 10 on is lost" in text
         assert "offsets 10 to 14 had been committed and are lost" in text
         assert read(cluster) == [f"kept {number}" for number in range(10)] + ["new 0", "new 1"]

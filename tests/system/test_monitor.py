@@ -114,8 +114,8 @@ def test_brokers_are_killed_and_come_back(tmp_path: Path) -> None:
             gone = monitor.change("broker 2", "broker-gone")
             lost = monitor.change("single-0", "offline")
             moved = monitor.change("orders-0", "leader-change")
-            assert "nobody listens at its address" in gone["cause"]
-            assert "nobody listens at its address" in lost["cause"]
+            assert "no process listens at its address" in gone["cause"]
+            assert "no process listens at its address" in lost["cause"]
             assert (lost["severity"], lost["after"]["leader"]) == ("critical", -1)
             assert moved["causes"][-1] == "broker-gone"
             assert (moved["before"]["leader"], moved["before"]["isr"]) == (2, [2, 1, 3])

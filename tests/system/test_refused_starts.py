@@ -107,7 +107,7 @@ def test_voters_that_are_not_those_of_the_directory(cluster: Cluster, tmp_path: 
     voters = settings["controller.quorum.voters"].split(",")
     before = content_of(settings["log.dirs"])
     line = refused(tmp_path, {**settings, "controller.quorum.voters": ",".join(voters[1:])}, REFUSED)
-    assert "is of a quorum of the voters 1, 2, 3, but controller.quorum.voters names 2, 3" in line
+    assert "belongs to a quorum with the voters 1, 2, 3, but controller.quorum.voters names 2, 3" in line
     after = content_of(settings["log.dirs"])
     kept = [name for name in before if name.endswith((".log", ".checkpoint", "quorum-state", "meta.properties"))]
     assert len(kept) >= 3
@@ -166,7 +166,7 @@ def test_a_second_node_with_the_same_id(cluster: Cluster, tmp_path: Path) -> Non
         told = [line for line in out.splitlines() if "DUPLICATE_BROKER_REGISTRATION" in line]
         assert "another process with this node.id lives" in told[0]
         (last,) = [line for line in out.splitlines() if "CRITICAL" in line]
-        assert "given up after initial.broker.registration.timeout.ms" in last
+        assert "giving up after initial.broker.registration.timeout.ms" in last
         await_seen(cluster, {1, 2, 9})
     finally:
         first.send_signal(signal.SIGTERM)

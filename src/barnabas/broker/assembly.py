@@ -268,7 +268,7 @@ class Broker:
     def _on_directory_failed(self, directory: str, error: BaseException) -> None:
         """The process ends with its last directory, and with the one of the metadata log, as Kafka does."""
         if directory == self.config.metadata_log_dir:
-            self.host.faults.fatal(f"log directory {directory} failed, which holds the metadata log: {error}", error)
+            self.host.faults.fatal(f"log directory {directory} with the metadata log failed: {error}", error)
         elif self.logs.roots.all_failed:
             self.host.faults.fatal(f"all of log.dirs={','.join(self.logs.directories)} have failed: {error}", error)
         else:

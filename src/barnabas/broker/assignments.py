@@ -125,7 +125,7 @@ class DirectoryAssignments:
         names = sorted({ErrorCode(codes[replica]).name for replica in refused if replica in codes})
         overall = getattr(response, "error_code", None)
         why = ", ".join(names) if names else "no answer" if overall is None else ErrorCode(overall).name
-        self._host.faults.report(f"the controller has not taken the directories of {len(refused)} replicas: {why}")
+        self._host.faults.report(f"the controller has not accepted the directories of {len(refused)} replicas: {why}")
 
 
 def build_request(

@@ -39,11 +39,11 @@ _REGISTRATION_PAUSE_MS: Final = 50
 _REGISTRATION_PAUSE_MS_MAX: Final = 1_000
 #: What does not get better by asking again, and what to do about it.
 _HOPELESS: Final = {
-    ErrorCode.INCONSISTENT_CLUSTER_ID: "its directories belong to another cluster: give it empty ones, or the right "
+    ErrorCode.INCONSISTENT_CLUSTER_ID: "its directories belong to another cluster: configure empty ones, or the right "
     "controller.quorum addresses",
-    ErrorCode.INVALID_REGISTRATION: "a log directory of its own is needed: one of log.dirs is a copy of another node's",
-    ErrorCode.UNSUPPORTED_VERSION: "the cluster uses a metadata.version or feature level that it does not know",
-    ErrorCode.BROKER_ID_NOT_REGISTERED: "the controller does not take brokers in ZooKeeper mode",
+    ErrorCode.INVALID_REGISTRATION: "one of log.dirs is a copy of another node's directory: each node needs its own",
+    ErrorCode.UNSUPPORTED_VERSION: "the cluster uses a metadata.version or feature level that it does not support",
+    ErrorCode.BROKER_ID_NOT_REGISTERED: "the controller does not accept brokers in ZooKeeper mode",
 }
 
 #: Causes of lines in the log.
@@ -51,8 +51,8 @@ _UNANSWERED: Final = "unanswered"
 _FENCED: Final = "fenced"
 #: What may pass by itself.
 _WAITING: Final = {
-    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "; another process with this node.id lives, or died a moment ago: each "
-    "node needs a node.id of its own",
+    ErrorCode.DUPLICATE_BROKER_REGISTRATION: "; another process with this node.id is running, or ended a moment ago: "
+    "each node needs its own node.id",
 }
 
 
@@ -175,7 +175,7 @@ class BrokerLifecycle:
 
     def _give_up_telling(self) -> None:
         if not self._stopping:
-            self._host.faults.fatal("the controller could not be told of a failed log directory")
+            self._host.faults.fatal("cannot report a failed log directory to the controller")
 
     def _told(self) -> None:
         if self._untold is not None:
@@ -212,12 +212,12 @@ class BrokerLifecycle:
         if code in _HOPELESS:
             self._host.faults.fatal(f"{who}; {_HOPELESS[code]}")
         elif self._host.clock.now_ms() >= self._give_up_ms:
-            self._host.faults.fatal(f"{who}; given up after initial.broker.registration.timeout.ms")
+            self._host.faults.fatal(f"{who}; giving up after initial.broker.registration.timeout.ms")
         else:
             # Most of all DUPLICATE_BROKER_REGISTRATION: the last incarnation's session has to run out.
             if self._pause_ms >= _REGISTRATION_PAUSE_MS_MAX:
                 left_s = (self._give_up_ms - self._host.clock.now_ms()) // 1000
-                self._host.faults.report(f"{who}{_WAITING.get(code, '')}; asking for {left_s} s more")
+                self._host.faults.report(f"{who}{_WAITING.get(code, '')}; retrying for {left_s} s")
             self._timer = self._host.timers.call_later(self._pause_ms, self._register)
             self._pause_ms = min(2 * self._pause_ms, _REGISTRATION_PAUSE_MS_MAX)
 
@@ -251,7 +251,7 @@ class BrokerLifecycle:
         if isinstance(response, BrokerRegistrationResponse):
             code = ErrorCode(response.error_code)
         if code is not ErrorCode.NONE:
-            self._host.faults.report(f"the controller does not amend broker {self._config.node_id}: {code.name}")
+            self._host.faults.report(f"the controller refused to update broker {self._config.node_id}: {code.name}")
             self._host.timers.call_later(_REGISTRATION_PAUSE_MS_MAX, self._maybe_amend)
 
     # -- heartbeats
@@ -279,7 +279,9 @@ class BrokerLifecycle:
         if not own.fenced:
             self._reports.over(_FENCED, f"{who} is unfenced again")
         elif before is not None:
-            self._reports.inform(_FENCED, f"{who} is fenced by the controller: others lead its partitions for now")
+            self._reports.inform(
+                _FENCED, f"{who} was fenced by the controller: other brokers lead its partitions for now"
+            )
 
     def _beat(self) -> None:
         self._timer = None
@@ -360,8 +362,8 @@ class BrokerLifecycle:
         leader_id = self._access.leader_id()
         silent_s = (self._host.clock.now_ms() - self._answered_ms) / 1000
         session_s = self._config.int_of("broker.session.timeout.ms") / 1000
-        who = f"no answer from controller {leader_id}"
+        who = f"no response from controller {leader_id}"
         if leader_id < 0:
-            who = "no active controller is known, and no heartbeat was answered"
+            who = "no active controller is known, and no heartbeat got a response"
         text = f"{who} for {silent_s:.1f} s; after {session_s:g} s (broker.session.timeout.ms) this broker is fenced"
         self._reports.report(_UNANSWERED, text)

@@ -1,4 +1,5 @@
-"""What `barnabas status` asks a running cluster: the active controller, the fenced brokers, the lags in the quorum.
+"""The queries of `barnabas status` to a running cluster: the active controller, the fenced brokers, the lags in the
+quorum.
 
 The brokers are asked one after another until one answers, over plain sockets: the client libraries lack some of these
 requests.

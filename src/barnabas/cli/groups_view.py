@@ -1,4 +1,4 @@
-"""What a cluster reports about groups: their members, their committed offsets, and the offsets of the logs.
+"""Queries about groups: their members, their committed offsets, and the offsets of the logs.
 
 All but two requests go through the client library, so that they work wherever it can connect. The library lacks
 OffsetDelete, and the epochs and two states of consumer groups (KIP-848). These requests go to the coordinator over a

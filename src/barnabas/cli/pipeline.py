@@ -126,7 +126,7 @@ def health(
 ) -> None:
     """Compute the cluster's health from its journal: leaders, elections, times under min ISR and without a leader
 
-    The command writes its tables anew each time, to DIR/health.
+    The command rewrites its tables each time, in DIR/health.
     """
     tables = tables.absolute()
     module_name = "barnabas.pipelines.health"

@@ -1,4 +1,4 @@
-"""What brokers report about transactions: coordinators about their ids, leaders about their producers."""
+"""Queries about transactions: coordinators report on their transactional ids, leaders on their producers."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ S = TypeVar("S", bound=Enum)
 
 
 class Automaton(Generic[S]):
-    """Holds one state. `table` maps each state to the states it may move to; anything else is a broken invariant."""
+    """Holds one state. `table` maps each state to the states it can move to; anything else is a broken invariant."""
 
     __slots__ = ("_table", "state")
 
@@ -19,7 +19,7 @@ class Automaton(Generic[S]):
         self.state = initial
 
     def move(self, target: S) -> S:
-        """Go to `target`; returns the state left behind. AssertionError if the table does not allow it."""
+        """Moves to `target`; returns the previous state. Raises AssertionError if the table does not allow it."""
         source = self.state
         assert target in self._table[source], f"no transition {source.name} -> {target.name}"
         self.state = target

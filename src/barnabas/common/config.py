@@ -1,8 +1,8 @@
-"""A node's configuration under Kafka's property names: who and where it is, what it gives its topics.
+"""A node's configuration under Kafka's property names: its identity and addresses, and the defaults of its topics.
 
-A key that Barnabas does not know is a warning, as in Kafka. So is a key that is known but without effect here
-(`config_docs` has the reasons). A key that asks for protection which is not there (an authorizer, TLS) is an error: a
-node that starts open in its stead would be worse than one that does not start.
+An unknown key causes a warning, as in Kafka. So does a known key without effect (`config_docs` has the reasons). A key
+for a missing protection (an authorizer, TLS) is an error: a node that starts unprotected instead would be worse than
+one that does not start.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ __all__ = ["Address", "BrokerConfig", "Listener", "Voter", "parse_properties"]
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
 
-#: Topic key -> broker key of its default, where the broker's value is taken as it is.
+#: Topic key -> broker key of its default, if the broker's value is used unchanged.
 _LOG_DEFAULTS = tuple(
     (name.replace(".", "_"), key.server_default)
     for name, key in TOPIC_KEYS.items()
@@ -51,11 +51,13 @@ class BrokerConfig(Settings):
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """ConfigError, naming key, value and what is allowed, if a node must not start with these."""
+        """Parses properties. Raises a ConfigError that names key, value and what is allowed, if a node must not start
+        with them.
+        """
         return cls(properties)
 
     def with_dynamic(self, per_broker: Mapping[str, str], cluster_default: Mapping[str, str]) -> BrokerConfig:
-        """A copy with these dynamic layers, for trying a change; ConfigError if it does not fit."""
+        """Returns a copy with these dynamic layers, to validate a change. Raises ConfigError if it is invalid."""
         copy = BrokerConfig(self._static)
         problems = copy.update_dynamic(per_broker, cluster_default)
         if problems:
@@ -97,7 +99,7 @@ class BrokerConfig(Settings):
         raise AssertionError("the last of the keys has a default")
 
     def log_defaults(self) -> Mapping[str, Value]:
-        """The broker's defaults for topics, by field of LogConfig; worked out once per change."""
+        """Returns the broker's defaults for topics, by field of LogConfig; computed once per change."""
         if self._log_defaults is None or self._log_defaults[0] is not self._values:
             values = {field: self._values[name] for field, name in _LOG_DEFAULTS}
             values["retention_ms"] = self.log_retention_ms
@@ -107,7 +109,7 @@ class BrokerConfig(Settings):
             self._log_defaults = (self._values, values)
         return self._log_defaults[1]
 
-    # Who and where this node is.
+    # Identity and addresses of this node.
 
     @property
     def node_id(self) -> int:
@@ -131,7 +133,7 @@ class BrokerConfig(Settings):
 
     @property
     def listeners(self) -> tuple[Listener, ...]:
-        """All of them, those of the controller too."""
+        """Returns all listeners, including those of the controller."""
         return self._listeners
 
     @property
@@ -150,7 +152,7 @@ class BrokerConfig(Settings):
 
     @property
     def advertised_listeners(self) -> tuple[Listener, ...]:
-        """What clients and peers are told; a listener that is not advertised by hand is advertised as it is."""
+        """Returns the addresses for clients and peers; a listener without an advertised one is advertised as it is."""
         by_hand = {
             listener.name: listener
             for listener in parse_listeners(
@@ -177,7 +179,7 @@ class BrokerConfig(Settings):
 
     @property
     def voters(self) -> tuple[Voter, ...]:
-        """The static quorum (`controller.quorum.voters`); empty where the metadata log itself names the voters."""
+        """Returns the static quorum (`controller.quorum.voters`); empty if the metadata log names the voters."""
         return parse_voters("controller.quorum.voters", self.list_of("controller.quorum.voters"))
 
     @property
@@ -189,7 +191,7 @@ class BrokerConfig(Settings):
         key = "listener.security.protocol.map"
         protocols = parse_protocol_map(key, self.list_of(key))
         if key not in self._static and key not in self._per_broker:
-            # With the default map a controller's listener need not be listed: it is plain.
+            # With the default map, a controller's listener need not be listed: it is plain text.
             names = (name.upper() for name in self.list_of("controller.listener.names"))
             protocols.update({name: "PLAINTEXT" for name in names if name not in protocols})
         return protocols
@@ -202,7 +204,7 @@ class BrokerConfig(Settings):
 
 
 def _filled_in(properties: Mapping[str, str]) -> dict[str, str]:
-    """`broker.id` and `node.id` are one thing under two names."""
+    """Fills in `broker.id` and `node.id`, which are two names of one key."""
     filled = dict(properties)
     broker_id, node_id = filled.get("broker.id"), filled.get("node.id")
     if node_id is None and broker_id is not None:
@@ -216,7 +218,7 @@ def _filled_in(properties: Mapping[str, str]) -> dict[str, str]:
     return filled
 
 
-# What must hold between keys. Texts name the keys and their values.
+# Constraints between keys. The messages name the keys and their values.
 
 
 def _check(config: BrokerConfig) -> None:
@@ -230,14 +232,14 @@ def _check_protection(config: BrokerConfig) -> None:
     for listener in config.listeners:
         if listener.security_protocol != "PLAINTEXT":
             raise ConfigError(
-                f"listener {listener} asks for {listener.security_protocol}, which Barnabas does not serve: "
+                f"listener {listener} requires {listener.security_protocol}, which Barnabas does not serve: "
                 "only PLAINTEXT is allowed"
             )
     if config.str_of("authorizer.class.name"):
         raise invalid(
             "authorizer.class.name",
             config.str_of("authorizer.class.name"),
-            "Barnabas has no authorizer; leave it empty to serve everybody",
+            "Barnabas has no authorizer; leave it empty to serve all clients",
         )
 
 
@@ -245,7 +247,7 @@ def _check_roles(config: BrokerConfig) -> None:
     if not config.roles:
         raise invalid("process.roles", "", "broker, controller or both are allowed")
     if len(set(config.roles)) != len(config.roles):
-        raise invalid("process.roles", ",".join(config.roles), "a role may be named only once")
+        raise invalid("process.roles", ",".join(config.roles), "a role can be listed only once")
     voters = config.voters
     if not voters and not config.bootstrap_controllers:
         raise ConfigError(
@@ -322,7 +324,7 @@ def _check_numbers(config: BrokerConfig) -> None:
     for item in config.list_of("max.connections.per.ip.overrides"):
         host, colon, count = item.rpartition(":")
         if not colon or not host or not count.isdecimal():
-            raise invalid("max.connections.per.ip.overrides", item, "each item is written host:number")
+            raise invalid("max.connections.per.ip.overrides", item, "each item must have the form host:number")
     _require(
         config.int_of("max.connections.per.ip") > 0 or bool(config.str_of("max.connections.per.ip.overrides")),
         "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.",

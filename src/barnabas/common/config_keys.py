@@ -1,11 +1,11 @@
-"""What a configuration key is: its type, its limits, how its text is read and shown.
+"""The definition of a configuration key: its type, its limits, how its text is parsed and shown.
 
-The keys themselves are the generated rows of `config_table`. Texts of errors are those an Apache Kafka broker answers
-(`Invalid value 5x for configuration retention.ms: Not a number of type LONG`), because tools show them to people.
+The keys themselves are the generated rows of `config_table`. Error messages are those of an Apache Kafka broker
+(`Invalid value 5x for configuration retention.ms: Not a number of type LONG`), because tools show them to users.
 
-    text --parse--> value --check--> value within the limits --show--> text as DescribeConfigs gives it
+    text --parse--> value --check--> value within the limits --show--> text as DescribeConfigs returns it
 
-A value is bool, int, float, str, tuple[str, ...] for a list, or None where a key has no default.
+A value is bool, int, float, str, tuple[str, ...] for a list, or None for a key without a default.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """Where a value comes from, as DescribeConfigs numbers it."""
+    """The source of a value, as DescribeConfigs numbers it."""
 
     UNKNOWN = 0
     DYNAMIC_TOPIC = 1
@@ -50,7 +50,7 @@ class ConfigSource(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """What may carry a configuration (`ConfigResource.Type`)."""
+    """The resources with configurations (`ConfigResource.Type`)."""
 
     UNKNOWN = 0
     TOPIC = 2
@@ -72,7 +72,7 @@ def invalid(name: str, value: object, why: str) -> ConfigError:
 
 
 class ConfigKey(NamedTuple):
-    """One key. `update_mode` is set for broker keys, `server_default` (a broker key) for topic keys."""
+    """A configuration key. `update_mode` is set for broker keys, `server_default` (a broker key) for topic keys."""
 
     name: str
     type: ConfigType
@@ -88,7 +88,7 @@ class ConfigKey(NamedTuple):
         return self.type is ConfigType.PASSWORD
 
     def parse(self, text: str) -> Value:
-        """The value that `text` stands for, within the key's limits. ConfigError otherwise."""
+        """Returns the value that `text` stands for, within the key's limits. Raises ConfigError otherwise."""
         value = parse_text(self.name, self.type, text)
         if self.limits is not None:
             _check_for(self.limits)(self.name, value)
@@ -99,7 +99,7 @@ class ConfigKey(NamedTuple):
 
 
 def parse_text(name: str, kind: ConfigType, text: str) -> Value:
-    """The value of `text` as a `kind`, without limits. Blanks around it do not count."""
+    """Returns the value of `text` as a `kind`, without limits. Surrounding blanks are ignored."""
     trimmed = text.strip()
     bits = _INTEGER_BITS.get(kind)
     if bits is not None:
@@ -129,7 +129,7 @@ def _parse_integer(name: str, kind: ConfigType, text: str, bits: int) -> int:
 
 
 def show(value: Value) -> str | None:
-    """A value as Kafka prints it (Java's notation for doubles, lists joined by commas)."""
+    """Formats a value as Kafka does (Java's notation for doubles, lists joined by commas)."""
     if value is None:
         return None
     if isinstance(value, bool):
@@ -151,7 +151,7 @@ def _show_double(value: float) -> str:
     return f"{sign}{digits[0]}.{digits[1:] or '0'}E{int(exponent)}"
 
 
-# Limits, as the definitions print them.
+# Limits, in the notation of Kafka's definitions.
 
 _Check = Callable[[str, Value], None]
 _checks: dict[str, _Check] = {}
@@ -271,7 +271,7 @@ def _keys(rows: Iterable[config_table.Row], *, topic: bool = False) -> dict[str,
 
 
 BROKER_KEYS = _keys(config_table.BROKER)
-#: Barnabas's own: read from the properties file, not told to clients, who compare with Kafka's.
+#: Barnabas's own keys: read from the properties file, not shown to clients, which compare with Kafka's.
 OWN_KEYS = _keys(
     (
         ("barnabas.cluster.events.enable", "boolean", "true", None, "medium", False, READ_ONLY),
@@ -288,7 +288,7 @@ OWN_KEYS = _keys(
             False,
             READ_ONLY,
         ),
-        # Of Apache Kafka 4.4, which has it for topics as well.
+        # A key of Apache Kafka 4.4, which has it for topics as well.
         ("max.decompressed.message.bytes", "int", "2147483639", "[1,...]", "low", False, READ_ONLY),
         ("barnabas.cluster.events.retention.ms", "long", "604800000", "[-1,...]", "low", False, READ_ONLY),
     )
@@ -298,18 +298,18 @@ GROUP_KEYS = _keys(config_table.GROUP)
 CLIENT_METRICS_KEYS = _keys(config_table.CLIENT_METRICS)
 REQUIRED_KEYS = config_table.REQUIRED
 
-#: Keys that mean the same thing in other units: the first that is set counts.
+#: Keys with the same meaning in different units: the first one that is set counts.
 _PRECEDENCE = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
 )
 _SYNONYMS: dict[str, tuple[str, ...]] = {name: group for group in _PRECEDENCE for name in group}
-# The scheduler's interval is the default of the other, not the other way round.
+# The scheduler's interval is the default of the other key, not the reverse.
 _SYNONYMS["log.flush.interval.ms"] = ("log.flush.interval.ms", "log.flush.scheduler.interval.ms")
 
 LISTENER_PREFIX = "listener.name."
-#: Ends of keys that stand behind `listener.name.<listener>.<mechanism>.`.
+#: Suffixes of keys with the prefix `listener.name.<listener>.<mechanism>.`.
 _MECHANISM_KEYS = (
     "sasl.jaas.config",
     "sasl.login.callback.handler.class",
@@ -321,7 +321,7 @@ _MECHANISM_KEYS = (
 
 
 def base_key(name: str) -> ConfigKey | None:
-    """The broker key behind `name`, which may stand behind a `listener.name.X.` prefix."""
+    """Returns the broker key of `name`, without a possible prefix `listener.name.X.`."""
     key = BROKER_KEYS.get(name) or OWN_KEYS.get(name)
     if key is not None or not name.startswith(LISTENER_PREFIX):
         return key
@@ -332,7 +332,7 @@ def base_key(name: str) -> ConfigKey | None:
 
 
 def broker_synonyms(name: str) -> tuple[str, ...]:
-    """The keys whose values stand for `name`, by precedence; it is among them."""
+    """Returns the keys whose values apply to `name`, by precedence, including itself."""
     names = _SYNONYMS.get(name)
     if names is not None:
         return names

@@ -1,6 +1,6 @@
-"""What the values of a group or of a client metrics subscription must be beyond their types (KIP-1071, KIP-714).
+"""Constraints on values of groups and client metrics subscriptions beyond their types (KIP-1071, KIP-714).
 
-Topics have theirs in `log_config`, nodes in `config`. Texts and codes are those that Kafka's controller answers.
+Topics have theirs in `log_config`, nodes in `config`. Messages and codes are those of Kafka's controller.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _GROUP_BOUNDS["streams.num.standby.replicas"] = (None, "group.streams.max.standb
 
 
 def check_group(values: Mapping[str, str], broker: BrokerConfig) -> None:
-    """RequestFailed if a group must not have these settings on this broker."""
+    """Raises RequestFailed if a group must not have these settings on this broker."""
     for name in values:
         if name not in GROUP_KEYS:
             raise RequestFailed(ErrorCode.INVALID_CONFIG, f"Unknown group config name: {name}")
@@ -61,7 +61,7 @@ def check_group(values: Mapping[str, str], broker: BrokerConfig) -> None:
 
 
 def check_client_metrics(values: Mapping[str, str]) -> None:
-    """RequestFailed if a client metrics subscription must not have these settings."""
+    """Raises RequestFailed if a client metrics subscription must not have these settings."""
     for name, text in values.items():
         key = CLIENT_METRICS_KEYS.get(name)
         if key is None:
@@ -85,7 +85,7 @@ def check_client_metrics(values: Mapping[str, str]) -> None:
 
 
 def _check_match(pattern: str) -> None:
-    """A selector is `label=regular expression`."""
+    """Checks a selector `label=regular expression`."""
     label, equals, expression = pattern.partition("=")
     try:
         re.compile(expression)

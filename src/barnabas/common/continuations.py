@@ -7,7 +7,7 @@ it registers in turn belongs to the same one. The ports of the host do so for ti
 
     run(owner, work, ...)     work for that owner; an exception goes to `owner.on_error` and no further
     later(callback)           the callback as it is to be kept by whoever calls it later
-    detached(call, ...)       a call whose callbacks belong to nobody: one timer for the deadlines of many requests
+    detached(call, ...)       a call whose callbacks have no owner: one timer for the deadlines of many requests
 
 So no waiter can throw into who polls, delivers or ticks, and the exception reaches the one client that it concerns.
 Work without an owner runs without this net, unless the process has given it one (`set_background`): broker processes
@@ -27,10 +27,10 @@ T = TypeVar("T")
 
 
 class Owner(Protocol):
-    """Whom a piece of work is done for."""
+    """The owner of a piece of work."""
 
     def on_error(self, error: Exception) -> None:
-        """The work failed: answer, or close the connection that it concerns. Raises nothing."""
+        """Handles a failure of the work: sends an error response or closes the connection. Raises nothing."""
 
 
 class _Turn:
@@ -40,7 +40,7 @@ class _Turn:
 
     def __init__(self) -> None:
         self.owner: Owner | None = None
-        #: The owner of work that no request has asked for.
+        #: The owner of work that no request has caused.
         self.background: Owner | None = None
 
 
@@ -48,7 +48,7 @@ _turn = _Turn()
 
 
 class Background:
-    """The owner of what a broker does for itself: failures are reported, and the broker goes on."""
+    """The owner of a broker's background work: failures are reported, and the broker continues."""
 
     __slots__ = ("_faults",)
 
@@ -56,23 +56,23 @@ class Background:
         self._faults = faults
 
     def on_error(self, error: Exception) -> None:
-        self._faults.report(f"work in the background failed: {error!r}", error)
+        self._faults.report(f"background work failed: {error!r}", error)
 
 
 def set_background(owner: Owner | None) -> None:
-    """Give all work that has no owner this one; None takes it away."""
+    """Gives all work without an owner this one; None removes it."""
     if _turn.owner is _turn.background:
         _turn.owner = owner
     _turn.background = owner
 
 
 def owner() -> Owner | None:
-    """The owner of the work at hand."""
+    """Returns the owner of the current work."""
     return _turn.owner
 
 
 def run(owner: Owner | None, work: Callable[..., T], *arguments: object) -> T | None:
-    """Do `work` for `owner` and return its result, or None after it has failed."""
+    """Runs `work` for `owner` and returns its result, or None after a failure."""
     before = _turn.owner
     _turn.owner = owner
     try:
@@ -87,7 +87,7 @@ def run(owner: Owner | None, work: Callable[..., T], *arguments: object) -> T | 
 
 
 def later(callback: Callable[P, object]) -> Callable[P, None]:
-    """The callback as it is to be called later: for the owner of the work at hand, raising nothing."""
+    """Returns the callback for a later call: it runs for the owner of the current work and raises nothing."""
     owner = _turn.owner
     if owner is None:
         return cast("Callable[P, None]", callback)
@@ -95,14 +95,14 @@ def later(callback: Callable[P, object]) -> Callable[P, None]:
 
 
 def plain(callback: object) -> object:
-    """The callback that `later` was given, to be named."""
+    """Returns the callback that `later` was given, to get its name."""
     while isinstance(callback, partial) and callback.func is run:
         callback = callback.args[1]
     return callback
 
 
 def detached(call: Callable[..., T], *arguments: object) -> T:
-    """The result of `call`, which registers callbacks for nobody in particular."""
+    """Returns the result of `call`, which registers callbacks without an owner."""
     before = _turn.owner
     _turn.owner = _turn.background
     try:

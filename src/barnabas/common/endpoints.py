@@ -12,7 +12,7 @@ SECURITY_PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 class Listener(NamedTuple):
-    """Where a node listens, or is reached. `host` is "" for every interface."""
+    """The address of a listener, bound or advertised. `host` is "" for all interfaces."""
 
     name: str
     host: str
@@ -39,35 +39,39 @@ def show_host(host: str) -> str:
 
 
 def parse_address(key: str, text: str) -> Address:
-    """`host:port`, `[v6]:port`, `:port`."""
+    """Parses `host:port`, `[v6]:port` or `:port`."""
     host, colon, port = text.strip().rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise invalid(key, text, "an address is written host:port, with a port from 0 to 65535")
+        raise invalid(key, text, "an address must have the form host:port, with a port from 0 to 65535")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
     return Address(host, int(port))
 
 
 def parse_protocol_map(key: str, items: Sequence[str]) -> dict[str, str]:
-    """`NAME:PROTOCOL` items."""
+    """Parses `NAME:PROTOCOL` items."""
     protocols = {}
     for item in items:
         name, colon, protocol = item.partition(":")
         name, protocol = name.strip(), protocol.strip().upper()
         if not colon or protocol not in SECURITY_PROTOCOLS:
-            raise invalid(key, item, f"each item is NAME:PROTOCOL, PROTOCOL one of {', '.join(SECURITY_PROTOCOLS)}")
+            raise invalid(
+                key,
+                item,
+                f"each item must have the form NAME:PROTOCOL, with PROTOCOL one of {', '.join(SECURITY_PROTOCOLS)}",
+            )
         protocols[name.upper()] = protocol
     return protocols
 
 
 def parse_listeners(key: str, items: Sequence[str], protocols: Mapping[str, str]) -> tuple[Listener, ...]:
-    """The listeners in `items`; each name and each port once."""
+    """Parses the listeners in `items`; names and ports are unique."""
     listeners: list[Listener] = []
     for item in items:
         name, separator, address = item.partition("://")
         name = name.strip().upper()
         if not separator:
-            raise invalid(key, item, "a listener is written NAME://host:port")
+            raise invalid(key, item, "a listener must have the form NAME://host:port")
         host, port = parse_address(key, address)
         protocol = protocols.get(name)
         if protocol is None:
@@ -82,7 +86,9 @@ def parse_listeners(key: str, items: Sequence[str], protocols: Mapping[str, str]
 
 
 def check_distinct_ports(key: str, items: Sequence[str], listeners: Sequence[Listener]) -> None:
-    """Two listeners may share a port only if one address is IPv4 and the other IPv6; port 0 means any free one."""
+    """Checks that ports are distinct: two listeners can share a port only if one address is IPv4 and the other IPv6;
+    port 0 means any free one.
+    """
     seen: dict[int, list[Listener]] = {}
     for listener in listeners:
         if listener.port:
@@ -98,7 +104,7 @@ def parse_voters(key: str, items: Sequence[str]) -> tuple[Voter, ...]:
     for item in items:
         node_id, at, address = item.partition("@")
         if not at or not node_id.strip().isdecimal():
-            raise invalid(key, item, "a voter is written id@host:port")
+            raise invalid(key, item, "a voter must have the form id@host:port")
         host, port = parse_address(key, address)
         voters.append(Voter(int(node_id), host, port))
     return tuple(voters)

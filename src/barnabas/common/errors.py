@@ -293,7 +293,7 @@ def lacks_descriptors(error: BaseException | None) -> bool:
 
 
 def is_exhausted(error: BaseException | None) -> bool:
-    """Whether the system refused for want of something that may come back, with the disk itself in order."""
+    """Whether the system refused because a resource ran out that can become free again; the disk itself is healthy."""
     if isinstance(error, OSError):
         return is_full(error) or lacks_descriptors(error)
     return isinstance(error, StorageExhausted)
@@ -304,4 +304,4 @@ class ConfigError(ValueError):
 
 
 class FatalFault(Exception):
-    """This process must not go on."""
+    """A fault after which the process must not continue."""

@@ -1,8 +1,8 @@
-"""The ports: the only door through which broker logic meets time, chance, disk, links and threads.
+"""The ports: the only interface between broker logic and time, randomness, disk, links and threads.
 
-`server/` implements them on sockets and files, `simulation/` in a seeded world. Everything is called from the one
-event-loop thread; only the work given to `Blocking.run` may run elsewhere, and its `done` is called on the loop again.
-Disk calls raise OSError with its usual errno; paths are plain strings joined with "/".
+`server/` implements them on sockets and files, `simulation/` in a seeded world. Everything is called from the single
+event-loop thread; only the work given to `Blocking.run` can run elsewhere, and its `done` is called on the loop. Disk
+calls raise OSError with its usual errno; paths are plain strings joined with "/".
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
-#: Anything that offers its bytes without copying: bytes, bytearray, memoryview.
+#: Any object that exposes its bytes without copying: bytes, bytearray, memoryview.
 Buffer = bytes | bytearray | memoryview
 
 
 class Clock(Protocol):
     def now_ms(self) -> int:
-        """Monotonic milliseconds, for deadlines and durations."""
+        """Returns monotonic milliseconds, for deadlines and durations."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since the epoch, for record timestamps; may jump."""
+        """Returns milliseconds since the epoch, for record timestamps; can jump."""
 
 
 class Timer(Protocol):
@@ -30,15 +30,15 @@ class Timers(Protocol):
     def call_later(self, delay_ms: int, callback: Callable[[], None]) -> Timer: ...
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """After the event at hand, in the order of the calls."""
+        """Calls back after the current event, in the order of the calls."""
 
 
 class Random(Protocol):
     def below(self, bound: int) -> int:
-        """An integer in 0 <= n < bound."""
+        """Returns an integer in 0 <= n < bound."""
 
     def uuid(self) -> bytes:
-        """16 random bytes, version 4, whose base64 form does not begin with "-" (as Kafka's `Uuid.randomUuid`)."""
+        """Returns 16 random bytes, version 4; the base64 form does not begin with "-" (Kafka's `Uuid.randomUuid`)."""
 
 
 class Blocking(Protocol):
@@ -47,41 +47,45 @@ class Blocking(Protocol):
     def run(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None]) -> None: ...
 
     def run_all(self, work: Sequence[Callable[[], Any]], threads: int) -> Iterator[Any]:
-        """Do all of it now, in up to so many threads, and wait: the results in the order of the work. What one raises
-        is raised in its place, and what was not begun then never is. For the start, when nothing else is to be done."""
+        """Runs all of the work now, in up to this many threads, and waits. Returns the results in the order of the
+        work. An exception is raised, and work that has not begun is dropped. For startup, when nothing else is to be
+        done.
+        """
 
 
 class File(Protocol):
-    """An open file, read and written at explicit places; `append` writes at the end. No buffering of its own."""
+    """An open file, read and written at explicit positions; `append` writes at the end. It has no buffer."""
 
     def size(self) -> int: ...
 
     def append(self, data: Buffer) -> None:
-        """Write all of `data` at the end. On OSError nothing of it is kept (the file is cut back); where that fails as
-        well, the error is EIO."""
+        """Writes all of `data` at the end. After an OSError nothing of it remains (the file is truncated); if that
+        fails as well, the error is EIO.
+        """
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer only at the end of the file."""
+        """Returns up to `size` bytes; fewer only at the end of the file."""
 
     def read_at_nowait(self, offset: int, size: int) -> Buffer | None:
-        """As `read_at` if memory has all of it, else None: then read through `Blocking`. Where the system cannot tell,
-        it is read as if memory had it."""
+        """Reads like `read_at` if memory has all of it, else returns None: then read through `Blocking`. If the system
+        cannot tell, it reads as if memory had it.
+        """
 
     def will_need(self, offset: int, size: int) -> None:
-        """A hint that this will be read soon. May wait for the disk; never fails."""
+        """Hints that this will be read soon. Can wait for the disk; never fails."""
 
     def write_at(self, offset: int, data: Buffer) -> None: ...
 
     def truncate(self, size: int) -> None: ...
 
     def sync(self) -> None:
-        """A full disk is EIO here, never ENOSPC: what was written before may be lost."""
+        """Syncs the file. A full disk is EIO here, never ENOSPC: earlier writes may be lost."""
 
     def close(self) -> None: ...
 
 
 class Directory(Protocol):
-    """An open directory: its names can be made sure without another descriptor."""
+    """An open directory, which can be synced without another descriptor."""
 
     def sync(self) -> None: ...
 
@@ -105,13 +109,13 @@ class Disk(Protocol):
     def is_dir(self, path: str) -> bool: ...
 
     def list_dir(self, path: str) -> Sequence[str]:
-        """Names in it, sorted."""
+        """Returns the names in the directory, sorted."""
 
     def make_dirs(self, path: str) -> None:
-        """With its parents; an existing directory is no error."""
+        """Creates a directory and its parents; an existing directory is no error."""
 
     def rename(self, source: str, target: str) -> None:
-        """Atomic; replaces a file at `target`."""
+        """Renames atomically; replaces a file at `target`."""
 
     def remove(self, path: str) -> None: ...
 
@@ -120,12 +124,12 @@ class Disk(Protocol):
     def sync_dir(self, path: str) -> None: ...
 
     def open_dir(self, path: str) -> Directory:
-        """For several syncs, of which none may fail for want of a descriptor."""
+        """Opens a directory for several syncs, none of which may fail because of a missing descriptor."""
 
     def read(self, path: str) -> bytes: ...
 
     def write(self, path: str, data: Buffer, *, sync: bool = False) -> None:
-        """Create or replace, not atomically; `storage.checkpoints.write_atomically` is the safe form."""
+        """Creates or replaces a file, not atomically; `storage.checkpoints.write_atomically` is the safe form."""
 
     def size(self, path: str) -> int: ...
 
@@ -134,76 +138,80 @@ class Disk(Protocol):
     def usage(self, path: str) -> DiskUsage: ...
 
     def lock(self, path: str) -> Lock:
-        """An exclusive lock on this file, made if need be. Raises BlockingIOError when another process has it."""
+        """Takes an exclusive lock on this file, which is created if it is missing. Raises BlockingIOError if another
+        process has it.
+        """
 
 
 class Link(Protocol):
-    """One connection as the broker sees it: a way out. What comes in is handed to the connection core by the host."""
+    """A connection as the broker sees it: its outgoing side. The host passes incoming bytes to the connection core."""
 
     def write(self, chunks: Sequence[Buffer]) -> None:
-        """Queue these bytes; they belong to the link from now on."""
+        """Queues these bytes; they belong to the link from now on."""
 
     @property
     def unsent_bytes(self) -> int:
-        """What was written and the system has not taken yet."""
+        """Returns how many written bytes the system has not accepted yet."""
 
     def pause_reading(self) -> None:
-        """The peer sends faster than it is answered: take no more until `resume_reading`."""
+        """Stops reading until `resume_reading`: the peer sends faster than it is served."""
 
     def resume_reading(self) -> None: ...
 
     def close(self) -> None:
-        """End the connection once what was written is sent."""
+        """Ends the connection after written data is sent."""
 
     def abort(self) -> None:
-        """End the connection and drop what was written and not sent."""
+        """Ends the connection and drops unsent data."""
 
 
 class LinkEnd(Protocol):
-    """Who dialled: hears what becomes of the connection, as a connection that was accepted does."""
+    """The owner of an outgoing connection, with the same events as an accepted connection."""
 
     def connected(self) -> None:
-        """The link can be written to from now on; nothing is written before."""
+        """Reports that the link can be written to from now on, and not before."""
 
     def get_buffer(self) -> memoryview:
-        """Where the next bytes go, never empty."""
+        """Returns the buffer for the next bytes, never empty."""
 
     def received(self, count: int) -> None:
-        """`count` bytes are in the buffer last given."""
+        """Reports that `count` bytes are in the last buffer."""
 
     def closed(self, error: OSError | None) -> None:
-        """Exactly once, and the last call, unless this side closed the link: the peer ended it (None), or what went
-        wrong. Before `connected` the dial failed: ConnectionRefusedError says that nobody listens there."""
+        """Reports the end exactly once, as the last call, unless this side closed the link: None if the peer ended it,
+        else the error. Before `connected` the dial failed: ConnectionRefusedError means that no process listens there.
+        """
 
 
 class Links(Protocol):
     def dial(self, host: str, port: int, end: LinkEnd) -> Link:
-        """Connect to a peer. Returns at once, and calls nothing of `end` before it has returned."""
+        """Connects to a peer. Returns immediately, and calls no method of `end` before it has returned."""
 
 
 class Memory(Protocol):
     """The memory of the process, as far as the core decides about it."""
 
     def budget_bytes(self) -> int:
-        """What requests and answers may take together, if the configuration does not say."""
+        """Returns the memory limit for requests and responses, if the configuration does not set it."""
 
     def allocate(self, size: int) -> Buffer:
-        """Writable memory with any content, which is used up only as it is written, and goes back to the system as a
-        whole. Raises OSError or MemoryError where the system refuses."""
+        """Returns writable memory with any content. It takes physical memory only as it is written, and is returned to
+        the system as a whole. Raises OSError or MemoryError if the system refuses.
+        """
 
 
 class FaultHandler(Protocol):
     def fatal(self, message: str, error: BaseException | None = None) -> None:
-        """This process must not go on."""
+        """Ends the process, which must not continue."""
 
     def report(self, message: str, error: BaseException | None = None) -> None:
-        """Logged and counted; the process goes on."""
+        """Logs and counts an error; the process continues."""
 
     def warn(self, message: str) -> None:
-        """Logged as a warning: the process goes on, and somebody should look at it."""
+        """Logs a warning: the process continues, and an operator should look at it."""
 
     def inform(self, message: str) -> None:
-        """Logged: no fault, but what somebody who waits wants to know."""
+        """Logs information for an operator; not a fault."""
 
 
 class Host(Protocol):

@@ -1,7 +1,7 @@
-"""How one partition's log behaves: the topic's own settings over the broker's defaults.
+"""The settings of one partition's log: the topic's own over the broker's defaults.
 
-A `LogConfig` is a value; a log swaps it whole when its topic changes. Field names are the topic keys with "_" for "."
-(`segment_bytes` is `segment.bytes`); defaults are Kafka's.
+A `LogConfig` is a value; a log replaces it as a whole when its topic changes. Field names are the topic keys with "_"
+for "." (`segment_bytes` is `segment.bytes`); defaults are Kafka's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from barnabas.common.config import BrokerConfig
 
 _MAX_LONG = (1 << 63) - 1
-#: The smallest `segment.bytes` is for topics; Kafka's own tests and ours go below it by this key.
+#: The smallest `segment.bytes` applies to topics; Kafka's tests and ours use this key for smaller ones.
 _INTERNAL_SEGMENT_BYTES = "internal.segment.bytes"
 
 
@@ -52,7 +52,7 @@ class LogConfig:
     remote_storage_enable: bool = False
     retention_bytes: int = -1
     retention_ms: int = 604_800_000
-    #: Where `internal.segment.bytes` is given, `resolve` puts it here.
+    #: The value of `internal.segment.bytes`, if set (`resolve`).
     segment_bytes: int = 1_073_741_824
     segment_index_bytes: int = 10_485_760
     segment_jitter_ms: int = 0
@@ -73,26 +73,28 @@ class LogConfig:
 
     @property
     def jitter_bound_ms(self) -> int:
-        """How much earlier than `segment.ms` a segment may roll by chance."""
+        """Returns how much earlier than `segment.ms` a segment can roll, at random."""
         return min(self.segment_jitter_ms, self.longest_segment_ms)
 
     @property
     def longest_segment_ms(self) -> int:
-        """A segment is compacted only once it is full: it must not stay active beyond `max.compaction.lag.ms`."""
+        """Returns the longest time that a segment stays active: only inactive segments are compacted, so it must not
+        exceed `max.compaction.lag.ms`.
+        """
         if self.is_compacted and self.max_compaction_lag_ms > 0:
             return min(self.max_compaction_lag_ms, self.segment_ms)
         return self.segment_ms
 
     def value_of(self, name: str) -> Value:
-        """The value of the topic key `name`."""
+        """Returns the value of the topic key `name`."""
         value: Value = getattr(self, _FIELDS[name])
         return value
 
     @staticmethod
     def resolve(broker: BrokerConfig, overrides: Mapping[str, str]) -> LogConfig:
-        """The settings of a topic with these `overrides` on this broker. ConfigError if one is wrong.
+        """Returns the settings of a topic with these `overrides` on this broker. Raises ConfigError if one is invalid.
 
-        A key that this release does not know is passed over: the metadata may come from a later one.
+        A key that this release does not know is skipped: the metadata may come from a later one.
         """
         values: dict[str, Any] = dict(broker.log_defaults())
         for name, text in overrides.items():
@@ -105,7 +107,7 @@ class LogConfig:
 
 
 def field_name(key: str) -> str:
-    """The field of `LogConfig` that holds this topic key."""
+    """Returns the field of `LogConfig` for this topic key."""
     return _FIELDS[key]
 
 
@@ -114,7 +116,7 @@ assert set(_FIELDS.values()) == {field.name for field in fields(LogConfig)}, "Lo
 
 
 def validate_topic_overrides(overrides: Mapping[str, str]) -> None:
-    """ConfigError, in Kafka's words, if a topic must not have these settings."""
+    """Raises ConfigError, with Kafka's message, if a topic must not have these settings."""
     values: dict[str, Value] = {}
     for name, text in overrides.items():
         key = TOPIC_KEYS.get(name)

@@ -1,9 +1,9 @@
 """Metrics as values, and as the text that Prometheus reads (exposition format 0.0.4).
 
-    Family      one metric: its name, kind, a word of help, and its samples
+    Family      one metric: its name, type, help text, and its samples
     TimeBuckets durations by power of two, for a histogram
 
-Whoever counts owns plain integers; families are made from them when somebody asks.
+Each component owns plain integers; families are made from them on request.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 GAUGE: Final = "gauge"
 COUNTER: Final = "counter"
 HISTOGRAM: Final = "histogram"
-#: For counters whose name is Kafka's and does not end in _total.
+#: A counter whose name is Kafka's and does not end in _total.
 UNTYPED: Final = "untyped"
 
 Labels = tuple[tuple[str, str], ...]
@@ -27,7 +27,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 class Sample(NamedTuple):
     labels: Labels
     value: Number
-    #: Behind the family's name: "_bucket", "_sum", "_count" of a histogram.
+    #: The suffix of the family's name: "_bucket", "_sum", "_count" of a histogram.
     suffix: str = ""
 
 
@@ -43,12 +43,12 @@ def single(name: str, kind: str, text: str, value: Number) -> Family:
 
 
 def labelled(name: str, kind: str, text: str, label: str, values: Iterable[tuple[str, Number]]) -> Family:
-    """One sample for each value of a label."""
+    """Returns a family with one sample for each value of a label."""
     return Family(name, kind, text, [Sample(((label, key),), value) for key, value in values])
 
 
 def lines_of(family: Family) -> Iterator[str]:
-    """Each with its line end."""
+    """Yields the lines, each with its line end."""
     name = family.name
     yield f"# HELP {name} {family.help}\n# TYPE {name} {family.kind}\n"
     for labels, value, suffix in family.samples:
@@ -57,7 +57,7 @@ def lines_of(family: Family) -> Iterator[str]:
 
 
 class TimeBuckets:
-    """Bucket 0 holds what took less than 1 ms, bucket n what took less than 2**n ms; the last one the rest."""
+    """Durations in buckets: bucket 0 counts less than 1 ms, bucket n less than 2**n ms; the last one the rest."""
 
     __slots__ = ("counts", "total_ms")
 
@@ -78,7 +78,7 @@ class TimeBuckets:
 
 
 def histogram(labels: Labels, times: Sequence[TimeBuckets]) -> Iterator[Sample]:
-    """All of them as one, in seconds."""
+    """Returns all buckets as one histogram, in seconds."""
     cumulative = 0
     for place in range(_LAST_BUCKET):
         cumulative += sum(each.counts[place] for each in times)

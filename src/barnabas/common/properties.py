@@ -17,7 +17,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The properties in `text`, in the order of the file."""
+    """Returns the properties in `text`, in the order of the file."""
     properties = {}
     for line in _logical_lines(text):
         end = _key_end(line)
@@ -72,7 +72,7 @@ def _unescape(text: str) -> str:
         if escape == "u":
             digits = text[position : position + 4]
             if len(digits) < 4 or not all(digit in "0123456789abcdefABCDEF" for digit in digits):
-                raise ConfigError(f"\\u{digits} in {text!r} is no character: four hexadecimal digits are needed")
+                raise ConfigError(f"\\u{digits} in {text!r} is not a character: four hexadecimal digits are required")
             out.append(chr(int(digits, 16)))
             position += 4
         else:

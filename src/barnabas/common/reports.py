@@ -1,11 +1,11 @@
-"""Log lines of what may happen many times a second: one line in ten seconds for each cause, with a count.
+"""Limited log lines for frequent events: one line in ten seconds for each cause, with a count.
 
-    reports.report("metadata log full", "the metadata log takes no records: ...", error)    ERROR, limited
+    reports.report("metadata log full", "the metadata log cannot be written: ...", error)   ERROR, limited
     reports.inform("quorum leader", "node 2 leads epoch 7")                                 INFO, limited
-    reports.over("metadata log full", "the metadata log takes records again")               INFO, if it was reported
+    reports.over("metadata log full", "the metadata log can be written again")              INFO, if it was reported
 
-The first line of a cause is written at once. What comes within `interval_ms` after a written line is counted, and the
-next line of that cause, or the line that ends it, tells how many were left out.
+The first line of a cause is written immediately. Events within `interval_ms` after a line are counted, and the next
+line of that cause, or the line that ends it, contains the count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 from barnabas.common.host import Clock, FaultHandler
 
 INTERVAL_MS: Final = 10_000
-#: Beyond this many causes the oldest is forgotten: causes may have names that peers choose.
+#: With more causes than this the oldest is dropped: peers can choose the names of causes.
 _CAUSES_MAX: Final = 1_000
 
 
@@ -24,14 +24,14 @@ class _Cause:
     __slots__ = ("left_out", "since_ms", "written_ms")
 
     def __init__(self, now_ms: int) -> None:
-        #: When the first line since the last `over` was written.
+        #: The time of the first line since the last `over`.
         self.since_ms = now_ms
         self.written_ms = now_ms
         self.left_out = 0
 
 
 class LimitedReports:
-    """One for each part of the broker that reports; its causes are its own."""
+    """The reports of one part of the broker; each part has its own causes."""
 
     __slots__ = ("_causes", "_clock", "_faults", "_interval_ms")
 
@@ -42,11 +42,11 @@ class LimitedReports:
         self._causes: dict[Hashable, _Cause] = {}
 
     def report(self, cause: Hashable, message: str, error: BaseException | None = None) -> None:
-        """Report a fault, unless one of this cause was written less than `interval_ms` ago."""
+        """Reports a fault, unless a line of this cause was written less than `interval_ms` ago."""
         self._write(cause, message, lambda text: self._faults.report(text, error))
 
     def inform(self, cause: Hashable, message: str) -> None:
-        """Write an INFO line, limited in the same way."""
+        """Writes an INFO line, limited in the same way."""
         self._write(cause, message, self._faults.inform)
 
     def _write(self, cause: Hashable, message: str, write: Callable[[str], None]) -> None:
@@ -65,7 +65,7 @@ class LimitedReports:
             write(text)
 
     def over(self, cause: Hashable, message: str) -> bool:
-        """Write one INFO line if this cause was reported since it was last over. Whether it was."""
+        """Writes one INFO line if this cause was reported since its last end. Returns whether it was."""
         known = self._causes.pop(cause, None)
         if known is None:
             return False
@@ -80,5 +80,5 @@ class LimitedReports:
 
 
 def _counted(left_out: int, span_ms: int) -> str:
-    """What is added to a line for those that were left out before it."""
+    """Returns the suffix that counts the lines left out before this one."""
     return f" ({left_out} more in the last {span_ms / 1_000:.0f} s)" if left_out else ""

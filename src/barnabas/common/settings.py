@@ -1,10 +1,10 @@
-"""The layers under a node's configuration, and how a value is read from them.
+"""The layers of a node's configuration, and typed access to them.
 
     DYNAMIC_BROKER > DYNAMIC_DEFAULT_BROKER > STATIC_BROKER > DEFAULT
 
 The static layer is the properties file; the two dynamic ones come from the metadata log while the node runs and never
-stop it: a value that does not fit is left out and reported. Reading is a dict look-up, so no reader needs a copy of a
-setting that may change; who must act on a change subscribes.
+stop it: an invalid value is left out and reported. Reading is a dict look-up, so no reader needs a copy of a setting
+that can change; a component that must act on a change subscribes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DEFAULTS: dict[str, Value] = {name: key.default_value() for name, key in (BROKE
 
 
 class Settings:
-    """Typed reading of broker keys, layer above layer."""
+    """Typed access to broker keys, layer above layer."""
 
     __slots__ = ("_cluster_default", "_per_broker", "_static", "_subscribers", "_values", "warnings")
 
@@ -39,7 +39,7 @@ class Settings:
         self._per_broker: dict[str, str] = {}
         self._cluster_default: dict[str, str] = {}
         self._subscribers: list[Callable[[frozenset[str]], None]] = []
-        #: What a person should know about the properties file: unknown keys, and keys without effect.
+        #: Warnings about the properties file: unknown keys, and keys without effect.
         self.warnings: list[str] = []
         for name in sorted(REQUIRED_KEYS):
             if name not in self._static:
@@ -62,13 +62,13 @@ class Settings:
     # Reading.
 
     def value_of(self, key: str) -> Value:
-        """The value in force; KeyError for a key that nobody knows."""
+        """Returns the value in force; raises KeyError for an unknown key."""
         return self._values[key]
 
     def int_of(self, key: str) -> int:
         value = self._values[key]
         if type(value) is not int:
-            raise ConfigError(f"{key} is not set" if value is None else f"{key} is no integer")
+            raise ConfigError(f"{key} is not set" if value is None else f"{key} is not an integer")
         return value
 
     def int_or_none(self, key: str) -> int | None:
@@ -85,17 +85,17 @@ class Settings:
         return value
 
     def str_of(self, key: str) -> str:
-        """The text; ConfigError where nothing is set."""
+        """Returns the text; raises ConfigError if it is not set."""
         value = self._values[key]
         if not isinstance(value, str):
-            raise ConfigError(f"{key} is not set" if value is None else f"{key} is no text")
+            raise ConfigError(f"{key} is not set" if value is None else f"{key} is not a string")
         return value
 
     def str_or_none(self, key: str) -> str | None:
         return None if self._values[key] is None else self.str_of(key)
 
     def list_of(self, key: str) -> tuple[str, ...]:
-        """The items of a list key, or of a text that Kafka splits at commas (`listeners`, `log.dirs`)."""
+        """Returns the items of a list key, or of a text that Kafka splits at commas (`listeners`, `log.dirs`)."""
         value = self._values[key]
         if isinstance(value, str):
             return tuple(item.strip() for item in value.split(",") if item.strip())
@@ -105,7 +105,7 @@ class Settings:
 
     @property
     def originals(self) -> Mapping[str, str]:
-        """The static layer as it was given, unknown keys too."""
+        """Returns the static layer as it was given, including unknown keys."""
         return self._static
 
     @property
@@ -117,9 +117,9 @@ class Settings:
         return self._cluster_default
 
     def synonyms_of(self, name: str) -> list[tuple[ConfigSource, str, str]]:
-        """(source, key, text) of every layer that says something about `name`, strongest first (KIP-226).
+        """Returns (source, key, text) of every layer that sets `name`, strongest first (KIP-226).
 
-        What other keys say above the first mention of `name` itself is left out, as Kafka leaves it out.
+        Other keys above the first mention of `name` itself are omitted, as Kafka omits them.
         """
         names = broker_synonyms(name)
         found: list[tuple[ConfigSource, str, str]] = []
@@ -137,7 +137,9 @@ class Settings:
         return found[first:]
 
     def update_dynamic(self, per_broker: Mapping[str, str], cluster_default: Mapping[str, str]) -> list[str]:
-        """Take over both dynamic layers; tell the subscribers what changed. Returns what was left out, and why."""
+        """Replaces both dynamic layers and notifies the subscribers of changes. Returns what was left out, with
+        reasons.
+        """
         problems: list[str] = []
         values = dict(_DEFAULTS)
         for name, text in self._static.items():
@@ -146,7 +148,7 @@ class Settings:
         for layer, source in ((cluster_default, "cluster-wide default"), (per_broker, "per-broker setting")):
             for name, text in layer.items():
                 if base_key(name) is None:
-                    continue  # rates of throttles, and what a later release may know: kept, without effect here
+                    continue  # Throttle rates, and keys that a later release may know: kept, without effect here.
                 try:
                     values[name] = dynamic_key(name, per_broker=layer is per_broker).parse(text)
                 except ConfigError as error:
@@ -163,12 +165,12 @@ class Settings:
         return problems
 
     def subscribe(self, on_change: Callable[[frozenset[str]], None]) -> None:
-        """Call with the names of the keys whose value in force changed."""
+        """Calls back with the names of the keys whose value in force changed."""
         self._subscribers.append(on_change)
 
 
 def dynamic_key(name: str, *, per_broker: bool) -> ConfigKey:
-    """The key that a dynamic layer may set; ConfigError if it must not."""
+    """Returns the key that a dynamic layer can set; raises ConfigError if it must not."""
     key = base_key(name)
     if key is None:
         raise ConfigError(f"Unknown dynamic config {name}")

@@ -1,4 +1,4 @@
-"""Words of the field as types. Plain ints and strings at run time; `Uuid` is 16 raw bytes as on the wire."""
+"""Terms of the field as types. Plain ints and strings at run time; `Uuid` is 16 raw bytes as on the wire."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ GROUP_METADATA_TOPIC = "__consumer_offsets"
 TRANSACTION_STATE_TOPIC = "__transaction_state"
 #: The journal: every change of the cluster with its cause.
 EVENTS_TOPIC = "__cluster_events"
-#: A client of this name may write to internal topics, as in Kafka: another broker's journal does.
+#: A client with this name can write to internal topics, as in Kafka: another broker's journal does.
 ADMIN_CLIENT_ID = "__admin_client"
-#: Topics that only the cluster itself may write (Kafka's `Topic.INTERNAL_TOPICS`, and the journal).
+#: Topics that only the cluster itself can write (Kafka's `Topic.INTERNAL_TOPICS`, and the journal).
 INTERNAL_TOPICS = frozenset({GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, "__share_group_state", EVENTS_TOPIC})
 
 
 class TopicPartition(NamedTuple):
-    """One partition by name, printed as its directory is named: `orders-3`."""
+    """A partition by name, printed as its directory is named: `orders-3`."""
 
     topic: str
     partition: int
@@ -33,12 +33,12 @@ class TopicPartition(NamedTuple):
 
 
 def uuid_to_text(value: bytes) -> str:
-    """URL-safe base64 without padding, as Kafka prints its `Uuid`."""
+    """Returns URL-safe base64 without padding, as Kafka prints its `Uuid`."""
     return base64.urlsafe_b64encode(value).rstrip(b"=").decode("ascii")
 
 
 def uuid_from_text(text: str) -> Uuid:
-    """The 16 bytes of Kafka's 22-character form. Raises ValueError for anything else."""
+    """Returns the 16 bytes of Kafka's 22-character form. Raises ValueError for anything else."""
     try:
         value = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError as error:

@@ -166,7 +166,7 @@ class LogLoader:
         self._loads.skipped += count
         self._skipped += 1
         if self._skipped <= _REPORTED_MAX:
-            self._host.faults.report(f"{self._partition}: {what} cannot be read and is left out", error)
+            self._host.faults.report(f"{self._partition}: {what} cannot be read and is skipped", error)
 
     def _skip_record(self, entry: Entry, error: Exception) -> None:
         offset, key, _ = entry
@@ -186,7 +186,7 @@ class LogLoader:
     def _tell_skipped(self) -> None:
         if self._skipped > _REPORTED_MAX:
             self._host.faults.report(
-                f"{self._partition}: {self._skipped} records or batches cannot be read and are left out, "
+                f"{self._partition}: {self._skipped} records or batches cannot be read and are skipped, "
                 f"of which the first {_REPORTED_MAX} are reported above"
             )
 

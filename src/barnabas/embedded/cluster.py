@@ -5,9 +5,9 @@
     DIR/broker-1/broker.log            stdout and stderr of the process
     DIR/broker-1/data/                 its log directory
 
-Needs the standard library only, so that test suites can use it without the extra that the tools need.
-Each broker is a session of its own: a Ctrl-C in the terminal reaches only the command, which then stops it in order.
-A pid alone does not name a process for long; its start time goes with it, and nothing else is ever signalled.
+This module needs only the standard library, so that test suites can use it without an extra.
+Each broker has its own session: a Ctrl-C in the terminal reaches only the command, which then stops the broker cleanly.
+A pid alone does not identify a process for long; it is stored with the start time, and nothing else is ever signalled.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ HOST = "127.0.0.1"
 DEFAULT_PORT: Final = 9092
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 60.0
-#: Where free ports are looked for: below those that systems give to outgoing connections (Linux: from 32768), or a
-#: client could sit on the port of a broker that is down for a moment.
+#: The range of free ports: below the ephemeral ports (Linux: from 32768), or an outgoing connection could take the port
+#: of a broker that is down for a moment.
 FREE_PORTS = range(20_000, 32_768)
 _POLL_S = 0.01
 _READY = "started: "
@@ -123,7 +123,7 @@ class EmbeddedCluster:
             raise Failure(
                 f"{self.state_path} is damaged: {_what_is_wrong(error)}",
                 "it only records which processes run: if none runs, remove it, and `barnabas up` with the same "
-                "--dir and --brokers writes it anew; the data stays",
+                "--dir and --brokers creates it again; the data stays",
             ) from error
         return nodes, cluster_id
 

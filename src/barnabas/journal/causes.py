@@ -30,40 +30,43 @@ class Why(NamedTuple):
 
 #: Event of a decision -> code and sentence.
 TOLD: Final = {
-    "its process is gone": ("broker-gone", "{detail} was fenced: nobody listens at its address, its process is gone"),
+    "its process is gone": ("broker-gone", "{detail} was fenced: no process listens at its address"),
     "session expired": ("session-expired", "{detail} was fenced: it sent no heartbeat for broker.session.timeout.ms"),
     "fenced at its wish": ("fence-asked", "{actor} asked to be fenced"),
-    "controlled shutdown": ("controlled-shutdown", "{actor} shuts down in order"),
-    "unfenced": ("broker-back", "{actor} is there and has followed the metadata: it was unfenced"),
+    "controlled shutdown": ("controlled-shutdown", "{actor} shuts down cleanly"),
+    "unfenced": ("broker-back", "{actor} is up and has caught up with the metadata: it was unfenced"),
     "BrokerHeartbeat": ("directory-lost", "{actor} reported a failed log directory"),
     "takes no writes": (
         "broker-full",
-        "{actor} cannot write to {detail}, which has no room, is slow or hangs: its replicas there leave the ISR and "
-        "the leadership to replicas that can write",
+        "{actor} cannot write to {detail}, which is full, slow or hangs: its replicas there leave the ISR, and "
+        "leadership moves to replicas that can write",
     ),
     "takes writes again": ("broker-writable", "{actor} can write to all its log directories again"),
-    "AlterPartition": ("isr-asked", "{actor} asked for this ISR as leader"),
-    "ElectLeaders": ("election-asked", "{actor} asked for a {detail} election"),
-    "leaders rebalanced": ("rebalance", "leaders go back to the replicas that are preferred"),
-    "unclean elections allowed": ("unclean-allowed", "nobody could lead, and the topic allows unclean leaders"),
-    "AlterPartitionReassignments": ("reassignment-asked", "{actor} asked to move replicas"),
+    "AlterPartition": ("isr-asked", "{actor} requested this ISR as the leader"),
+    "ElectLeaders": ("election-asked", "{actor} requested a {detail} election"),
+    "leaders rebalanced": ("rebalance", "leadership moves back to the preferred replicas"),
+    "unclean elections allowed": (
+        "unclean-allowed",
+        "no eligible replica could lead, and the topic allows unclean elections",
+    ),
+    "AlterPartitionReassignments": ("reassignment-asked", "{actor} requested to move replicas"),
     "CreateTopics": ("create-asked", "{actor} created {detail}"),
     "DeleteTopics": ("delete-asked", "{actor} deleted {detail}"),
     "CreatePartitions": ("partitions-asked", "{actor} extended {detail} partitions"),
     "AlterConfigs": ("config-asked", "{actor} changed the configuration of {detail}"),
     "UpdateFeatures": ("feature-asked", "{actor} set {detail}"),
     "UnregisterBroker": ("unregister-asked", "{actor} unregistered {detail}"),
-    "AssignReplicasToDirs": ("directories-told", "{actor} told in which directories its replicas are"),
+    "AssignReplicasToDirs": ("directories-told", "{actor} reported the directories of its replicas"),
     "activation": ("activation", "a controller became active: {detail}"),
-    "ControllerRegistration": ("controller-there", "{actor} is there"),
-    "AllocateProducerIds": ("producer-ids", "{actor} asked for producer ids"),
+    "ControllerRegistration": ("controller-there", "{actor} has registered"),
+    "AllocateProducerIds": ("producer-ids", "{actor} requested producer ids"),
 }
 _REGISTERED: Final = {
-    "amended": ("broker-amended", "{actor} told its registration anew"),
+    "amended": ("broker-amended", "{actor} updated its registration"),
     "new incarnation": ("broker-started", "{actor} has started"),
     "new incarnation after an unclean shutdown": (
         "unclean-shutdown",
-        "{actor} has started after an unclean shutdown: it may have lost what it had not flushed",
+        "{actor} has started after an unclean shutdown: it may have lost unflushed records",
     ),
 }
 
@@ -85,18 +88,18 @@ def _inferred(delta: MetadataDelta) -> Why:
         if before is None or before.epoch != after.epoch:
             return Why("broker-started", f"{who} has started", who, True)
         if before.fenced and not after.fenced:
-            return Why("broker-back", f"{who} is there and has followed the metadata: it was unfenced", who, True)
+            return Why("broker-back", f"{who} is up and has caught up with the metadata: it was unfenced", who, True)
         if after.in_controlled_shutdown:
-            return Why("controlled-shutdown", f"{who} shuts down in order", who, True)
+            return Why("controlled-shutdown", f"{who} shuts down cleanly", who, True)
         if after.fenced and not before.fenced:
-            text = f"{who} was fenced; why, went with the controller that decided it"
+            text = f"{who} was fenced; the cause was lost with the controller that decided it"
             return Why("broker-fenced", text, who, True)
         if before.refusing != after.refusing:
             told = TOLD["takes no writes" if after.refusing else "takes writes again"]
             return Why(told[0], told[1].format(actor=who, detail=shown_directories(after.refusing)), who, True)
         if set(before.directories) - set(after.directories):
             return Why("directory-lost", f"{who} reported a failed log directory", who, True)
-    return Why(UNKNOWN, "the cause went with the controller that decided it", "", True)
+    return Why(UNKNOWN, "the cause was lost with the controller that decided it", "", True)
 
 
 def shown_directories(directories: Iterable[bytes]) -> str:
@@ -117,11 +120,11 @@ def why_of_partition(
         found = _lagged(whole, cause, key, before.leader, left)
     is_moving = bool(after.removing_replicas or after.adding_replicas)
     if by_leader and (before.removing_replicas or before.adding_replicas) and not is_moving:
-        text = f"{found.text}; with it all replicas of the reassignment are in sync, and it has ended"
+        text = f"{found.text}; all replicas of the reassignment are now in sync, and it is complete"
         found = found._replace(code="reassignment-done", text=text)
     if is_unclean(before, after):
         had = list(before.isr or before.elr or before.last_known_elr)
-        text = f"{found.text}; replica {after.leader} was neither in sync nor eligible: what only {had} had is lost"
+        text = f"{found.text}; replica {after.leader} was neither in sync nor eligible: records only on {had} are lost"
         found = found._replace(text=text)
     return found
 
@@ -158,7 +161,7 @@ def _lagged(whole: Why, cause: Cause | None, key: tuple[bytes, int], leader: int
 
 def _lag(member: Member) -> str:
     end = "it has not fetched" if member.leo < 0 else f"log end offset {member.leo}"
-    return f"{end}, last level with the leader {member.lag_ms} ms before" if member.lag_ms >= 0 else end
+    return f"{end}, last caught up with the leader {member.lag_ms} ms before" if member.lag_ms >= 0 else end
 
 
 def _brokers(ids: list[int]) -> str:

@@ -1,7 +1,7 @@
-"""What is different between two looks at a cluster: one `Change` for each topic, partition or broker that changed.
+"""The differences between two snapshots of a cluster: a `Change` for each topic, partition or broker that changed.
 
-Replaying the changes of partitions over the first look gives the second one (`replayed`, which the tests hold to).
-What came and went between two looks is not seen here; a cluster with a journal tells it there (`barnabas explain`).
+Replaying the changes of partitions on the first snapshot gives the second one (`replayed`, which the tests check). A
+state between two snapshots is not seen here; a cluster with a journal records it there (`barnabas explain`).
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
-"""What a cluster looks like at one moment: plain values, with what is wrong with each partition.
+"""The state of a cluster at one moment: plain values, with the problems of each partition.
 
-    CRITICAL  offline            nobody leads it: nothing can be written or read
-              leader silent      its leader does not answer, whatever the metadata says of it
+    CRITICAL  offline            no broker leads it: it can be neither written nor read
+              leader silent      its leader does not answer, whatever the metadata says
     ERROR     under min ISR      writes with acks=all are refused
-    WARNING   at min ISR         one replica more, and they are; only where a replica is missing already
+    WARNING   at min ISR         one more lost replica, and they are; only if a replica is already missing
     NOTICE    under-replicated   a replica is out of sync
 
-min ISR is `min.insync.replicas`, at most the number of replicas. A partition that is complete is well even if it is
-at its min ISR (one replica, or min ISR = replicas): nothing has happened to it.
+min ISR is `min.insync.replicas`, at most the number of replicas. A partition with all replicas in sync is healthy even
+at its min ISR (one replica, or min ISR = replicas).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STATES: Final = {
 
 
 class ReplicaDetail(NamedTuple):
-    """What a replica's broker reports about it; None is unknown, because that broker did not answer."""
+    """The report of a replica's broker about it; None is unknown, because that broker did not answer."""
 
     log_end_offset: int | None = None
     size_bytes: int | None = None

@@ -61,8 +61,8 @@ def check_metadata_version(record: Message) -> None:
         level = record.feature_level
         if level > _METADATA_VERSION_MAX:
             raise FatalFault(
-                f"the metadata log has metadata.version {level}, this release runs up to {_METADATA_VERSION_MAX}: "
-                "run the release that set it, or a newer one"
+                f"the metadata log has metadata.version {level}, but this release supports up to "
+                f"{_METADATA_VERSION_MAX}: run the release that set it, or a newer one"
             )
 
 

@@ -163,7 +163,7 @@ class Core:
         why = "is behind what it may have acknowledged" if self.quorum.hold is Hold.BEHIND else "is new"
         self._limited.inform(
             "held",
-            f"this voter gives node {candidate_id} no vote: its metadata log {why}, and it votes again when it has "
+            f"this voter gives node {candidate_id} no vote: its metadata log {why}; it votes again when it has "
             "caught up with a leader",
         )
         return False
@@ -218,8 +218,8 @@ class Core:
                 quorum.become_follower(epoch, leader_id, self._endpoints_of(leader_id, endpoints))
             elif quorum.leader_id != leader_id:
                 self.host.faults.report(
-                    f"node {leader_id} is said to lead epoch {epoch} of the metadata quorum, "
-                    f"but {quorum.leader_id} does"
+                    f"node {leader_id} is reported as leader of epoch {epoch} of the metadata quorum, "
+                    f"but the leader is {quorum.leader_id}"
                 )
 
     def _endpoints_of(self, leader_id: int, endpoints: Endpoints) -> Endpoints:
@@ -266,7 +266,7 @@ class Core:
                 self._doubled.add(node_id)
                 self.host.faults.report(
                     f"two processes of the metadata quorum have node.id {node_id}, in different directories: stop one "
-                    "of them, and give it an id of its own"
+                    "of them and give it another id"
                 )
 
     def is_other_cluster(self, cluster_id: str | None) -> bool:
@@ -321,7 +321,7 @@ class Core:
         """What this voter would promise could not be saved: for want of room, or else the node ends."""
         if not is_exhausted(error):
             self.fail(error)
-        text = f"this voter keeps still, for it has no room to save what it would promise: {error}"
+        text = f"this voter does not vote, because it has no space to save its vote: {error}"
         self.room.reports.report("no promise", text, error)
 
     def fail(self, error: BaseException) -> NoReturn:

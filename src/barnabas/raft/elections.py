@@ -142,7 +142,7 @@ class Elections:
             # It could not lead if it won: others are to stand, and may have its vote.
             core.room.reports.inform(
                 "does not stand",
-                f"node {core.own.node_id} does not stand for election: its metadata log takes no records",
+                f"node {core.own.node_id} does not stand for election: its metadata log cannot be written",
             )
             self._alarm.set(core.election_timeout_ms())
         elif isinstance(role, Unattached | Follower):

@@ -151,8 +151,8 @@ class CutJudge:
             intact = intact_batch_behind(self._disk, cut)
             if intact is not None:
                 raise FatalFault(
-                    f"{place}, and this is no torn tail, for there is an intact batch ({intact[0]}, byte {intact[1]}); "
-                    f"{advice(self._log_dir)}"
+                    f"{place}, and this is not a torn tail, because an intact batch follows ({intact[0]}, "
+                    f"byte {intact[1]}); {advice(self._log_dir)}"
                 )
         dropped = f" and {len(cut.dropped)} segments behind it" if cut.dropped else ""
         why = "a torn tail that was not flushed" if self._is_voter else "this node gets it from the controllers again"

@@ -273,7 +273,7 @@ class Following:
             taken.is_whole = False
             core.history.truncate(core.log.end_offset)
             if isinstance(refused, RecordsRejected):
-                core.host.faults.report(f"records from the leader of the metadata quorum cannot be read: {refused}")
+                core.host.faults.report(f"cannot read records from the leader of the metadata quorum: {refused}")
             else:
                 core.room.refused(refused)
                 self._follow_in_memory(taken.records, taken.high_watermark)
@@ -334,7 +334,7 @@ class Following:
                 appends.append(Append(view, read_batch(header, view, core.history)))
                 end_offset, epoch = header.last_offset + 1, header.partition_leader_epoch
         except (DecodeError, RecordsRejected) as error:
-            core.host.faults.report(f"records from the leader of the metadata quorum cannot be read: {error}")
+            core.host.faults.report(f"cannot read records from the leader of the metadata quorum: {error}")
             return False
         except FatalFault as error:
             core.host.faults.fatal(str(error))
@@ -361,7 +361,7 @@ class Following:
                 view = memoryview(bytes(records[position : position + header.size_bytes]))
                 batches.append(read_batch(header, view, core.history))
         except (DecodeError, RecordsRejected) as error:
-            core.host.faults.report(f"records from the leader of the metadata quorum cannot be read: {error}")
+            core.host.faults.report(f"cannot read records from the leader of the metadata quorum: {error}")
         finally:
             # Voters count from the log on.
             core.history.truncate(end_offset)
@@ -425,7 +425,7 @@ class Following:
         try:
             snapshot = core.files.finish_part(download.snapshot_id)
         except DecodeError as error:
-            core.host.faults.report(f"the snapshot {download.snapshot_id.file_name} came broken: {error}")
+            core.host.faults.report(f"the snapshot {download.snapshot_id.file_name} arrived damaged: {error}")
             return
         self._install(download.snapshot_id, snapshot)
 
@@ -440,6 +440,6 @@ class Following:
             core.host.faults.fatal(str(error))
             raise
         if (snapshot_id.epoch, snapshot_id.end_offset) <= core.last:
-            core.host.faults.report(f"the leader sent the snapshot {snapshot_id.file_name}, which this log has passed")
+            core.host.faults.report(f"the leader sent the snapshot {snapshot_id.file_name}, which is behind this log")
             return
         core.draft.install(snapshot_id, snapshot)

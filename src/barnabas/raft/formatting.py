@@ -126,7 +126,7 @@ def _cluster_of(
     if known and found[config.metadata_log_dir] is None and any(found.values()):
         raise ConfigError(
             f"{config.metadata_log_dir} holds no metadata log although other directories of node {config.node_id} are "
-            "formatted: put the lost directory back, or empty them all to begin a new cluster"
+            "formatted: restore the lost directory, or empty all of them to start a new cluster"
         )
     if not known and not _is_alone(config):
         raise ConfigError(
@@ -138,7 +138,7 @@ def _cluster_of(
 
 def _leave_out(host: Host, config: BrokerConfig, directory: str, error: OSError) -> None:
     if directory == config.metadata_log_dir:
-        raise ConfigError(f"{directory} is to hold the metadata log and cannot be used: {error}") from error
+        raise ConfigError(f"{directory} is configured for the metadata log but cannot be used: {error}") from error
     host.faults.report(f"log directory {directory} cannot be used: {error}", error)
 
 
@@ -159,7 +159,7 @@ def _read(host: Host, config: BrokerConfig, directory: str) -> MetaProperties | 
     except CheckpointError as error:
         raise ConfigError(f"{error}; {_identity_advice(host, config, directory)}") from error
     if meta.version != 1:
-        raise ConfigError(f"{path} is of a broker in ZooKeeper mode (version 0); it must be migrated first")
+        raise ConfigError(f"{path} belongs to a broker in ZooKeeper mode (version 0); it must be migrated first")
     if meta.node_id != config.node_id:
         raise ConfigError(
             f"{path} belongs to node {meta.node_id}, but node.id={config.node_id}: use the directory of this node"
@@ -182,7 +182,7 @@ def _check_identity(host: Host, config: BrokerConfig, path: str, meta: MetaPrope
         if value != expected and expected not in ("-", uuid_to_text(bytes(16))):
             raise ConfigError(
                 f"{path} has {key}={value}, but the metadata log beside it was written under {key}={expected}: correct "
-                f"it, or remove {mark_path(config.metadata_log_dir)} if the change was meant"
+                f"it, or remove {mark_path(config.metadata_log_dir)} if the change was intended"
             )
 
 
@@ -204,7 +204,7 @@ def _check_empty(host: Host, config: BrokerConfig, directory: str) -> None:
     if any(name.endswith(LOG_SUFFIX) or name == QUORUM_STATE for name in names):
         raise ConfigError(
             f"{log} holds a metadata log, but {directory}/{META_PROPERTIES} is missing: "
-            f"{_identity_advice(host, config, directory)}; or empty the directory to begin anew"
+            f"{_identity_advice(host, config, directory)}; or empty the directory to start again"
         )
 
 

@@ -90,8 +90,8 @@ class Leading:
             self._hand_over.set(_HAND_OVER_LOOK_MS)
             return
         core.host.faults.inform(
-            f"node {core.own.node_id} gives up leading the metadata quorum in epoch {leader.epoch}: the directory of "
-            f"its metadata log {core.room.cause}; node {successor.key.node_id} is to follow it"
+            f"node {core.own.node_id} resigns as leader of the metadata quorum in epoch {leader.epoch}: the directory "
+            f"of its metadata log {core.room.cause}; node {successor.key.node_id} is its preferred successor"
         )
         core.quorum.become_resigned()
 
@@ -103,8 +103,8 @@ class Leading:
         def resign() -> None:
             if core.quorum.role is leader and isinstance(leader, Leader) and not core.is_stopped:
                 core.host.faults.inform(
-                    f"node {core.own.node_id} gives up leading the metadata quorum in epoch {leader.epoch}: its "
-                    "metadata log has no room for what an epoch begins with"
+                    f"node {core.own.node_id} resigns as leader of the metadata quorum in epoch {leader.epoch}: its "
+                    "metadata log has no space for the first records of an epoch"
                 )
                 core.quorum.become_resigned()
 
@@ -206,7 +206,7 @@ class Leading:
         if isinstance(self._core.quorum.role, Leader) and not self._core.is_stopped:
             self._core.host.faults.report(
                 f"no majority of the voters has fetched from node {self._core.own.node_id} in epoch "
-                f"{self._core.quorum.epoch} for too long: it leads no more"
+                f"{self._core.quorum.epoch} for too long: it resigns"
             )
             self._core.quorum.become_resigned()
 

@@ -71,7 +71,7 @@ def read_bootstrap(disk: Disk, log_dir: str) -> list[tuple[Message, int]]:
         return decode_snapshot(disk.read(path)).records
     except DecodeError as error:
         raise FatalFault(
-            f"{path} cannot be read: {error}; a new cluster begins with it: put the file back, or empty the directory "
+            f"{path} cannot be read: {error}; a new cluster starts from it: restore the file, or empty the directory "
             "and format it again"
         ) from error
 

@@ -240,7 +240,7 @@ class RaftNode:
             self.log.close()
         except (StorageFault, OSError) as fault:
             # The next start reads it again from end to end anyway.
-            self._host.faults.report(f"the metadata log was not closed in order: {fault}", fault)
+            self._host.faults.report(f"the metadata log was not closed cleanly: {fault}", fault)
 
     # Roles.
 
@@ -298,7 +298,7 @@ class RaftNode:
             self._core.guard(lambda: self.log.truncate(first_offset))
             self._core.room.refused(fault)
             self._leading.no_room()
-            raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, "There is no room for the metadata log.") from fault
+            raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, "There is no space for the metadata log.") from fault
         if done is not None or failed is not None:
             self._delivery.wait(self.log_end_offset, first_offset, done or _ignore, failed)
         self._run(self._leading.publish)

@@ -98,9 +98,7 @@ class _Opening:
         state = self._read_state(state_file)
         mark_file = MarkFile(self._disk, self._log_dir)
         if mark_file.is_damaged:
-            self._host.faults.warn(
-                f"{mark_file.path} is damaged: written anew from what is left of it and from the log"
-            )
+            self._host.faults.warn(f"{mark_file.path} is damaged: rewritten from its remains and from the log")
         mark = mark_file.mark
         self._files.remove_unfinished()
         snapshots = self._snapshots()
@@ -144,7 +142,7 @@ class _Opening:
                 problem = f"{path}: another topic's id"
             except CheckpointError as error:
                 problem = str(error)
-            self._host.faults.warn(f"{problem}: written anew, for the id of the metadata log is always the same")
+            self._host.faults.warn(f"{problem}: rewritten, because the id of the metadata log is fixed")
         write_atomically(self._disk, path, content)
 
     # What there is
@@ -265,13 +263,13 @@ class _Opening:
         for snapshot_id in snapshots.damaged:
             aside = self._files.set_aside(snapshot_id)
             self._host.faults.warn(
-                f"{self._files.path(snapshot_id)} is damaged ({snapshots.why}): set aside as {aside}; nothing is lost, "
-                f"the log has everything from offset {covered} on"
+                f"{self._files.path(snapshot_id)} is damaged ({snapshots.why}): renamed to {aside}; nothing is lost, "
+                f"because the log has everything from offset {covered} on"
             )
 
     def _copy_advice(self) -> str:
         if not self._is_voter:
-            return f"remove {self._directory}: this node does not vote, and gets it from the controllers again"
+            return f"remove {self._directory}: this node does not vote, and fetches it from the controllers again"
         return (
             f"put the directory back, or copy the segments and snapshots of another voter that is stopped into it, and "
             f"run `barnabas log repair {self._log_dir} --yes`, so that this voter does not vote before it has caught up"

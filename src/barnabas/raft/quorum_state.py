@@ -95,7 +95,7 @@ def decode_state(data: bytes, path: str) -> ElectionState:
     line, _, checksum = data.partition(b"\n")
     try:
         if checksum.strip() and checksum != _checksum(line):
-            raise ValueError("its checksum is wrong")
+            raise ValueError("the checksum does not match")
         fields = json.loads(line)
         version = int(fields["data_version"])
         if version not in (0, 1):

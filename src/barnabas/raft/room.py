@@ -33,10 +33,10 @@ class Room:
 
     def refused(self, error: BaseException) -> None:
         """An append to the log, or what must be written before it, found no room."""
-        self.reports.report(_NO_ROOM, f"the metadata log takes no records: {error}", error)
+        self.reports.report(_NO_ROOM, f"the metadata log cannot be written: {error}", error)
         self._health.refused(self._log_dir)
 
     def took(self) -> None:
         """An append went well."""
         if self.reports.is_reported(_NO_ROOM):
-            self.reports.over(_NO_ROOM, "the metadata log takes records again")
+            self.reports.over(_NO_ROOM, "the metadata log can be written again")

@@ -33,8 +33,9 @@ def check_stored(config: BrokerConfig, own: VoterKey, stored: ElectionState | No
         configured = tuple(sorted(voter.node_id for voter in config.voters))
         if tuple(sorted(stored.voter_ids)) != configured:
             raise FatalFault(
-                f"{directory}/__cluster_metadata-0/{FILE_NAME} is of a quorum of the voters {_show(stored.voter_ids)}, "
-                f"but controller.quorum.voters names {_show(configured)}: set it to the voters of this directory, or "
+                f"{directory}/__cluster_metadata-0/{FILE_NAME} belongs to a quorum with the voters "
+                f"{_show(stored.voter_ids)}, but controller.quorum.voters names {_show(configured)}: "
+                "set it to the voters of this directory, or "
                 "use the directory of this quorum"
             )
     if not config.is_controller and voters.by_id(own.node_id) is not None:

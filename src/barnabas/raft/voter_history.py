@@ -79,6 +79,6 @@ class VoterHistory:
 def check_kraft_version(kraft_version: int) -> None:
     if kraft_version > KRAFT_VERSION_MAX:
         raise FatalFault(
-            f"the metadata log has kraft.version {kraft_version}, this release knows 0 to {KRAFT_VERSION_MAX}: "
+            f"the metadata log has kraft.version {kraft_version}, but this release supports 0 to {KRAFT_VERSION_MAX}: "
             "run the release that wrote it, or a newer one"
         )

@@ -357,7 +357,7 @@ class Fetcher:
             self._on_fault(fault)
             self._pause(followed)  # a full directory stays online: it is tried again, not without end
         except RecordsRejected as rejected:
-            self._host.faults.report(f"{followed.partition.topic_partition} cannot be followed", rejected)
+            self._host.faults.report(f"cannot follow {followed.partition.topic_partition}", rejected)
             self._pause(followed)
 
     def _take_one(self, key: _Key, followed: Followed, answer: _Answer) -> None:

@@ -351,7 +351,7 @@ class ReplicaManager:
         self.moves.promote(topic_partition, topic_id, directory)
         if not is_new and not self._may_have_log(topic_partition, image):
             self._unopened.add(topic_partition, may_come=False)
-            self.host.faults.report(f"{topic_partition} is offline: its log is in a directory that is not there")
+            self.host.faults.report(f"{topic_partition} is offline: its log is in a failed directory")
             return None
         try:
             unusable = topic_partition in self.logs.damaged.unusable

@@ -117,7 +117,7 @@ class ReplicaMoves:
         try:
             self._alter(topic_partition, directory)
         except RequestFailed as failure:
-            # What older clients expect of a replica that is not here.
+            # What older clients expect of a replica that is not on this broker.
             is_absent = failure.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.REPLICA_NOT_AVAILABLE if is_absent else failure.code
         except StorageFault as fault:
@@ -146,7 +146,7 @@ class ReplicaMoves:
         if partition is None or log is None:
             is_known = self._replicas.leader_hint(*topic_partition) is not None
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            raise RequestFailed(code, f"{topic_partition} is not here")
+            raise RequestFailed(code, f"{topic_partition} is not on this broker")
         if root_of(log.directory) != directory:
             futures.create(topic_partition, directory, self._replicas.log_config(topic_partition.topic))
             self._begin(partition)

@@ -52,6 +52,6 @@ def set_strays_aside(host: Host, logs: LogManager, image: MetadataImage, node_id
     if aside:
         named = ", ".join(aside[:_NAMED_MAX]) + (f" and {len(aside) - _NAMED_MAX} more" if aside[_NAMED_MAX:] else "")
         host.faults.inform(
-            f"{len(aside)} logs are of no replica of this broker, for their topics were deleted or the replicas moved "
-            f"while it was away: set aside as {named}, removed in a day"
+            f"{len(aside)} logs belong to no replica of this broker (their topics were deleted or the replicas moved "
+            f"while it was down): renamed to {named}, and removed in a day"
         )

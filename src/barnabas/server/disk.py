@@ -1,8 +1,8 @@
 """The real disk: `common.host.Disk` on the operating system's files.
 
-Whether the page cache has something is asked with `preadv2(RWF_NOWAIT)`. Where that is not offered (macOS, tmpfs, some
-network and stacked file systems) `read_at_nowait` reads like `read_at`: what was written lately is in memory anyway,
-and handing every read to a thread would cost each consumer more than a rare wait costs all of them.
+`preadv2(RWF_NOWAIT)` tells whether the page cache has the data. On systems without it (macOS, tmpfs, some network and
+stacked file systems) `read_at_nowait` reads like `read_at`: recent data is in memory anyway, and handing every read to
+a thread would cost each consumer more than a rare wait costs all of them.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from barnabas.common.errors import is_full
 from barnabas.common.host import Buffer, DiskUsage
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
-#: Reads from this size on go to memory that is used again.
+#: Reads of at least this size use recycled memory.
 _LARGE_BYTES = 64 * 1024
 _BUFFER_BYTES = 1024 * 1024
 _BUFFERS_MAX = 8
-#: Of the list, of who looks, and of the call that asks.
+#: References that exist even when nobody holds the buffer: the list, the local variable, the argument of getrefcount.
 _UNUSED_REFERENCES = 3
 _NOT_OFFERED = frozenset({errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL})
 
 
 class _Buffers:
-    """Memory for large reads, used again once nobody holds what was read into it: making a megabyte anew costs more
-    than reading it. Whoever holds a view of it, holds the memory; that is seen by its reference count."""
+    """Recycled memory for large reads: allocating a megabyte costs more than reading it. A view of a buffer keeps it in
+    use; the reference count shows that.
+    """
 
     __slots__ = ("_all",)
 
@@ -40,7 +41,7 @@ class _Buffers:
     def take(self, size: int) -> bytearray | memoryview:
         if size > _BUFFER_BYTES:
             return bytearray(size)
-        # The first that is free, and not the next in turn: it is the one that the processor's caches may still have.
+        # Take the first free buffer rather than the next in turn: it may still be in the processor's caches.
         for buffer in self._all:
             if sys.getrefcount(buffer) <= _UNUSED_REFERENCES:
                 return memoryview(buffer)[:size]
@@ -51,7 +52,9 @@ class _Buffers:
 
 
 class OsFile:
-    """One descriptor, read and written at explicit places. `append` is one call where the system takes it whole."""
+    """A file by its descriptor, read and written at explicit positions. `append` is one call if the system accepts all
+    data.
+    """
 
     __slots__ = ("_fd", "_knows_cache", "_size")
 
@@ -76,17 +79,21 @@ class OsFile:
         self._size = start + length
 
     def _append_rest(self, data: memoryview, written: int) -> None:
-        """The system took a part only (a signal, nearly full disk): go on until it takes all or says why not."""
+        """Continues after the system accepted only a part (a signal, a nearly full disk), until it accepts all or
+        fails.
+        """
         while written < len(data):
             written += os.pwrite(self._fd, data[written:], self._size + written)
 
     def _cut_back(self, size: int, cause: OSError) -> None:
-        """Where this fails too, "no room" would be too kind a word: part of the data may stand in the file."""
+        """Truncates a partial write. If that fails too, the error is EIO instead of ENOSPC, because a part of the data
+        may remain.
+        """
         try:
             os.ftruncate(self._fd, size)
         except OSError as error:
             if is_full(cause) and os.fstat(self._fd).st_size > size:
-                raise OSError(errno.EIO, f"{cause.strerror}, and what was written cannot be cut off") from error
+                raise OSError(errno.EIO, f"{cause.strerror}, and the partial write cannot be truncated") from error
 
     def read_at(self, offset: int, size: int) -> bytes:
         data = os.pread(self._fd, size, offset)
@@ -109,7 +116,7 @@ class OsFile:
             return None
         except OSError as error:
             if error.errno not in _NOT_OFFERED:
-                return None  # whoever waits for the disk hears of it
+                return None  # The thread that waits for the disk gets the error.
             self._knows_cache = False
             return self.read_at(offset, size)
         if count < size:
@@ -146,7 +153,7 @@ class OsFile:
 
 
 def _sync(sync: Callable[[int], None], fd: int) -> None:
-    """After a failed sync, pages that were written may be gone, whatever the system calls it."""
+    """Syncs a file. After a failure, written pages may be lost, whatever error the system reports."""
     try:
         sync(fd)
     except OSError as error:
@@ -245,7 +252,7 @@ class OsDisk:
     def lock(self, path: str) -> OsLock:
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # The first keeps out another lock of this process too, the second what a Java broker takes.
+            # The first excludes other locks of this process too, the second the lock of a Java broker.
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

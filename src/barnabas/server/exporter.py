@@ -1,8 +1,8 @@
-"""/metrics over HTTP, for Prometheus: `barnabas.metrics.listener=HOST:PORT`, off where that is not set.
+"""The endpoint /metrics over HTTP for Prometheus: `barnabas.metrics.listener=HOST:PORT`, disabled if that is not set.
 
-Written a few hundred lines at a time, so that clients are served in between. What fails fails alone: a collector that
-raises is told of in `barnabas_exporter_collector_up`, an address that is in use costs one line in the log and no more.
-The collectors are imported at the first scrape.
+A response is written a few hundred lines at a time, so that clients are served in between. Failures stay local:
+`barnabas_exporter_collector_up` shows a collector that raises, and an address that is in use costs one log line. The
+collectors are imported at the first scrape.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Connections = Callable[[], Iterable[tuple[str, int]]]
 
 
 class Exporter:
-    """The listener, and what it knows of itself."""
+    """The listener, and its metrics about itself."""
 
     def __init__(self, broker: Broker, connections: Connections, turns: Turns | None = None) -> None:
         self._broker = broker
@@ -50,8 +50,9 @@ class Exporter:
         self.failures = 0
 
     async def start(self, text: str) -> None:
-        """Listen at "HOST:PORT"; an address that cannot be had is logged, and there are no metrics then. Raises
-        ConfigError for what is no address."""
+        """Listens at "HOST:PORT". An address that cannot be bound is logged, and there are no metrics then. Raises
+        ConfigError for an invalid address.
+        """
         host, port = _address(text)
         loop = asyncio.get_running_loop()
         try:
@@ -63,7 +64,7 @@ class Exporter:
 
     @property
     def port(self) -> int | None:
-        """None while it does not listen."""
+        """The bound port; None if it does not listen."""
         if self._server is None or not self._server.sockets:
             return None
         port: int = self._server.sockets[0].getsockname()[1]
@@ -74,7 +75,7 @@ class Exporter:
             self._server.close()
 
     def text(self) -> Iterator[str]:
-        """All lines of one scrape."""
+        """Returns all lines of one scrape."""
         self.scrapes += 1
         begin_s = time.monotonic()
         collectors = importlib.import_module("barnabas.broker.metrics.catalogue").COLLECTORS
@@ -96,39 +97,43 @@ class Exporter:
         self.failures += 1
         if name not in self._failed:
             self._failed.add(name)
-            log.warning("metrics of %s are missing: %s: %s", name, type(error).__name__, error, exc_info=error)
+            log.warning("cannot collect the metrics of %s: %s: %s", name, type(error).__name__, error, exc_info=error)
 
     def _own(self, health: dict[str, int], begin_s: float) -> Iterator[Family]:
         yield labelled(
             "kafka_server_socket_server_metrics_connection_count",
             GAUGE,
-            "Open connections.",
+            "Open connections",
             "listener",
             self._connections(),
         )
         yield labelled(
             "barnabas_exporter_collector_up",
             GAUGE,
-            "0: these metrics are missing or incomplete in this scrape.",
+            "0 if these metrics are missing or incomplete in this scrape",
             "collector",
             health.items(),
         )
         yield from self.turns.families()
-        yield single("barnabas_exporter_scrapes_total", COUNTER, "Scrapes begun.", self.scrapes)
-        yield single("barnabas_exporter_failures_total", COUNTER, "Collectors that failed.", self.failures)
+        yield single("barnabas_exporter_scrapes_total", COUNTER, "Started scrapes", self.scrapes)
+        yield single("barnabas_exporter_failures_total", COUNTER, "Failed collectors", self.failures)
         yield single(
             "barnabas_exporter_scrape_seconds",
             GAUGE,
-            "How long this scrape took, with all that was served in between.",
+            "Duration of this scrape, including all that was served in between",
             round(time.monotonic() - begin_s, 6),
         )
         info = (("version", __version__), ("node_id", str(self._broker.config.node_id)))
         yield Family("barnabas_build_info", GAUGE, "1.", [Sample(info, 1)])
-        yield single("process_cpu_seconds_total", COUNTER, "CPU of this process.", time.process_time())
-        yield single("process_start_time_seconds", GAUGE, "When it began.", self._start_s)
+        yield single("process_cpu_seconds_total", COUNTER, "CPU time of this process in seconds", time.process_time())
+        yield single(
+            "process_start_time_seconds", GAUGE, "Start time of this process in seconds since the epoch", self._start_s
+        )
         memory_bytes = _resident_bytes()
         if memory_bytes is not None:
-            yield single("process_resident_memory_bytes", GAUGE, "Its memory.", memory_bytes)
+            yield single(
+                "process_resident_memory_bytes", GAUGE, "Resident memory of this process in bytes", memory_bytes
+            )
 
 
 def _address(text: str) -> tuple[str, int]:
@@ -147,7 +152,7 @@ def _resident_bytes() -> int | None:
 
 
 class _Visit(asyncio.Protocol):
-    """One connection: one request, its answer, the end."""
+    """A scrape over one connection: a request, its response, the end."""
 
     def __init__(self, exporter: Exporter) -> None:
         self._exporter = exporter
@@ -184,7 +189,7 @@ class _Visit(asyncio.Protocol):
         elif target == "/":
             self._begin("200 OK", "Barnabas: the metrics of this broker are at /metrics\n")
         else:
-            self._begin("404 Not Found", "there is only /metrics\n")
+            self._begin("404 Not Found", "only /metrics exists\n")
 
     def _begin(self, status: str, body: Iterable[str], *, headers: str = "") -> None:
         assert self._transport is not None, "it has just asked"

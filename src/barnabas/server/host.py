@@ -1,4 +1,4 @@
-"""The real host: the event loop's clock and timers, the machine's chance, a small pool for slow disk work."""
+"""The real host: the event loop's clock and timers, the machine's randomness, a thread pool for slow disk work."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ class SystemRandom:
             raw = bytearray(os.urandom(16))
             raw[6] = raw[6] & 0x0F | 0x40
             raw[8] = raw[8] & 0x3F | 0x80
-            # Base64's first character is "-" for a first byte of 0xf8-0xfb: command lines would take it for an option.
+            # Base64 starts with "-" for a first byte of 0xf8-0xfb; command lines would parse such an id as an option.
             if not 0xF8 <= raw[0] <= 0xFB:
                 return bytes(raw)
 
 
 class ThreadPool:
-    """Threads are started when work comes; an idle broker has none."""
+    """A pool whose threads are started when work arrives; an idle broker has none."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._loop = loop
@@ -103,10 +103,12 @@ class ThreadPool:
 
 
 class LoggedFaults:
-    """`fatal` stops the process at once: a broker in doubt of its own state must not go on serving."""
+    """Logs faults. `fatal` stops the process immediately: a broker in doubt about its own state must not continue to
+    serve.
+    """
 
     def fatal(self, message: str, error: BaseException | None = None) -> None:
-        # What the system said of a disk or a network is in the message; a trace is for mistakes of ours.
+        # The message contains the system's error about a disk or network; a traceback is only for bugs.
         is_ours = not isinstance(error, OSError | StorageFault | FatalFault | None)
         log.critical("%s", message, exc_info=error if is_ours else None)
         logging.shutdown()
@@ -132,7 +134,7 @@ def _with_cause(message: str, error: BaseException) -> str:
 
 
 class ServerHost:
-    """`common.host.Host` for a process of its own."""
+    """The implementation of `common.host.Host` for a real process."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.clock = SystemClock()

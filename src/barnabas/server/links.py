@@ -1,8 +1,8 @@
-"""Connections that this node dials: asyncio's side of `common.host.Links`.
+"""Outgoing connections of this node: asyncio's side of `common.host.Links`.
 
-A peer that falls silent is asked by this system whether it is still there, and what was sent to it and not taken is
-given up soon: after a cut has healed the system would otherwise wait as long again as the cut was until it sends once
-more. The peer's system answers that, not its process: one that is paused or busy keeps its connections.
+The system probes a silent peer, and gives up unacknowledged data soon: otherwise, after a network partition has healed,
+it would wait as long again before its next retransmission. The peer's system answers the probes, not its process: a
+paused or busy process keeps its connections.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from typing import Final, cast
 from barnabas.common.host import Buffer, Link, LinkEnd
 from barnabas.server.turns import Turns
 
-#: So long a peer's system may leave without an answer what was sent to it, or whether it is there.
+#: How long the peer's system can leave data or a probe without an acknowledgement.
 _SILENCE_MS: Final = 3_000
 _PROBE_S: Final = 1
 
 
 def notice_silence(sock: socket.socket) -> None:
-    """Let the system end this connection when the peer's system has said nothing for `_SILENCE_MS`. What this system
-    has no option for stays as it is."""
+    """Lets the system end this connection when the peer's system has been silent for `_SILENCE_MS`. Options that this
+    system lacks are skipped.
+    """
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", _PROBE_S),
@@ -36,19 +37,19 @@ def notice_silence(sock: socket.socket) -> None:
 
 
 class DialledLink(asyncio.BufferedProtocol):
-    """One connection, from the dial on. It reads straight into its end's buffer."""
+    """An outgoing connection, from the dial on. It reads directly into its end's buffer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, host: str, port: int, end: LinkEnd, turns: Turns) -> None:
         self._end = end
         self._turns = turns
         self._peer = f"{host}:{port}"
         self._transport: asyncio.Transport | None = None
-        #: Closed by this side or ended: the end hears nothing more.
+        #: Closed by this side or ended: the end gets no further calls.
         self._is_over = False
         self._dialling = loop.create_task(self._dial(loop, host, port))
 
     async def _dial(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> None:
-        """Try the host's addresses one by one: only if all of them refuse is the peer known to be away."""
+        """Tries the host's addresses one by one. The peer is known to be down only if all of them refuse."""
         failure: OSError | None = None
         try:
             found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -91,8 +92,8 @@ class DialledLink(asyncio.BufferedProtocol):
             self._turns.end(begin_ns, self)
 
     def turn_name(self) -> tuple[str, str]:
-        """For `server.turns`."""
-        return "an answer of another node", f"at {self._peer}"
+        """Returns the name for `server.turns`."""
+        return "a response from another node", f"at {self._peer}"
 
     def eof_received(self) -> bool:
         return False
@@ -140,7 +141,7 @@ class DialledLink(asyncio.BufferedProtocol):
 
 
 class LoopLinks:
-    """`common.host.Links` on the event loop."""
+    """The implementation of `common.host.Links` on the event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""Sockets to connection cores: a `BufferedProtocol` per peer, which reads straight into the core's buffer."""
+"""Sockets for connection cores: a `BufferedProtocol` per peer, which reads directly into the core's buffer."""
 
 from __future__ import annotations
 
@@ -22,34 +22,35 @@ from barnabas.server.wakefulness import Wakefulness
 
 log = logging.getLogger("barnabas.connections")
 
-#: Unsent answers above which a connection is not served any further.
+#: The amount of unsent responses above which a connection is not served.
 _WRITE_BUFFER_BYTES_MAX = 8 * 1024 * 1024
-#: Sizes of written chunks that are kept before those of sent ones are dropped.
+#: How many sizes of written chunks are kept before those of sent chunks are dropped.
 _WRITTEN_MAX: Final = 64
 
 _SWEEPS_PER_IDLE_TIME = 8
-#: Connections that may wait to be accepted, if the configuration does not say.
+#: The length of the accept queue, if the configuration does not set it.
 BACKLOG = 1024
-#: With fewer file descriptors than this left, the log says so.
+#: With fewer free file descriptors than this, a warning is logged.
 _DESCRIPTORS_LEFT_MIN = 8
 _NUMBER = re.compile(r"[0-9]+")
 
 
 class SocketOptions(NamedTuple):
-    """How a listener treats its sockets. Sizes are in bytes; -1 leaves a buffer to the system."""
+    """The socket options of a listener. Sizes are in bytes; -1 leaves a buffer to the system."""
 
-    #: `socket.listen.backlog.size`; the system may allow less.
+    #: `socket.listen.backlog.size`; the system can reduce it.
     backlog: int = BACKLOG
-    #: `connections.max.idle.ms`; 0: no limit.
+    #: `connections.max.idle.ms`; 0 is no limit.
     idle_ms_max: int = 0
     receive_buffer_bytes: int = -1
     send_buffer_bytes: int = -1
 
     @classmethod
     def from_config(cls, config: BrokerConfig) -> SocketOptions:
-        """Reads the keys of Kafka, where the configuration names them. Kafka's defaults do not hold here: buffers of
-        100 kB would turn off the tuning by the system, which serves large fetches faster, and a queue of 50
-        connections is full soon where a process is paused; who dials then waits for seconds."""
+        """Reads Kafka's keys if the configuration sets them. Kafka's defaults do not apply: buffers of 100 kB would
+        disable the system's autotuning, which serves large fetches faster, and a queue of 50 connections fills up soon
+        while a process is paused, so that clients wait for seconds.
+        """
 
         def value_of(key: str, default: int) -> int:
             return config.int_of(key) if key in config.originals else default
@@ -63,7 +64,7 @@ class SocketOptions(NamedTuple):
 
 
 class ConnectionProtocol(asyncio.BufferedProtocol):
-    """One peer: asyncio's protocol on one side, the core's `Link` on the other."""
+    """A peer's connection: asyncio's protocol on one side, the core's `Link` on the other."""
 
     __slots__ = (
         "_connection",
@@ -98,9 +99,9 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         self._open = open_connections
         self._connection: Connection | None = None
         self._transport: asyncio.Transport | None = None
-        #: Sizes of the chunks that were handed to the transport and may be unsent.
+        #: Sizes of the chunks that were passed to the transport and may be unsent.
         self._written: list[int] = []
-        #: Sweeps of the listener since the last byte came or went.
+        #: Sweeps of the listener since the last byte was received or sent.
         self.idle_sweeps = 0
 
     # -- asyncio
@@ -140,7 +141,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
         self._on_read(now_ns)
 
     def turn_name(self) -> tuple[str, str]:
-        """For `server.turns`: the request of this connection that was served last, and who sent it."""
+        """Returns the name for `server.turns`: the last request served on this connection, and its sender."""
         assert self._connection is not None
         where = f"from {self._connection.peer}"
         latest = self._dispatcher.latest
@@ -185,11 +186,11 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
 
     @property
     def unsent_bytes(self) -> int:
-        """What the transport keeps in memory: a chunk of which the system has taken a part is kept whole."""
+        """Returns the memory of unsent responses: a chunk that was sent in part is kept whole."""
         return self._forget_sent()
 
     def _forget_sent(self) -> int:
-        """Drop the sizes of chunks that are sent, and return the sum of the others."""
+        """Drops the sizes of sent chunks and returns the sum of the others."""
         left = 0 if self._transport is None else self._transport.get_write_buffer_size()
         written = self._written
         kept = 0
@@ -211,7 +212,7 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def close(self) -> None:
-        """What is written already still goes out; a second call gives up a peer that does not take it."""
+        """Closes the connection after its written data is sent; a second call drops the data."""
         transport = self._transport
         if transport is None:
             return
@@ -230,7 +231,7 @@ def _ignore(descriptor: int) -> None:
 
 
 class _Warnings:
-    """Writes the reports about connections: what a peer does wrong is a warning, not a fault of this broker."""
+    """Writes the reports about connections: a fault of a peer is a warning, not a fault of this broker."""
 
     def fatal(self, message: str, error: BaseException | None = None) -> None:
         raise AssertionError("a connection ends no process")
@@ -253,7 +254,7 @@ class ListenerLog:
         self._descriptors_max = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
     def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None:
-        # Numbers differ from frame to frame of the same peer, and so does the port.
+        # Numbers and the port differ from frame to frame of the same peer.
         kind = (peer.partition(":")[0], _NUMBER.sub("#", cause))
         self._reports.report(kind, f"closing the connection of {peer}: {cause}", error)
 
@@ -262,8 +263,9 @@ class ListenerLog:
         self._reports.report(kind, f"request of {peer}: {what}", error)
 
     def accepted(self, descriptor: int) -> None:
-        """Warns when the descriptors run out. The system gives the lowest free number, so a high one says that almost
-        all are in use; libuv then hangs up on newcomers without a word."""
+        """Warns when the descriptors run out. The system assigns the lowest free number, so a high one means that
+        almost all are in use; libuv then closes new connections silently.
+        """
         if descriptor >= self._descriptors_max - _DESCRIPTORS_LEFT_MIN:
             self._reports.report(
                 "descriptors",
@@ -273,10 +275,10 @@ class ListenerLog:
 
 
 class ListeningSocket:
-    """One listener of the broker: bound, then serving. Until `serve`, whoever dials is refused.
+    """A listener of the broker: bound, then serving. Until `serve`, connections are refused.
 
-    Connections that stay idle for connections.max.idle.ms are closed by a sweep, a few of which fit in that time:
-    a connection then costs no timer of its own and a request no look at the clock.
+    A periodic sweep closes connections that are idle for connections.max.idle.ms. A connection then needs no timer, and
+    a request no look at the clock.
     """
 
     def __init__(
@@ -304,7 +306,7 @@ class ListeningSocket:
         on_accepted: Callable[[int], None] = _ignore,
         turns: Turns | None = None,
     ) -> ListeningSocket:
-        """Takes the address. Raises OSError when it is in use. `on_accepted` gets the descriptor of each connection."""
+        """Binds the address. Raises OSError if it is in use. `on_accepted` gets the descriptor of each connection."""
         loop = asyncio.get_running_loop()
         watch = turns or Turns()
         open_connections: set[ConnectionProtocol] = set()
@@ -320,16 +322,16 @@ class ListeningSocket:
             start_serving=False,
         )
         if options.receive_buffer_bytes >= 0:
-            # Accepted sockets inherit it; a size set later could no longer widen the window of TCP.
+            # Accepted sockets inherit the size; set later, it could no longer widen the window of TCP.
             for bound in server.sockets:
                 with socket.fromfd(bound.fileno(), bound.family, bound.type) as twin:
                     twin.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, options.receive_buffer_bytes)
         return cls(name, server, open_connections, options)
 
     async def serve(self) -> None:
-        """Let peers in. Raises OSError when somebody else was quicker."""
+        """Accepts connections. Raises OSError if another process was faster."""
         for bound in self._server.sockets:
-            # uvloop would keep it to itself if this fails.
+            # uvloop would keep the socket if this fails.
             with socket.fromfd(bound.fileno(), bound.family, bound.type) as twin:
                 twin.listen(self._backlog)
         await self._server.start_serving()
@@ -346,7 +348,7 @@ class ListeningSocket:
         return len(self._open)
 
     def close(self) -> None:
-        """No new connections; the open ones end."""
+        """Accepts no more connections, and ends the open ones."""
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
         self._server.close()

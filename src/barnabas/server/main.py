@@ -1,8 +1,8 @@
-"""`barnabas broker FILE`: one node as a process. Parses by hand and imports little, because it should start quickly.
+"""`barnabas broker FILE`: one node as a process. It parses arguments by hand and imports little, to start quickly.
 
     broker FILE [--override key=value ...] [--cluster-id ID]
 
-Prints one line `started: host:port` when clients can come. SIGTERM and SIGINT stop it in order.
+It prints `started: host:port` when clients can connect. SIGTERM and SIGINT stop it cleanly.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ try:
     import uvloop
 
     _new_event_loop: Callable[[], asyncio.AbstractEventLoop] = uvloop.new_event_loop
-except ImportError:  # not on every platform; asyncio's own loop serves as well, more slowly
+except ImportError:  # uvloop is not available on every platform; asyncio's own loop works as well, but slower.
     _new_event_loop = asyncio.new_event_loop
 
 log = logging.getLogger("barnabas")
@@ -44,11 +44,11 @@ _STOP_S_MAX = 20
 
 
 class UsageError(Exception):
-    """A wrong command line; the text says what is allowed."""
+    """An invalid command line; the text says what is allowed."""
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run a node until it is told to stop. Returns the exit code."""
+    """Runs a node until a signal stops it. Returns the exit code."""
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
@@ -70,8 +70,9 @@ def main(argv: Sequence[str]) -> int:
 
 
 def load_config(argv: Sequence[str]) -> tuple[BrokerConfig, str | None]:
-    """The configuration that the command line names, and the cluster id for directories that are still empty.
-    Raises UsageError or ConfigError."""
+    """Returns the configuration that the command line specifies, and the cluster id for empty directories. Raises
+    UsageError or ConfigError.
+    """
     arguments = list(argv)
     if arguments[:1] == ["broker"]:
         arguments.pop(0)
@@ -104,7 +105,7 @@ def load_config(argv: Sequence[str]) -> tuple[BrokerConfig, str | None]:
     except OSError as error:
         raise UsageError(f"cannot read {file}: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise UsageError(f"cannot read {file}: it is not UTF-8") from error
+        raise UsageError(f"cannot read {file}: the file is not UTF-8") from error
     return BrokerConfig.from_properties({**properties, **overrides}), cluster_id
 
 
@@ -150,7 +151,9 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
         try:
             await asyncio.wait_for(stopped.wait(), _STOP_S_MAX)
         except TimeoutError:
-            log.error("the controller did not let go within %d s: stopping without a clean mark", _STOP_S_MAX)
+            log.error(
+                "the controller did not complete the controlled shutdown within %d s: stopping without it", _STOP_S_MAX
+            )
             _close(sockets)
         if exporter is not None:
             exporter.close()
@@ -160,7 +163,7 @@ async def _serve(config: BrokerConfig, cluster_id: str | None, loop: asyncio.Abs
 async def _export(
     broker: Broker, config: BrokerConfig, sockets: Sequence[ListeningSocket], turns: Turns
 ) -> Exporter | None:
-    """/metrics, if it is wanted."""
+    """Starts /metrics if it is configured."""
     address = config.str_of("barnabas.metrics.listener")
     if not address:
         return None
@@ -179,7 +182,7 @@ def _close(sockets: Sequence[ListeningSocket]) -> None:
 def _parted(
     sockets: Sequence[ListeningSocket], config: BrokerConfig
 ) -> tuple[list[ListeningSocket], list[ListeningSocket]]:
-    """Those that serve from the first moment, and those that wait until the broker knows enough."""
+    """Returns the listeners that serve from the start, and those that wait until the broker has its metadata."""
     names = config.controller_listener_names
     return [s for s in sockets if s.name in names], [s for s in sockets if s.name not in names]
 
@@ -193,7 +196,7 @@ async def _open(sockets: Sequence[ListeningSocket]) -> None:
 
 
 async def _first_of(*events: asyncio.Event) -> None:
-    """Until one of them is set."""
+    """Waits until one of the events is set."""
     if any(event.is_set() for event in events):
         return
     waits = [asyncio.ensure_future(event.wait()) for event in events]
@@ -203,7 +206,7 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 def _announce(config: BrokerConfig) -> None:
-    """One line for whoever waits for this node: where clients, or brokers, can come."""
+    """Prints the address for clients, or for brokers, to the process that waits for this node."""
     controllers = config.controller_listener_names
     listeners = [listener for listener in config.advertised_listeners if listener.name not in controllers]
     for listener in (listeners or config.advertised_listeners)[:1]:
@@ -212,7 +215,7 @@ def _announce(config: BrokerConfig) -> None:
 
 
 async def _bind(broker: Broker, config: BrokerConfig, listener_log: ListenerLog, turns: Turns) -> list[ListeningSocket]:
-    """The addresses of all listeners of this node. ConfigError when one cannot be had."""
+    """Binds the addresses of all listeners of this node. Raises ConfigError if one is unavailable."""
     sockets = []
     for listener in config.listeners:
         is_controller = listener.name in config.controller_listener_names

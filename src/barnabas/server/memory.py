@@ -1,7 +1,8 @@
-"""How this process keeps memory: no collector pauses, and no page faults for the buffers of every read.
+"""Memory settings of this process: no pauses for garbage collection, and no page faults for the buffers of reads.
 
-A fetch reads up to a megabyte into a fresh buffer. The C library would give each back to the system when it is sent and
-take it again, page by page, for the next one: a third of what such a read costs. It is told to keep some.
+A fetch reads up to a megabyte into a fresh buffer. The C library would return each buffer to the system when it is sent
+and allocate it again, page by page, for the next one: a third of the cost of such a read. It is configured to keep
+some.
 """
 
 from __future__ import annotations
@@ -21,27 +22,27 @@ _GC_THRESHOLDS = (20_000, 4, 1_000)
 #: From glibc's malloc.h: free memory kept at the top of the heap, and the size from which a block is a mapping.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _KEPT_BYTES = 32 * 1024 * 1024
-#: So often is looked whether there is free memory to give back.
+#: The interval of checks for free memory to return.
 _LOOK_S: Final = 5.0
-#: The share of the machine's memory, and its bounds, for requests and answers.
+#: The share of the machine's memory for requests and responses, and its bounds.
 _BUDGET_SHARE: Final = 16
 _BUDGET_BYTES_MIN: Final = 256 * 1024 * 1024
 _BUDGET_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
-#: The limit of a container, version 2 and 1 of control groups.
+#: The memory limit of a container, with control groups version 2 and 1.
 _CGROUP_LIMITS: Final = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def prepare() -> None:
-    """Before the start, which makes much that stays and leaves little behind: collecting waits until `settle`."""
+    """Disables collection before startup, which creates many long-lived objects and little garbage, until `settle`."""
     gc.disable()
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:  # another C library than glibc has its own ways
+    if mallopt is not None:  # Another C library than glibc lacks these settings.
         mallopt(_M_MMAP_THRESHOLD, _KEPT_BYTES)
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
 def settle() -> None:
-    """After the start, when what is there will stay."""
+    """Freezes all existing objects after startup, because they live long, and enables collection."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
@@ -49,19 +50,21 @@ def settle() -> None:
 
 
 class ProcessMemory:
-    """`common.host.Memory` of this process."""
+    """The implementation of `common.host.Memory` for this process."""
 
     def budget_bytes(self) -> int:
-        """A sixteenth of the machine's memory, or of the container's: 256 MiB at least, 2 GiB at most."""
+        """Returns a sixteenth of the memory of the machine or the container: 256 MiB at least, 2 GiB at most."""
         return min(max(memory_bytes() // _BUDGET_SHARE, _BUDGET_BYTES_MIN), _BUDGET_BYTES_MAX)
 
     def allocate(self, size: int) -> memoryview:
-        """A mapping of its own: pages that were never written take no memory, and the rest is given back at once."""
+        """Allocates a separate mapping: pages that were never written take no memory, and the rest is returned
+        immediately.
+        """
         return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
 
 
 class _MallocInfo(ctypes.Structure):
-    """`struct mallinfo2` of glibc."""
+    """The struct `mallinfo2` of glibc."""
 
     _fields_: ClassVar = [
         (name, ctypes.c_size_t)
@@ -81,7 +84,7 @@ class _MallocInfo(ctypes.Structure):
 
 
 class FreeMemory:
-    """Gives freed memory back to the system. The C library keeps what lies below a block that is in use, for good."""
+    """Returns freed memory to the system. The C library keeps memory below a used block forever."""
 
     def __init__(self) -> None:
         library = ctypes.CDLL(None)
@@ -89,13 +92,13 @@ class FreeMemory:
         self._trim = getattr(library, "malloc_trim", None)
         if self._info is not None:
             self._info.restype = _MallocInfo
-        #: The least that was free since the last time it was given back: that much is still with the system.
+        #: The least free memory since the last return: that much is still with the system.
         self._given_back = 0
 
     def look(self) -> bool:
-        """Give memory back if much has become free since the last time. Returns whether it did."""
+        """Returns memory to the system if much has become free since the last time. Returns whether it did."""
         if self._info is None or self._trim is None:
-            return False  # another C library than glibc has its own ways
+            return False  # Another C library than glibc lacks this call.
         free: int = self._info().fordblks
         self._given_back = min(self._given_back, free)
         if free - self._given_back < _KEPT_BYTES:
@@ -105,13 +108,13 @@ class FreeMemory:
         return True
 
     def look_regularly(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Look every `_LOOK_S` seconds from now on."""
+        """Calls `look` every `_LOOK_S` seconds from now on."""
         self.look()
         loop.call_later(_LOOK_S, self.look_regularly, loop)
 
 
 def memory_bytes() -> int:
-    """What this machine, or the container that the process runs in, has."""
+    """Returns the memory of this machine, or of the container of this process."""
     found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     for path in _CGROUP_LIMITS:
         try:

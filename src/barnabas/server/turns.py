@@ -1,12 +1,12 @@
-"""How long one turn of the event loop takes: the time for which one request, timer or result holds up everybody else.
+"""The duration of each turn of the event loop, in which one request, timer or result delays all others.
 
 Every entry into the broker's core is measured in wall time, which costs two reads of the clock. The CPU time of the
 thread costs ten times as much to read, so it is read at most `_CPU_LOOKS_PER_S` times a second and after long turns:
 the CPU time of a long turn is known to within 5 ms, and never too low.
 
-A turn above `WARN_NS` is logged with what it served, once in ten seconds for each kind. What happens before
-`begin_serving` (recovery, the first image of the metadata) and after `end_serving` (checkpoints of a stop) holds up
-nobody and is not counted.
+A turn above `WARN_NS` is logged with what it served, once in ten seconds for each kind. Turns before
+`begin_serving` (recovery, the first image of the metadata) and after `end_serving` (checkpoints at shutdown) delay no
+client and are not counted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from barnabas.common.metrics import GAUGE, HISTOGRAM, Family, Sample, single
 log = logging.getLogger("barnabas.turns")
 
 _MS: Final = 1_000_000
-#: Turns below this are only counted and summed up.
+#: Shorter turns are only counted and summed up.
 SHORT_NS: Final = _MS
 _CPU_LOOKS_PER_S: Final = 200
 _CPU_LOOK_NS: Final = 1_000 * _MS // _CPU_LOOKS_PER_S
@@ -33,9 +33,9 @@ _WARN_PAUSE_NS: Final = 10_000 * _MS
 #: Upper bounds of the buckets above the first one, in milliseconds.
 _BOUNDS_MS: Final = (2, 5, 10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000)
 _BOUNDS_NS: Final = [each * _MS for each in _BOUNDS_MS]
-#: Turns with more CPU time than that are told to whoever watches.
+#: Turns with more CPU time than this are passed to the observer.
 NOTED_CPU_NS: Final = 20 * _MS
-#: Names a file that gets a line for each turn of more CPU time than that. For tests.
+#: Names a file that gets a line for each turn with more CPU time than that. For tests.
 FILE_VARIABLE: Final = "BARNABAS_LONG_TURNS"
 
 Callback = Callable[[], object]
@@ -46,11 +46,11 @@ OnLong = Callable[[int, int, str], None]
 @runtime_checkable
 class Named(Protocol):
     def turn_name(self) -> tuple[str, str]:
-        """The kind of what was served last, and which one it was."""
+        """Returns the kind of what was served last, and its details."""
 
 
 class _Kind:
-    """What has been logged of one kind of turn."""
+    """The logged turns of one kind."""
 
     __slots__ = ("longest_ns", "said_ns", "unsaid")
 
@@ -61,8 +61,9 @@ class _Kind:
 
 
 class Turns:
-    """Of one event loop. `begin` and `end` stand around every entry into the core; reads of sockets, the most frequent
-    ones, do themselves what these do (`server/listener.py`)."""
+    """Measures the turns of one event loop. `begin` and `end` surround every entry into the core; socket reads, the
+    most frequent ones, contain the same code (`server/listener.py`).
+    """
 
     __slots__ = (
         "_cpu_ns",
@@ -78,7 +79,7 @@ class Turns:
     )
 
     def __init__(self, on_long: OnLong | None = None) -> None:
-        """`on_long` hears of every turn of more than `NOTED_CPU_NS`."""
+        """Creates the meter. `on_long` is called for every turn with more CPU time than `NOTED_CPU_NS`."""
         self._on_long = on_long or _line_in(os.environ.get(FILE_VARIABLE))
         self._kinds: dict[str, _Kind] = {}
         self._serving = False
@@ -94,13 +95,13 @@ class Turns:
         self.buckets = [0] * (len(_BOUNDS_NS) + 1)
 
     def begin_serving(self) -> None:
-        """The start is over: count from here."""
+        """Starts to count: startup is complete."""
         self._serving = True
         self._reset()
         self.look_at_cpu(perf_counter_ns())
 
     def end_serving(self) -> None:
-        """Nobody is served any more."""
+        """Stops counting: shutdown begins."""
         self._serving = False
 
     # -- around every turn
@@ -112,7 +113,7 @@ class Turns:
         return now_ns
 
     def end(self, begin_ns: int, what: object) -> None:
-        """`what` was served: a callback, or a `Named`, which is asked after long turns only."""
+        """Ends a turn. `what` was served: a callback, or a `Named`, which is called after long turns only."""
         now_ns = perf_counter_ns()
         elapsed_ns = now_ns - begin_ns
         self.total_ns += elapsed_ns
@@ -122,7 +123,7 @@ class Turns:
             self.note(now_ns, elapsed_ns, what)
 
     def run(self, callback: Callback) -> None:
-        """One turn: `callback`."""
+        """Runs `callback` as one turn."""
         begin_ns = self.begin()
         try:
             callback()
@@ -149,7 +150,7 @@ class Turns:
             self._on_long(elapsed_ns, cpu_ns, " ".join(name_of(what)))
 
     def leave_out(self, cpu_ns: int) -> None:
-        """So much of the turn at hand is not its own."""
+        """Excludes this much time from the current turn."""
         self._cpu_ns += cpu_ns
 
     def _warn(self, now_ns: int, elapsed_ns: int, cpu_ns: int, kind: str, which: str) -> None:
@@ -160,9 +161,9 @@ class Turns:
             return
         more = ""
         if said.unsaid:
-            more = f"; {said.unsaid} more like it since the last such line, of up to {said.longest_ns // _MS} ms"
+            more = f"; {said.unsaid} more such turns since the last such line, of up to {said.longest_ns // _MS} ms"
         log.warning(
-            "everybody waited %d ms (%d ms of CPU) for one turn of the event loop: %s%s%s",
+            "one turn of the event loop took %d ms (%d ms of CPU): %s%s%s",
             elapsed_ns // _MS,
             cpu_ns // _MS,
             kind,
@@ -177,17 +178,19 @@ class Turns:
         yield Family(
             "barnabas_loop_turn_seconds",
             HISTOGRAM,
-            "How long a request, timer or result was served without a break, while others waited; start and stop left "
-            "out.",
+            "Duration of one turn of the event loop while others waited; startup and shutdown are excluded",
             self._samples(),
         )
         yield single(
-            "barnabas_loop_turn_seconds_max", GAUGE, "The longest one since the start.", self.longest_ns / 1_000_000_000
+            "barnabas_loop_turn_seconds_max",
+            GAUGE,
+            "Duration of the longest turn since startup",
+            self.longest_ns / 1_000_000_000,
         )
         yield single(
             "barnabas_loop_turn_cpu_seconds_max",
             GAUGE,
-            "The most CPU time of one since the start.",
+            "Largest CPU time of a turn since startup",
             self.longest_cpu_ns / 1_000_000_000,
         )
 
@@ -215,7 +218,7 @@ def _line_in(path: str | None) -> OnLong | None:
 
 
 def name_of(what: object) -> tuple[str, str]:
-    """The kind of what was served, and which one it was. Of a callback the name, without what it is bound to."""
+    """Returns the kind of what was served, and its details. For a callback it is the function name."""
     if isinstance(what, Named):
         return what.turn_name()
     what = plain(what)

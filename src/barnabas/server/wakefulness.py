@@ -1,8 +1,8 @@
-"""Staying awake between requests that follow each other closely.
+"""Busy waiting between requests that follow each other closely.
 
-A core that sleeps takes some tens of microseconds to wake, more in a virtual machine: for a client with one request in
-flight that is most of the answer's time. While requests come within `_WINDOW_NS` of each other, the loop looks for the
-next one without sleeping, for as long. A broker with nothing to do, or with requests further apart, sleeps as ever.
+A sleeping core takes some tens of microseconds to wake, more in a virtual machine: for a client with one request in
+flight that is most of the latency. While requests arrive within `_WINDOW_NS` of each other, the loop polls for the next
+one without sleeping, for as long. An idle broker, or one with requests further apart, sleeps as usual.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _WINDOW_NS = 200_000
 
 
 class Wakefulness:
-    """One per loop; told of every read."""
+    """Busy waiting of one loop; every read is reported to it."""
 
     __slots__ = ("_awake", "_last_ns", "_loop")
 
@@ -24,7 +24,7 @@ class Wakefulness:
         self._awake = False
 
     def on_read(self, now_ns: int) -> None:
-        """Requests came and are served, at this time of `perf_counter_ns`."""
+        """Records that requests arrived and are served, at this time of `perf_counter_ns`."""
         follows_closely = now_ns - self._last_ns < _WINDOW_NS
         self._last_ns = now_ns
         if follows_closely and not self._awake:

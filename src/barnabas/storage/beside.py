@@ -142,7 +142,7 @@ class BesideWriter:
         if self._stopped:
             return
         if error is not None:
-            self._host.faults.report("cannot write small files of logs", error)
+            self._host.faults.report("cannot write checkpoint files of logs in the background", error)
         for writing in batch:
             failure = None if failed is None else failed.get(writing.path)
             try:

@@ -172,12 +172,12 @@ def decode_lines(path: str, data: bytes, fields: int) -> list[list[str]]:
         return []
     lines = split_lines(path, data)
     if lines[0].strip() != str(_VERSION):
-        raise CheckpointError(path, f"version {lines[0]!r}, {_VERSION} is known")
+        raise CheckpointError(path, f"version {lines[0]!r}, expected {_VERSION}")
     if len(lines) < 2 or not lines[1].strip().isdecimal():
-        raise CheckpointError(path, "no number of entries in the second line")
+        raise CheckpointError(path, "the second line is not the number of entries")
     entries = [line.split() for line in lines[2:] if line.strip()]
     if len(entries) != int(lines[1]):
-        raise CheckpointError(path, f"{lines[1]} entries announced, {len(entries)} there")
+        raise CheckpointError(path, f"{lines[1]} entries announced, {len(entries)} found")
     for entry in entries:
         if len(entry) != fields:
             raise CheckpointError(path, f"entry {' '.join(entry)!r} has {len(entry)} fields, not {fields}")
@@ -189,7 +189,7 @@ def number(path: str, text: str) -> int:
     try:
         return int(text)
     except ValueError:
-        raise CheckpointError(path, f"{text!r} is no number") from None
+        raise CheckpointError(path, f"{text!r} is not a number") from None
 
 
 def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
@@ -202,7 +202,7 @@ def decode_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
     for topic, partition, offset in decode_lines(path, data, 3):
         topic_partition = TopicPartition(topic, number(path, partition))
         if topic_partition in offsets:
-            raise CheckpointError(path, f"{topic_partition} is there twice")
+            raise CheckpointError(path, f"{topic_partition} is listed twice")
         offsets[topic_partition] = number(path, offset)
     return offsets
 
@@ -248,9 +248,9 @@ def decode_partition_metadata(path: str, data: bytes) -> Uuid:
         if colon:
             fields[name.strip()] = value.strip()
     if "version" not in fields:
-        raise CheckpointError(path, "there is no version in it")
+        raise CheckpointError(path, "the version is missing")
     if fields.get("version") != str(_VERSION):
-        raise CheckpointError(path, f"version {fields.get('version')!r}, {_VERSION} is known")
+        raise CheckpointError(path, f"version {fields.get('version')!r}, expected {_VERSION}")
     try:
         topic_id = uuid_from_text(fields.get("topic_id", ""))
     except ValueError as error:
@@ -299,10 +299,10 @@ def _escape(value: str) -> str:
 def decode_meta_properties(path: str, data: bytes) -> MetaProperties:
     values = parse_properties(data.decode("utf-8", "replace"))
     if "version" not in values:
-        raise CheckpointError(path, "there is no version in it")
+        raise CheckpointError(path, "the version is missing")
     version = number(path, values["version"])
     if version not in (0, 1):
-        raise CheckpointError(path, f"version {version}, 0 and 1 are known")
+        raise CheckpointError(path, f"version {version}, expected 0 or 1")
     node = values.get(_NODE_KEYS[version])
     directory = values.get("directory.id")
     try:
@@ -310,7 +310,7 @@ def decode_meta_properties(path: str, data: bytes) -> MetaProperties:
     except ValueError as error:
         raise CheckpointError(path, str(error)) from None
     if version == 1 and (node is None or "cluster.id" not in values):
-        raise CheckpointError(path, "node.id and cluster.id are needed")
+        raise CheckpointError(path, "node.id and cluster.id are required")
     return MetaProperties(version, None if node is None else number(path, node), values.get("cluster.id"), directory_id)
 
 

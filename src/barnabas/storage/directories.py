@@ -80,7 +80,7 @@ class LogDirectories:
             lock = disk.lock(f"{path}/{LOCK_FILE}")
         except BlockingIOError:
             raise ConfigError(
-                f"log directory {path} is in use by another process: stop it, or give this node a directory of its own"
+                f"log directory {path} is in use by another process: stop it, or configure another directory"
             ) from None
         directory = self._open[path] = LogDirectory(path, lock)
         remove_drafts(disk, path)
@@ -96,7 +96,7 @@ class LogDirectories:
             try:
                 directory.inventory = read_inventory(disk, inventory, epoch)
             except CheckpointError as error:
-                self._faults.report(f"the segments of the last stop are not known: {error}", error)
+                self._faults.report(f"the segments of the last clean shutdown are unknown: {error}", error)
             disk.remove(marker)
             disk.sync_dir(path)
         if disk.exists(inventory):
@@ -111,7 +111,7 @@ class LogDirectories:
         self._causes[path] = str(error)
         self.full.pop(path, None)
         self.health.failed(path)
-        self._faults.report(f"log directory {path} failed, its partitions are offline: {error}", error)
+        self._faults.report(f"log directory {path} failed and its partitions are offline: {error}", error)
         return True
 
     def exhausted(self, path: str, error: BaseException) -> None:
@@ -123,7 +123,7 @@ class LogDirectories:
         told_ms = self._told_ms.get(path)
         if told_ms is None or now_ms - told_ms >= _TELL_AGAIN_MS:
             self._told_ms[path] = now_ms
-            self._faults.report(f"log directory {path} takes no writes: {error}", error)
+            self._faults.report(f"log directory {path} cannot be written: {error}", error)
 
     def is_offline(self, log_directory: str) -> bool:
         return root_of(log_directory) in self.offline
@@ -141,7 +141,7 @@ class LogDirectories:
         path = root_of(log_directory)
         if self.full.pop(path, None) is not None:
             self._told_ms.pop(path, None)
-            self._faults.inform(f"log directory {path} has room again")
+            self._faults.inform(f"log directory {path} has free space again")
 
     def refusing(self) -> list[bytes]:
         """The ids of directories that take no writes for now (`storage.health`)."""
@@ -185,7 +185,7 @@ class LogDirectories:
         """Placement by fewest partitions, as Kafka does it; `counts` tells the logs in each directory."""
         usable = [path for path in self.paths if path not in self.offline]
         if not usable:
-            raise StorageFault(self.paths[0], "no log directory is left")
+            raise StorageFault(self.paths[0], "no log directory is available")
         return min(usable, key=lambda path: counts.get(path, 0))
 
     def write_checkpoint(self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
@@ -206,7 +206,7 @@ class LogDirectories:
         try:
             offsets = decode_offsets(path, data)
         except CheckpointError as error:
-            self._faults.report(f"a checkpoint cannot be read, its offsets are found out again: {error}", error)
+            self._faults.report(f"cannot read a checkpoint; its offsets are determined from the logs: {error}", error)
             return {}
         directory.written[name] = dict(offsets)
         return offsets
@@ -238,6 +238,6 @@ class LogDirectories:
                     write_atomically(self._disk, f"{path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch))
                 except OSError as error:
                     # Without the mark, the next start looks at the ends of the logs again.
-                    self._faults.report(f"log directory {path} is not marked as stopped in order: {error}", error)
+                    self._faults.report(f"log directory {path} is not marked as cleanly shut down: {error}", error)
             directory.lock.release()
         self._open.clear()

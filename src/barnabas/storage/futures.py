@@ -142,7 +142,7 @@ class FutureLogs:
             self._disk.sync_dir(root_of(future.directory))
         except OSError as error:
             raise StorageFault(root_of(future.directory), f"cannot complete a move: {error}") from error
-        self._host.faults.report(f"{topic_partition} goes on in {future.directory}, where it was being moved to")
+        self._host.faults.report(f"{topic_partition} continues in {future.directory}, the target of its move")
         return True
 
     # -- a move
@@ -174,7 +174,7 @@ class FutureLogs:
             future.persist_identity()
             self._disk.sync_dir(root)
         except (OSError, CheckpointError) as error:
-            raise StorageFault(root, f"cannot make a future log for {topic_partition}: {error}") from error
+            raise StorageFault(root, f"cannot create a future log for {topic_partition}: {error}") from error
         self._add(future)
         self._wished.pop(topic_partition, None)
         self._cleaner.pause(current)

@@ -160,8 +160,8 @@ class WriteHealth:
             directory.settle_ms = min(2 * directory.settle_ms, _SETTLE_MS_MAX) if is_relapse else _SETTLE_MS
         directory.cause, directory.since_ms = cause, now_ms
         self._host.faults.inform(
-            f"log directory {directory.path} {cause}: leaderships of its partitions move to replicas that can write, "
-            f"until it has been well for {directory.settle_ms // 1000} s"
+            f"log directory {directory.path} {cause}: leadership of its partitions moves to replicas that can write, "
+            f"until it has been healthy for {directory.settle_ms // 1000} s"
         )
         self._changed()
         self._arm()
@@ -171,7 +171,7 @@ class WriteHealth:
         directory.cause, directory.good_since_ms, directory.well_since_ms = "", None, now_ms
         directory.slow_calls = 0
         self._host.faults.inform(
-            f"log directory {directory.path} takes writes again, after {lasted_s:.1f} s: its replicas may lead"
+            f"log directory {directory.path} can be written again, after {lasted_s:.1f} s: its replicas can lead"
         )
         self._changed()
 

@@ -628,7 +628,7 @@ def _roll_for_short_files(log: Log, next_offset: int) -> None:
     try:
         log.roll(next_offset)
     except OSError as error:
-        raise fault(log, "cannot begin a new segment", error) from error
+        raise fault(log, "cannot create a new segment", error) from error
 
 
 def _rolls(log: Log) -> bool:

@@ -352,7 +352,7 @@ class LogManager:
         Raises StorageFault."""
         if log.topic_id != ZERO_UUID:
             self._host.faults.inform(
-                f"{log.topic_partition}: partition.metadata tells almost its topic id, and is mended"
+                f"{log.topic_partition}: partition.metadata has a damaged topic id and is rewritten"
             )
         try:
             file = log.identify(topic_id)

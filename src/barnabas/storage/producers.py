@@ -173,7 +173,7 @@ def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
         raise CheckpointError(path, f"a producer snapshot of {len(data)} bytes")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
     if version != _SNAPSHOT_VERSION:
-        raise CheckpointError(path, f"version {version}, {_SNAPSHOT_VERSION} is known")
+        raise CheckpointError(path, f"version {version}, expected {_SNAPSHOT_VERSION}")
     if crc32c(memoryview(data)[_CRC_END:]) != crc:
         raise CheckpointError(path, "the checksum does not match")
     if count < 0 or len(data) != _SNAPSHOT_HEAD.size + count * _SNAPSHOT_ENTRY.size:

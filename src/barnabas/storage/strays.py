@@ -47,14 +47,14 @@ class StrayRemoval:
 
     def _looked(self, due: list[str], error: BaseException | None) -> None:
         if error is not None:
-            self._host.faults.report("directories that were set aside cannot be looked at", error)
+            self._host.faults.report("cannot list stray directories", error)
             return
         due = [path for path in due if path in self._paths]
         for path in due:
             del self._paths[path]
         if due:
             named = ", ".join(due[:3]) + (f" and {len(due) - 3} more" if len(due) > 3 else "")
-            self._host.faults.inform(f"removing what was set aside a day ago: {named}")
+            self._host.faults.inform(f"removing stray directories after a day: {named}")
             self._removal.add(due, 0)
         if not self._paths and self._timer is not None:
             self._timer.cancel()

@@ -126,12 +126,12 @@ def test_a_full_directory_is_asked_once_a_second() -> None:
     for _ in range(50):
         assert world.produce("a", 0, b"x") is ErrorCode.KAFKA_STORAGE_ERROR
     assert world.disk.failed <= 3
-    told = [text for text, _ in world.wired.host.faults.reported if "takes no writes" in text]
+    told = [text for text, _ in world.wired.host.faults.reported if "cannot be written" in text]
     assert len(told) == 1
     world.disk.repair()
     world.run(1001)
     assert world.produce("a", 0, b"y") is ErrorCode.NONE
-    assert "log directory /data has room again" in world.wired.host.faults.informed
+    assert "log directory /data has free space again" in world.wired.host.faults.informed
 
 
 def test_retention_frees_a_full_disk() -> None:

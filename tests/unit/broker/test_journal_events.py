@@ -146,8 +146,8 @@ def test_a_lagging_follower_as_its_leader_saw_it(world: TellingWorld) -> None:
     assert (event["cause"], event["actor"]) == ("follower-lagged", "broker 1")
     assert event["seen"] == {"leader_leo": 100, "members": [{"broker_id": 3, "leo": 40, "lag_ms": 31_000}]}
     assert event["text"] == (
-        "broker 3 fell behind leader 1 for longer than replica.lag.time.max.ms: log end offset 40, last level with the "
-        "leader 31000 ms before; the leader's log end offset 100"
+        "broker 3 fell behind leader 1 for longer than replica.lag.time.max.ms: log end offset 40, last caught up with "
+        "the leader 31000 ms before; the leader's log end offset 100"
     )
 
 
@@ -185,7 +185,7 @@ def test_preferred_elections(world: TellingWorld) -> None:
     world.apply(partitions.alter_partition(world.view(), isr_wish(world.image, [2, 3, 1]), 3))
     asked = ElectLeadersRequest(election_type=elections.PREFERRED, topic_partitions=None)
     event = one(world.tell(elections.elect_leaders(world.view(), asked, "User:ann")), "preferred-election")
-    assert event["text"] == "User:ann asked for a preferred election"
+    assert event["text"] == "User:ann requested a preferred election"
     assert (event["before"]["leader"], event["after"]["leader"]) == (2, 1)
 
 
@@ -194,7 +194,7 @@ def test_an_unclean_election_says_whose_records_are_lost(world: TellingWorld) ->
     world.apply(partitions.alter_partition(world.view(), isr_wish(world.image, [1]), 3))
     event = one(world.fence(1), "unclean-election")
     assert (event["after"]["leader"], event["after"]["isr"], event["after"]["recovering"]) == (2, (2,), True)
-    assert "replica 2 was neither in sync nor eligible: what only [1] had is lost" in event["text"]
+    assert "replica 2 was neither in sync nor eligible: records only on [1] are lost" in event["text"]
 
 
 def test_a_reassignment_from_begin_to_end(world: TellingWorld) -> None:

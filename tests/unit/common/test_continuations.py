@@ -73,7 +73,7 @@ def test_a_background_owner_takes_what_belongs_to_nobody() -> None:
     kept[0]()
     later(failing)()
     assert [(message, type(error)) for message, error in faults.reported] == [
-        ("work in the background failed: ValueError('a mistake')", ValueError)
+        ("background work failed: ValueError('a mistake')", ValueError)
     ] * 2
     set_background(None)
     assert continuations.owner() is None

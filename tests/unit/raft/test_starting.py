@@ -58,7 +58,7 @@ def test_other_static_voters_than_those_of_the_directory() -> None:
     state = encode_state(ElectionState(3), kraft_version=0, voter_ids=[1, 2, 3])
     host.disk.write(f"{METADATA_DIR}/quorum-state", state)
     started(THREE, disk=host.disk)
-    with pytest.raises(FatalFault, match=r"of the voters 1, 2, 3, but controller.quorum.voters names 1, 2: set it"):
+    with pytest.raises(FatalFault, match=r"with the voters 1, 2, 3, but controller.quorum.voters names 1, 2: set it"):
         started({"controller.quorum.voters": "1@a:9093,2@b:9093"}, disk=host.disk)
 
 
@@ -79,7 +79,7 @@ def test_a_log_of_a_newer_metadata_version() -> None:
     world.raft.propose([(FeatureLevelRecord(name="metadata.version", feature_level=99), 0)], wall_ms=0)
     world.raft.stop()
     with pytest.raises(
-        FatalFault, match=r"metadata.version 99, this release runs up to 27: run the release that set it"
+        FatalFault, match=r"metadata.version 99, but this release supports up to 27: run the release that set it"
     ):
         NodeWorld(disk=world.host.disk).start()
 
@@ -108,7 +108,9 @@ def test_a_log_of_a_newer_kraft_version() -> None:
     core.history.note = lambda offset, message: False
     leading.append_control([KRaftVersionRecord(kraft_version=2)])
     world.raft.stop()
-    with pytest.raises(FatalFault, match=r"kraft.version 2, this release knows 0 to 1: run the release that wrote it"):
+    with pytest.raises(
+        FatalFault, match=r"kraft.version 2, but this release supports 0 to 1: run the release that wrote it"
+    ):
         NodeWorld(disk=world.host.disk).start()
 
 

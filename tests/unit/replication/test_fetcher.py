@@ -251,7 +251,7 @@ def test_a_broken_batch_is_reported_and_tried_again() -> None:
     broken[-1] ^= 1
     world.answer(row(0, records=bytes(broken)))
     assert partition.log.log_end_offset == 0
-    assert "cannot be followed" in world.host.faults.reported[0][0]
+    assert "cannot follow" in world.host.faults.reported[0][0]
     world.run(20)
     world.answer(row(0, records=batch(0, 3)))
     assert partition.log.log_end_offset == 3

@@ -106,7 +106,7 @@ def test_a_long_turn_is_told_once_in_ten_seconds_for_each_kind(
     assert first.endswith("slow")
     assert "300 ms (20 ms of CPU)" in other
     assert other.endswith("slower")
-    assert again.endswith("slow; 4 more like it since the last such line, of up to 150 ms")
+    assert again.endswith("slow; 4 more such turns since the last such line, of up to 150 ms")
 
 
 def test_a_callback_that_raises_is_measured_too(clocks: Clocks) -> None:

@@ -150,5 +150,5 @@ def test_names() -> None:
 @pytest.mark.parametrize("decode", [decode_meta_properties, decode_partition_metadata])
 def test_a_file_without_a_version_is_named_so(decode: Callable[[str, bytes], object]) -> None:
     for data in (b"", b"junk", bytes(20)):
-        with pytest.raises(CheckpointError, match="there is no version in it"):
+        with pytest.raises(CheckpointError, match="the version is missing"):
             decode("there", data)

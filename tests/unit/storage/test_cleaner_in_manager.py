@@ -84,7 +84,7 @@ def test_a_damaged_checkpoint_is_found_out_again() -> None:
     host.disk.write(CHECKPOINT, b"0\nnonsense\n")
     manager = start(host)
     assert manager.offline_directories == set()
-    assert [text for text, _ in host.faults.reported] == ["a cleaner checkpoint cannot be read"]
+    assert [text for text, _ in host.faults.reported] == ["cannot read a cleaner checkpoint"]
     fill(host, create(manager, A))
     host.time.run_for(3 * BACKOFF_MS)
     assert read_offsets(host.disk, CHECKPOINT) == {A: 20}

@@ -46,7 +46,7 @@ def test_a_day_and_then_one_line(host: MemoryHost) -> None:
     assert lines == []
     host.time.run_for(2 * HOUR_MS + 10_000)
     assert left(host) == []
-    assert lines == [f"removing what was set aside a day ago: {', '.join(PATHS[:3])} and 2 more"]
+    assert lines == [f"removing stray directories after a day: {', '.join(PATHS[:3])} and 2 more"]
     host.time.run_for(KEPT_MS)
     assert len(lines) == 1
 

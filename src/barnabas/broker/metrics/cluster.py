@@ -32,13 +32,13 @@ def collect(broker: Broker) -> Iterator[Family]:
         )
     loader = "kafka_server_metadataloader_"
     yield single(
-        f"{loader}currentcontrollerid", GAUGE, "The active controller; -1: none is known.", broker.raft.leader_id
+        f"{loader}currentcontrollerid", GAUGE, "Id of the active controller; -1 if none is known", broker.raft.leader_id
     )
     yield single(f"{loader}currentmetadataversion", GAUGE, "metadata.version, as a level.", image.metadata_version)
     yield single(
         "kafka_server_broker_metadata_metrics_last_applied_record_offset",
         GAUGE,
-        "Offset up to which this node knows the metadata.",
+        "Offset up to which this node has applied the metadata",
         image.offset,
     )
 
@@ -55,22 +55,22 @@ def _controller(broker: Broker) -> Iterator[Family]:
     leaving = sum(each.in_controlled_shutdown for each in image.brokers.values())
     gauges: tuple[tuple[str, str, Number], ...] = (
         ("activecontrollercount", "1 on the active controller.", int(broker.controller.is_active)),
-        ("activebrokercount", "Brokers that are registered and not fenced.", len(image.brokers) - fenced),
-        ("fencedbrokercount", "Brokers that are registered and fenced.", fenced),
-        ("controlledshutdownbrokercount", "Brokers on their way out.", leaving),
+        ("activebrokercount", "Registered brokers that are not fenced", len(image.brokers) - fenced),
+        ("fencedbrokercount", "Registered brokers that are fenced", fenced),
+        ("controlledshutdownbrokercount", "Brokers in controlled shutdown", leaving),
         ("globaltopiccount", "Topics.", len(image.topics_by_name)),
         ("globalpartitioncount", "Partitions.", partitions),
-        ("offlinepartitionscount", "Partitions that nobody leads.", offline),
-        ("preferredreplicaimbalancecount", "Partitions that their first replica does not lead.", imbalanced),
-        ("lastappliedrecordoffset", "Offset of the last metadata record applied.", image.offset),
-        ("lastcommittedrecordoffset", "Offset of the last one committed.", broker.raft.high_watermark - 1),
+        ("offlinepartitionscount", "Partitions without a leader", offline),
+        ("preferredreplicaimbalancecount", "Partitions whose leader is not the preferred replica", imbalanced),
+        ("lastappliedrecordoffset", "Offset of the last applied metadata record", image.offset),
+        ("lastcommittedrecordoffset", "Offset of the last committed metadata record", broker.raft.high_watermark - 1),
     )
     for name, text, value in gauges:
         yield single(_CONTROLLER + name, GAUGE, text, value)
     yield single(
         "kafka_controller_controllerstats_uncleanleaderelections_total",
         COUNTER,
-        "Leaders elected by this controller that lacked records which others had.",
+        "Unclean leader elections by this controller",
         broker.controller.unclean_election_count,
     )
 

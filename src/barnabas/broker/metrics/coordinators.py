@@ -26,7 +26,7 @@ def collect(broker: Broker) -> Iterator[Family]:
         yield labelled(
             "barnabas_coordinator_unreadable_records_total",
             COUNTER,
-            "Records of internal topics that could not be read when their coordinator loaded, and were left out.",
+            "Records of internal topics that a coordinator skipped while loading because it could not read them",
             "coordinator",
             [("group", broker.groups.unreadable_records), ("transaction", broker.transactions.unreadable_records)],
         )
@@ -38,29 +38,29 @@ def _groups(broker: Broker) -> Iterator[Family]:
     consumer = Counter(group.state for shard in shards for group in shard.consumers.groups())
     states = Counter(shard.state for shard in shards)
     offsets = sum(shard.offsets.count for shard in shards)
-    yield single(f"{_MANAGER}numgroups", GAUGE, "Groups of the classic protocol.", classic.total())
-    yield single(f"{_MANAGER}numoffsets", GAUGE, "Offsets that groups have committed.", offsets)
+    yield single(f"{_MANAGER}numgroups", GAUGE, "Groups with the classic protocol", classic.total())
+    yield single(f"{_MANAGER}numoffsets", GAUGE, "Committed offsets of groups", offsets)
     for state in GroupState:
         name = f"{_MANAGER}numgroups{state.value.lower()}"
-        yield single(name, GAUGE, f"Groups of the classic protocol that are {state.value}.", classic[state])
+        yield single(name, GAUGE, f"Groups with the classic protocol in state {state.value}", classic[state])
     yield labelled(
         f"{_COORDINATOR}group_count",
         GAUGE,
-        "Groups, by protocol.",
+        "Groups by protocol",
         "protocol",
         [("classic", classic.total()), ("consumer", consumer.total())],
     )
     yield labelled(
         f"{_COORDINATOR}consumer_group_count",
         GAUGE,
-        "Groups of the consumer protocol, by state.",
+        "Groups with the consumer protocol by state",
         "state",
         [(state.value, consumer[state]) for state in ConsumerGroupState],
     )
     yield labelled(
         f"{_COORDINATOR}num_partitions",
         GAUGE,
-        "Partitions of __consumer_offsets that are coordinated here, by state.",
+        "Partitions of __consumer_offsets that this broker coordinates, by state",
         "state",
         [(state.value, states[state]) for state in (ShardState.LOADING, ShardState.ACTIVE, ShardState.FAILED)],
     )
@@ -73,7 +73,7 @@ def _transactions(broker: Broker) -> Iterator[Family]:
     yield labelled(
         "barnabas_transactional_ids",
         GAUGE,
-        "Transactional ids that are coordinated here, by the state of their transaction.",
+        "Transactional ids that this broker coordinates, by state of the transaction",
         "state",
         [(state.shown, found[state]) for state in TxnState],
     )

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 _LOG: Final = "kafka_log_log_"
 _MANAGER: Final = "kafka_log_logmanager_"
 _METRICS: Final[tuple[tuple[str, str, Callable[[Log], Number]], ...]] = (
-    ("size", "Bytes of its segments.", lambda log: log.size_bytes),
-    ("logstartoffset", "Its first offset.", lambda log: log.log_start_offset),
-    ("logendoffset", "The offset that its next record gets.", lambda log: log.log_end_offset),
-    ("numlogsegments", "Its segments.", lambda log: len(log.segments)),
+    ("size", "Size of the log in bytes", lambda log: log.size_bytes),
+    ("logstartoffset", "Log start offset", lambda log: log.log_start_offset),
+    ("logendoffset", "Log end offset", lambda log: log.log_end_offset),
+    ("numlogsegments", "Number of segments of the log", lambda log: len(log.segments)),
 )
 
 
@@ -39,7 +39,7 @@ def _sample(labels: Labels, log: Log, value: Callable[[Log], Number]) -> Sample:
 def _directories(broker: Broker) -> Iterator[Family]:
     manager = broker.logs
     offline = manager.offline_directories
-    yield single(f"{_MANAGER}offlinelogdirectorycount", GAUGE, "Log directories that failed.", len(offline))
+    yield single(f"{_MANAGER}offlinelogdirectorycount", GAUGE, "Failed log directories", len(offline))
     yield labelled(
         f"{_MANAGER}logdirectoryoffline",
         GAUGE,
@@ -57,7 +57,7 @@ def _directories(broker: Broker) -> Iterator[Family]:
         yield labelled(
             f"barnabas_log_directory_{kind}_bytes",
             GAUGE,
-            "Room of the file system that a log directory is on.",
+            "Space on the file system of a log directory",
             "directory",
             [(path, usage[place]) for path, usage in space.items()],
         )
@@ -65,19 +65,19 @@ def _directories(broker: Broker) -> Iterator[Family]:
     yield single(
         "barnabas_logs_damaged",
         GAUGE,
-        "Partitions whose log lost something, or cannot be opened, and about which nothing was done yet.",
+        "Partitions whose log lost records or cannot be opened, and is not yet repaired",
         len(damaged.waiting) + len(damaged.unusable) + len(damaged.vanished),
     )
     yield single(
         "barnabas_logs_found_damaged_total",
         COUNTER,
-        "Logs that were found damaged since the start of the broker.",
+        "Logs found damaged since the broker started",
         damaged.total,
     )
     yield single(
         "barnabas_log_lost_offsets",
         GAUGE,
-        "Offsets that logs of this broker lost and go on without; reads of them are answered CORRUPT_MESSAGE.",
+        "Offsets lost from logs of this broker; reads of them return CORRUPT_MESSAGE",
         sum(hole.end - hole.start for log in manager for hole in log.holes),
     )
     yield labelled(

@@ -28,12 +28,16 @@ def collect(broker: Broker) -> Iterator[Family]:
     quorum = raft.quorum
     voted = getattr(quorum.role, "voted", None)
     gauges: tuple[tuple[str, str, Number], ...] = (
-        ("current_epoch", "Epoch of the quorum.", raft.epoch),
-        ("current_leader", "Its leader; -1: none is known.", raft.leader_id),
-        ("current_vote", "Whom this node voted for in this epoch; -1: nobody.", -1 if voted is None else voted.node_id),
-        ("high_watermark", "End of what is committed of the metadata log.", raft.high_watermark),
-        ("log_end_offset", "End of this node's metadata log.", raft.log_end_offset),
-        ("log_end_epoch", "Epoch of its last record.", raft.log.latest_epoch),
+        ("current_epoch", "Epoch of the quorum", raft.epoch),
+        ("current_leader", "Leader of the quorum; -1 if none is known", raft.leader_id),
+        (
+            "current_vote",
+            "Node that this node voted for in this epoch; -1 if none",
+            -1 if voted is None else voted.node_id,
+        ),
+        ("high_watermark", "High watermark of the metadata log", raft.high_watermark),
+        ("log_end_offset", "Log end offset of this node's metadata log", raft.log_end_offset),
+        ("log_end_epoch", "Epoch of the last record of this node's metadata log", raft.log.latest_epoch),
         ("number_of_voters", "Voters.", len(raft.voter_ids)),
     )
     for name, text, value in gauges:

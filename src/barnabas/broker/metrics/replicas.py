@@ -65,37 +65,47 @@ def _totals(broker: Broker) -> Iterator[Family]:
     unopened = replicas.unopened_count
     offline = sum(each.role is Role.OFFLINE for each in partitions) + unopened
     gauges: tuple[tuple[str, str, Number], ...] = (
-        ("partitioncount", "Replicas on this broker.", len(partitions) + unopened),
-        ("leadercount", "Partitions led here.", sum(each.role is Role.LEADER for each in partitions)),
+        ("partitioncount", "Replicas on this broker", len(partitions) + unopened),
+        ("leadercount", "Partitions that this broker leads", sum(each.role is Role.LEADER for each in partitions)),
         (
             "underreplicatedpartitions",
-            "Partitions led here whose ISR lacks a replica.",
+            "Under-replicated partitions that this broker leads",
             sum(map(is_under_replicated, partitions)),
         ),
         (
             "underminisrpartitioncount",
-            "Partitions led here whose ISR is below min.insync.replicas.",
+            "Partitions that this broker leads whose ISR is smaller than min.insync.replicas",
             sum(map(is_under_min_isr, partitions)),
         ),
         (
             "atminisrpartitioncount",
-            "Partitions led here whose ISR is just min.insync.replicas.",
+            "Partitions that this broker leads whose ISR is exactly min.insync.replicas",
             sum(map(is_at_min_isr, partitions)),
         ),
-        ("offlinereplicacount", "Replicas whose log directory is not there.", offline),
-        ("reassigningpartitions", "Partitions led here that are being moved.", sum(map(is_reassigning, partitions))),
+        ("offlinereplicacount", "Replicas whose log directory is offline", offline),
+        (
+            "reassigningpartitions",
+            "Partitions that this broker leads and that are being reassigned",
+            sum(map(is_reassigning, partitions)),
+        ),
         (
             "produceridcount",
-            "Producer ids that the logs here know.",
+            "Producer ids in the producer state of this broker's logs",
             sum(len(each.log.producers.producers) for each in partitions),
         ),
     )
     for name, text, value in gauges:
         yield single(_MANAGER + name, GAUGE, text, value)
     changes = replicas.surroundings.isr_changes
-    yield single(f"{_MANAGER}isrshrinks_total", COUNTER, "ISRs of partitions led here made smaller.", changes.shrinks)
-    yield single(f"{_MANAGER}isrexpands_total", COUNTER, "ISRs of partitions led here made larger.", changes.expands)
-    yield single(f"{_MANAGER}failedisrupdates_total", COUNTER, "ISR changes that were refused.", changes.failures)
+    yield single(
+        f"{_MANAGER}isrshrinks_total", COUNTER, "ISR shrinks of partitions that this broker leads", changes.shrinks
+    )
+    yield single(
+        f"{_MANAGER}isrexpands_total", COUNTER, "ISR expansions of partitions that this broker leads", changes.expands
+    )
+    yield single(
+        f"{_MANAGER}failedisrupdates_total", COUNTER, "ISR changes that the controller refused", changes.failures
+    )
 
 
 def _one_by_one(partitions: tuple[Partition, ...]) -> Iterator[Family]:
@@ -105,17 +115,17 @@ def _one_by_one(partitions: tuple[Partition, ...]) -> Iterator[Family]:
         ("atminisr", "1: led here, and just at min.insync.replicas.", lambda each: int(is_at_min_isr(each))),
         (
             "insyncreplicascount",
-            "Members of its ISR; 0 where it is not led here.",
+            "Size of the ISR; 0 if this broker is not the leader",
             lambda each: 0 if each.leadership is None else len(each.leadership.isr),
         ),
         (
             "replicascount",
-            "Its replicas; 0 where it is not led here.",
+            "Number of replicas; 0 if this broker is not the leader",
             lambda each: 0 if each.leadership is None else each.leadership.replication_factor,
         ),
         (
             "laststableoffsetlag",
-            "Records that wait for the end of a transaction.",
+            "Records between the last stable offset and the high watermark",
             lambda each: max(0, each.high_watermark - each.last_stable_offset),
         ),
     )
@@ -124,13 +134,13 @@ def _one_by_one(partitions: tuple[Partition, ...]) -> Iterator[Family]:
     yield Family(
         "barnabas_partition_high_watermark",
         GAUGE,
-        "High watermark, as this replica knows it.",
+        "High watermark that this replica knows",
         (Sample(labels_of(each), each.high_watermark) for each in partitions),
     )
     yield Family(
         "barnabas_partition_replica_lag",
         GAUGE,
-        "Records that a follower lacks of the leader's log, as its fetches told the leader; -1 before the first.",
+        "Records of the leader's log that a follower lacks, according to its last fetch; -1 before the first fetch",
         _lags(partitions),
     )
 
@@ -154,11 +164,13 @@ def _waiting(broker: Broker) -> Iterator[Family]:
     counts = sorted(found.items())
     prefix = "kafka_server_delayedoperationpurgatory_"
     for name in ("purgatorysize", "numdelayedoperations"):
-        yield labelled(prefix + name, GAUGE, "Requests that wait, by their kind.", "delayedOperation", counts)
+        yield labelled(prefix + name, GAUGE, "Delayed requests by kind", "delayedOperation", counts)
     sessions = broker.services.fetch_sessions
     prefix = "kafka_server_fetchsessioncache_"
-    yield single(f"{prefix}numincrementalfetchsessions", GAUGE, "Fetch sessions (KIP-227).", len(sessions))
-    yield single(f"{prefix}numincrementalfetchpartitionscached", GAUGE, "Partitions in them.", sessions.partition_count)
+    yield single(f"{prefix}numincrementalfetchsessions", GAUGE, "Fetch sessions (KIP-227)", len(sessions))
     yield single(
-        f"{prefix}incrementalfetchsessionevictions_total", COUNTER, "Sessions that gave way.", sessions.evictions
+        f"{prefix}numincrementalfetchpartitionscached", GAUGE, "Partitions in fetch sessions", sessions.partition_count
+    )
+    yield single(
+        f"{prefix}incrementalfetchsessionevictions_total", COUNTER, "Evicted fetch sessions", sessions.evictions
     )

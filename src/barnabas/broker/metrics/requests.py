@@ -29,7 +29,7 @@ def collect(broker: Broker) -> Iterator[Family]:
     yield Family(
         "kafka_network_requestmetrics_requests_total",
         COUNTER,
-        "Requests answered.",
+        "Answered requests",
         [Sample((("request", name), ("version", str(version))), times.count) for name, version, times in by_version],
     )
     by_name: dict[str, list[TimeBuckets]] = {}
@@ -39,14 +39,14 @@ def collect(broker: Broker) -> Iterator[Family]:
     yield labelled(
         "kafka_network_requestmetrics_totaltimems_count",
         UNTYPED,
-        "Requests answered whose time is known.",
+        "Answered requests with a known duration",
         "request",
         counts,
     )
     yield Family(
         "barnabas_request_seconds",
         HISTOGRAM,
-        "From the read of a request to its answer, in milliseconds' steps; those that wait for others wait here too.",
+        "Time from reading a request to its response, with a resolution of 1 ms; delays in purgatories are included",
         (sample for name, times in sorted(by_name.items()) for sample in histogram((("request", name),), times)),
     )
     yield from _memory(broker.memory)
@@ -55,13 +55,13 @@ def collect(broker: Broker) -> Iterator[Family]:
 def _memory(budget: MemoryBudget) -> Iterator[Family]:
     prefix = "barnabas_request_memory"
     limit, used = budget.limit_bytes, budget.used_bytes
-    yield single(f"{prefix}_limit_bytes", GAUGE, "What requests and answers may take together.", limit)
-    yield single(f"{prefix}_used_bytes", GAUGE, "What they take, at most.", used)
-    yield single(f"{prefix}_waiting_connections", GAUGE, "Connections that wait for memory.", budget.waiting_count)
+    yield single(f"{prefix}_limit_bytes", GAUGE, "Memory limit for requests and responses", limit)
+    yield single(f"{prefix}_used_bytes", GAUGE, "Upper bound of the memory in use by requests and responses", used)
+    yield single(f"{prefix}_waiting_connections", GAUGE, "Connections that wait for memory", budget.waiting_count)
     yield single(
         f"{prefix}_closed_connections_total",
         COUNTER,
-        "Connections that were closed because they held memory without going on.",
+        "Connections closed because they held memory without making progress",
         budget.closed_count,
     )
 

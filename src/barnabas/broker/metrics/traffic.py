@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 _PREFIX: Final = "kafka_server_brokertopicmetrics_"
 #: (metric, attribute of TopicTraffic, help, whether Kafka has it by topic too)
 _METRICS: Final = (
-    ("messagesin", "messages_in", "Records appended by producers and coordinators.", True),
-    ("bytesin", "bytes_in", "Their bytes, as they are in the log.", True),
-    ("bytesout", "bytes_out", "Bytes of records sent to consumers.", True),
-    ("totalproducerequests", "produce_requests", "Appends, one for each partition of a request.", True),
-    ("failedproducerequests", "failed_produce_requests", "Appends that were refused or failed.", True),
-    ("replicationbytesin", "replication_bytes_in", "Bytes of records fetched from leaders.", False),
-    ("replicationbytesout", "replication_bytes_out", "Bytes of records sent to followers.", False),
+    ("messagesin", "messages_in", "Records appended by producers and coordinators", True),
+    ("bytesin", "bytes_in", "Bytes appended by producers and coordinators, as stored in the log", True),
+    ("bytesout", "bytes_out", "Bytes of records sent to consumers", True),
+    ("totalproducerequests", "produce_requests", "Appends, one for each partition of a request", True),
+    ("failedproducerequests", "failed_produce_requests", "Appends that were refused or failed", True),
+    ("replicationbytesin", "replication_bytes_in", "Bytes of records fetched from leaders", False),
+    ("replicationbytesout", "replication_bytes_out", "Bytes of records sent to followers", False),
 )
 
 

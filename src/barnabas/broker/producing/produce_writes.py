@@ -137,7 +137,7 @@ class Writes:
         def loaded(error: BaseException | None) -> None:
             request.when_abandoned(None)
             if error is not None:
-                request.connection.fail("a batch could not be validated", error)
+                request.connection.fail("cannot validate a batch", error)
             elif len(validations) > 1:
                 self._load(validations[1:], late)
             else:

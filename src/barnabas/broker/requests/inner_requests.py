@@ -86,7 +86,7 @@ class InnerRequest:
         """What was to answer it failed (`continuations.Owner`)."""
         message, faults = self._message, self._faults
         assert faults is not None, "it was served before it failed"
-        faults.report(f"{self} failed, and is answered UNKNOWN_SERVER_ERROR", error)
+        faults.report(f"{self} failed; the response is UNKNOWN_SERVER_ERROR", error)
         if message is not None:
             answer = error_answer(message, self.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
             self.reply(answer or response_class(self.api_key)())

@@ -143,7 +143,7 @@ class Controller:
         for records, cause in batches:
             if not self.commit(Result(records, None, cause)):
                 if self._raft.is_alone:
-                    self._host.faults.fatal("there is no room in the metadata log for what a controller begins with")
+                    self._host.faults.fatal("the metadata log has no space for the first records of a controller")
                 self.resign()
                 self._raft.step_down()
                 return

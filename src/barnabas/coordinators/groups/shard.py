@@ -198,7 +198,7 @@ class GroupShard:
 
     def on_load_failed(self, error: Exception) -> None:
         self._life.move(ShardState.FAILED)
-        self._host.faults.report(f"{self.partition} could not be loaded", error)
+        self._host.faults.report(f"cannot load {self.partition}", error)
 
     # -- leaving
 

@@ -198,7 +198,7 @@ class TransactionShard(LoadSink):
 
         def on_fenced() -> None:
             del self._deliveries[key]
-            self._host.faults.report(f"{self.partition} has a newer coordinator: the markers of {key} are left to it")
+            self._host.faults.report(f"{self.partition} has a newer coordinator, which writes the markers of {key}")
 
         delivery = Delivery(transaction.image, self.leader_epoch, self._deadlines, on_delivered, on_fenced)
         self._deliveries[key] = delivery
@@ -252,7 +252,7 @@ class TransactionShard(LoadSink):
 
     def on_load_failed(self, error: Exception) -> None:
         self._life.move(ShardState.FAILED)
-        self._host.faults.report(f"{self.partition} could not be loaded", error)
+        self._host.faults.report(f"cannot load {self.partition}", error)
 
     def close(self) -> None:
         """Leadership has gone: who waits is sent to the new coordinator, which goes on with what is decided."""

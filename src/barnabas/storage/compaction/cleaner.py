@@ -73,7 +73,7 @@ class CleanerState:
         try:
             self._clean[root] = read_offsets(self._host.disk, path)
         except CheckpointError as error:
-            self._host.faults.report("a cleaner checkpoint cannot be read", error)
+            self._host.faults.report("cannot read a cleaner checkpoint", error)
             self._unknown.add(root)
 
     def is_unknown(self, root: str) -> bool:
@@ -316,7 +316,7 @@ class LogCleaner:
 
     def _give_up_on(self, topic_partition: TopicPartition, error: BaseException) -> None:
         self.uncleanable.add(topic_partition)
-        self._host.faults.report(f"{topic_partition} cannot be compacted, it is left as it is", error)
+        self._host.faults.report(f"{topic_partition} cannot be compacted and stays unchanged", error)
 
     # -- one pass
 
@@ -466,7 +466,7 @@ class LogCleaner:
         elif is_exhausted(error):
             self._remove_cleaned(job)
             self._full.add(job.root)
-            self._host.faults.report(f"no room for compacting {topic_partition}", error)
+            self._host.faults.report(f"no space to compact {topic_partition}", error)
         else:
             self._failed(job.root, error)
         self._look_later()

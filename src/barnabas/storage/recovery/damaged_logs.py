@@ -72,7 +72,7 @@ class DamagedLogs:
             try:
                 known = read_lost(self._disk, path)
             except CheckpointError as error:
-                self._host.faults.report(f"what {topic_partition} lost earlier is not known: {error}", error)
+                self._host.faults.report(f"earlier losses of {topic_partition} are unknown: {error}", error)
         may_be_compacted = (
             cleaned.is_unknown(directory.path) or cleaned.get(directory.path, topic_partition) is not None
         )
@@ -84,7 +84,7 @@ class DamagedLogs:
             futures.load(opening)
             return
         except CheckpointError as error:
-            self._host.faults.report(f"{opening.directory}, a copy under way, is given up: {error}", error)
+            self._host.faults.report(f"{opening.directory}, an incomplete copy, is abandoned: {error}", error)
         target = self._rename(opening.directory, opening.topic_partition, DELETE_DIR_SUFFIX)
         self._removal.add([target], opening.config.file_delete_delay_ms)
 
@@ -118,7 +118,7 @@ class DamagedLogs:
         self.total += 1
         if self._told < _TOLD_MAX:
             self._told += 1
-            self._host.faults.report(f"{text}. `barnabas log verify` names each fault of its files")
+            self._host.faults.report(f"{text}. `barnabas log verify` lists the faults of its files")
         else:
             self._untold += 1
 
@@ -126,7 +126,7 @@ class DamagedLogs:
         """All that the start finds was found."""
         if self._untold:
             self._host.faults.report(
-                f"{self._untold} more partitions are damaged: `barnabas log verify` on the log directories names them"
+                f"{self._untold} more partitions are damaged: `barnabas log verify` on the log directories lists them"
             )
             self._untold = 0
 
@@ -144,7 +144,7 @@ class DamagedLogs:
         try:
             self.tell(log)
         except OSError as error:
-            raise storage_fault(log, "cannot note what was lost", error) from error
+            raise storage_fault(log, "cannot record what was lost", error) from error
 
     def mend(self, topic_partition: TopicPartition) -> Log:
         """Nobody else has what this log lost: go on without it. The log from now on. Raises StorageFault."""
@@ -165,7 +165,7 @@ class DamagedLogs:
             known = Evidence(known=read_lost(self._disk, log.directory))
             mended = self._connect(open_log(self._services, replace(opening, evidence=known)))
         except (OSError, CheckpointError) as error:
-            raise StorageFault(root_of(log.directory), f"cannot mend {topic_partition}: {error}") from error
+            raise StorageFault(root_of(log.directory), f"cannot repair {topic_partition}: {error}") from error
         self._logs[topic_partition] = mended
         lost = ", ".join(hole.text for hole in mended.holes)
         self._settled(
@@ -182,7 +182,7 @@ class DamagedLogs:
         try:
             cut(self._disk, log)
         except OSError as error:
-            raise storage_fault(log, "cannot be cut", error) from error
+            raise storage_fault(log, "cannot truncate the log", error) from error
         self._settled(topic_partition, f"cut at offset {log.log_end_offset}; the rest is fetched from the leader")
 
     def give_up(self, topic_partition: TopicPartition) -> None:

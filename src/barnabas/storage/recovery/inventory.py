@@ -41,11 +41,11 @@ def read_inventory(disk: Disk, path: str, broker_epoch: int) -> dict[TopicPartit
         return {}
     lines = split_lines(path, disk.read(path))
     if len(lines) < _HEAD_LINES or lines[0] != _VERSION:
-        raise CheckpointError(path, "its first lines are not there, or of another version")
+        raise CheckpointError(path, "its first lines are missing, or of another version")
     count, epoch, checksum = (number(path, line) for line in lines[1:_HEAD_LINES])
     rows = lines[_HEAD_LINES:]
     if count != len(rows) or crc32c("".join(f"{row}\n" for row in rows).encode()) != checksum:
-        raise CheckpointError(path, "its checksum is wrong")
+        raise CheckpointError(path, "the checksum does not match")
     found: dict[TopicPartition, Sizes] = {}
     for row in rows if epoch == broker_epoch else ():
         topic, partition, *segments = row.split(" ")
