@@ -16,6 +16,7 @@ import wire
 from barnabas.protocol.header import decode_request_header
 from barnabas.protocol.messages.describe_quorum import DescribeQuorumRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from bystanders import BYSTANDERS
 from cluster_rows import CLUSTER_STEPS
 from clusters import has_leaders, is_in_sync, node_properties, readdressed
 from failover import Acked, first_after, longest_pause
@@ -94,4 +95,4 @@ def test_every_step_of_a_cluster_can_be_run_and_measures_something_of_its_own() 
     for step in CLUSTER_STEPS:
         assert step.quick.keys() <= step.options.keys()
         assert step.client in client.WORKLOADS or step.name in cluster.COURSES or step.name == "cluster_start"
-    assert len(run.tables(1, [], SCALE, SPARK, ORDERS)) == 7
+    assert len(run.tables(1, [], SCALE, SPARK, ORDERS, BYSTANDERS)) == 8

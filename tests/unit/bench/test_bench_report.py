@@ -117,6 +117,6 @@ def test_steps_are_chosen_by_name_or_by_table_and_bring_those_they_read_from() -
     assert run.select("cluster_leaderships") == ([], [], ["cluster_create", "cluster_leaderships"])
     assert run.select("scale") == ([], ["scale"], [])
     assert run.select("spark") == ([], ["spark", "orders"], [])
-    assert run.select(None) == (list(STEPS), [*all_experiments, "scale", "spark", "orders"], all_clusters)
+    assert run.select(None) == (list(STEPS), [*all_experiments, "bystanders", "scale", "spark", "orders"], all_clusters)
     with pytest.raises(SystemExit, match="no such step: nonsense"):
         run.select("nonsense")
