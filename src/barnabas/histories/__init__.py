@@ -1,11 +1,11 @@
-"""Judgement on recorded histories: what clients of any Kafka-compatible cluster asked, were told and read.
+"""Judgement of recorded histories: what clients of any Kafka-compatible cluster requested, received and read.
 
 operations     one line of a history, as docs/check.md describes it
-known          what a history tells of each record, partition log, topic, transaction and process
+known          the state of each record, partition log, topic, transaction and process, as the history shows it
 judge          takes operations one by one; the verdict at the end
-anomalies      the kinds of broken promises, and how they are named
+anomalies      the kinds of broken guarantees, and their names
 
-The rules are those of Jepsen's Kafka workload, with Kafka's own promises where that workload must guess. No I/O.
+The rules are those of Jepsen's Kafka workload, with Kafka's own guarantees where that workload must guess. No I/O.
 """
 
 from __future__ import annotations

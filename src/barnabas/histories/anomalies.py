@@ -1,8 +1,8 @@
-"""What can be wrong with a history. Names are those of Jepsen's Kafka workload where it has one.
+"""The anomalies of a history. The names are those of Jepsen's Kafka workload where it has one.
 
-Some findings are notes: worth to be known, and allowed. Writes of transactions interleave in Kafka, so a transaction
-may skip over records of another one (`int-send-skip`), and cycles of write-write dependencies alone (G0) are not looked
-for. What was acked and never read is an anomaly only where somebody says that the log was read to its end.
+Some findings are notes: worth knowing, and allowed. Writes of transactions interleave in Kafka, so a transaction can
+skip over records of another one (`int-send-skip`), and cycles of only write-write dependencies (G0) are not searched
+for. An acked record that was never read is an anomaly only if the log is known to have been read to its end.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ from typing import Any, Final, NamedTuple
 
 
 class Kind(StrEnum):
-    #: An acked record that nobody read, below one that was read.
+    #: An acked record that was never read, below one that was read.
     LOST_WRITE = "lost-write"
-    #: An acked record that nobody read, above all that was read, or in a log without any reader.
+    #: An acked record that was never read, above all that was read, or in a log without any reader.
     UNSEEN = "unseen"
     #: A record of a send that failed, or of a transaction that was aborted, was read (G1a).
     ABORTED_READ = "aborted-read"
-    #: A record of a transaction was read before its commit was asked for.
+    #: A record of a transaction was read before its commit was requested.
     PRECOMMITTED_READ = "precommitted-read"
-    #: A record was read that nobody sent there.
+    #: A record was read that was never sent there.
     UNWRITTEN_READ = "unwritten-read"
     #: One offset of a log had two values.
     INCONSISTENT_OFFSETS = "inconsistent-offsets"
     #: One value had two offsets.
     DUPLICATE = "duplicate"
-    #: Acked records of one producer stand in another order than they were sent; INT: of one transaction.
+    #: Acked records of one producer are in another order than they were sent; INT: of one transaction.
     NONMONOTONIC_SEND = "nonmonotonic-send"
     INT_NONMONOTONIC_SEND = "int-nonmonotonic-send"
-    #: Between two records of one transaction in a log there is another one's.
+    #: Another transaction's record lies between two records of one transaction in a log.
     INT_SEND_SKIP = "int-send-skip"
-    #: A consumer was given an offset again or an older one; INT: within one poll.
+    #: A consumer received an offset again or an older one; INT: within one poll.
     NONMONOTONIC_POLL = "nonmonotonic-poll"
     INT_NONMONOTONIC_POLL = "int-nonmonotonic-poll"
-    #: A consumer was not given a record between two that it was given; INT: within one poll.
+    #: A consumer did not receive a record between two others; INT: within one poll.
     POLL_SKIP = "poll-skip"
     INT_POLL_SKIP = "int-poll-skip"
 
 
-#: Told, and no fault.
+#: Findings that are reported, but no fault.
 NOTES: Final = frozenset({Kind.INT_SEND_SKIP})
 
-#: So many findings of one kind are kept; all are counted.
+#: How many findings of one kind are kept; all are counted.
 KEPT: Final = 1000
 
 
 class Finding(NamedTuple):
-    """One of them. `lines` are those of the history that show it, in their order; `note`: allowed here."""
+    """A finding. `lines` are the lines of the history that show it, in order; `note` means that it is allowed."""
 
     kind: Kind
     topic: str
     partition: int
-    #: The first offending offset; None where nobody was told one.
+    #: The first offending offset; None if it is unknown.
     offset: int | None
     values: tuple[Any, ...]
     text: str
@@ -68,8 +68,9 @@ class Finding(NamedTuple):
 
 @dataclass(slots=True)
 class Verdict:
-    """`counts`: what the history holds. `anomalies` and `notes`: how many of each kind; `findings` names the first
-    ones."""
+    """The verdict. `counts` describes the contents of the history. `anomalies` and `notes` count each kind; `findings`
+    has the first ones.
+    """
 
     counts: dict[str, int]
     anomalies: dict[Kind, int] = field(default_factory=dict)
@@ -87,7 +88,7 @@ class Verdict:
             self.findings.append(finding)
 
     def allow(self, kinds: Iterable[Kind]) -> Verdict:
-        """The same, with these kinds as notes."""
+        """Returns the verdict with these kinds as notes."""
         allowed = frozenset(kinds)
         notes = dict(self.notes)
         for kind in allowed & self.anomalies.keys():

@@ -1,4 +1,4 @@
-"""The rules that need the whole history, and the words for what breaks them."""
+"""The rules that need the whole history, and the messages about violations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.histories.operations import Process
 
 
 def of_logs(logs: Iterable[PartitionLog]) -> Iterator[Finding]:
-    """Same offset, two values."""
+    """Reports offsets with two values."""
     for log in logs:
         for offset, others in sorted(log.conflicts.items()):
             writes = [log.at[offset], *others]
@@ -53,7 +53,7 @@ def _wrong_read(topic: Topic, write: Write) -> Iterator[Finding]:
 
 
 def _not_read(topic: Topic, write: Write) -> Iterator[Finding]:
-    """Acked, and never read."""
+    """Reports acked records that were never read."""
     log, offset = write.log, write.offset
     if log is None or log.deleted or not write.committed:
         return
@@ -74,7 +74,7 @@ def _not_read(topic: Topic, write: Write) -> Iterator[Finding]:
 
 
 def _order(log: PartitionLog, before: Write, after: Write) -> Iterator[Finding]:
-    """Two records in the order in which one producer sent them."""
+    """Reports two records whose order differs from that of their producer."""
     assert before.offset is not None
     assert after.offset is not None
     inner = before.transaction is not None and before.transaction is after.transaction
@@ -105,7 +105,7 @@ def _twice(topic: Topic, write: Write, places: dict[tuple[int, int], int]) -> Fi
 
 
 def of_transactions(transactions: Iterable[Transaction]) -> Iterator[Finding]:
-    """Reads of records whose transaction was aborted, or not yet asked to be committed."""
+    """Reports reads of records whose transaction was aborted, or whose commit was not yet requested."""
     for transaction in transactions:
         for write, log, offset, line, early in transaction.reads:
             lines = (transaction.line, *write.lines, line)
@@ -118,7 +118,9 @@ def of_transactions(transactions: Iterable[Transaction]) -> Iterator[Finding]:
 
 
 def of_gaps(gaps: Iterable[Gap]) -> Iterator[Finding]:
-    """Offsets that a consumer was not given are gaps of the log, unless a record is known to be there."""
+    """Reports skipped records. Offsets that a consumer did not receive are gaps of the log, unless a record is known
+    there.
+    """
     for client, log, before, after, inner in gaps:
         if log.deleted:
             continue

@@ -1,8 +1,8 @@
-"""Takes the operations of a history one by one, and judges at the end.
+"""The judge: takes the operations of a history one by one, and judges at the end.
 
-Lines stand in the order of time; only rules about transactions and deleted topics depend on that. A record is known
-by its topic and value, and each value is sent once, so a completion needs nothing else to find its send. Which sends
-belong to which transaction, and how far it had come at each read, is kept for the rules of transactions.
+The lines are in the order of time; only rules about transactions and deleted topics depend on that. Topic and value
+identify a record, and each value is sent once, so a completion needs nothing else to find its send. The judge keeps
+which sends belong to which transaction, and its stage at each read, for the rules of transactions.
 """
 
 from __future__ import annotations
@@ -30,7 +30,9 @@ _ENDS: Final = {"ok": Outcome.ACKED, "fail": Outcome.FAILED, "info": Outcome.UNK
 
 
 class Judge:
-    """`take` every operation, then ask for the `verdict`. What `f` it does not know is counted and passed over."""
+    """Judges a history: `take` every operation, then get the `verdict`. An operation with an unknown `f` is counted and
+    skipped.
+    """
 
     def __init__(self) -> None:
         self.topics: dict[str, Topic] = {}
@@ -58,7 +60,7 @@ class Judge:
         }
 
     def take(self, operation: Operation) -> None:
-        """Raises `Malformed`."""
+        """Takes an operation. Raises `Malformed`."""
         self._counts["operations"] += 1
         taker = self._takers.get(operation.f)
         if taker is None:
@@ -147,7 +149,7 @@ class Judge:
         self._end(operation)
 
     def _abort(self, operation: Operation) -> None:
-        """What was never asked to be committed is aborted, whatever the answer is."""
+        """Aborts the transaction: without a commit request it is aborted, whatever the response is."""
         transaction = self._running(operation)
         if transaction.stage is Stage.OPEN:
             transaction.stage = Stage.ABORTED
@@ -160,14 +162,14 @@ class Judge:
         return transaction
 
     def _end(self, operation: Operation) -> None:
-        """A commit that failed is still to be aborted."""
+        """Ends a transaction. A commit that failed must still be aborted."""
         if operation.type == "ok":
             self._client(operation.process).transaction = None
 
     # Consumers
 
     def _assign(self, operation: Operation) -> None:
-        """Where reading goes on is not known after any of them. `seek` and `rebalance` may name their "partitions"."""
+        """Forgets the positions, which are unknown afterwards. `seek` and `rebalance` can name their "partitions"."""
         client = self._client(operation.process)
         self._isolate(operation, client)
         if operation.type == "fail":
@@ -276,7 +278,7 @@ class Judge:
 
 
 def judge(lines: Iterable[str | bytes]) -> Verdict:
-    """A whole history as lines of JSON; blank ones are passed over. Raises `Malformed`."""
+    """Judges a whole history as lines of JSON; blank lines are skipped. Raises `Malformed`."""
     judge = Judge()
     for number, line in enumerate(lines, 1):
         if not line.isspace() and line:

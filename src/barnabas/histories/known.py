@@ -1,4 +1,4 @@
-"""What a history tells of each record, partition log, topic, transaction and process.
+"""The state of each record, partition log, topic, transaction and process, as the history shows it.
 
 A million records must fit: a `Write` is small, and everything else is per partition, process or transaction.
 """
@@ -13,22 +13,22 @@ from barnabas.histories.operations import Process, Value
 
 
 class Outcome(IntEnum):
-    """Of a send."""
+    """The outcome of a send."""
 
-    #: Read, and nobody has said yet that it was sent.
+    #: Read, but not sent yet according to the history.
     UNSENT = 0
     SENT = 1
     ACKED = 2
     FAILED = 3
-    #: Whether it was written is not known.
+    #: It is unknown whether it was written.
     UNKNOWN = 4
 
 
 class Stage(IntEnum):
-    """Of a transaction."""
+    """The stage of a transaction."""
 
     OPEN = 0
-    #: Commit was asked for; what came of it is not known (yet).
+    #: The commit was requested; its result is not known (yet).
     COMMITTING = 1
     COMMITTED = 2
     ABORTED = 3
@@ -39,21 +39,21 @@ class Read(NamedTuple):
     log: PartitionLog
     offset: int
     line: int
-    #: Before commit was asked for.
+    #: Before the commit was requested.
     early: bool
 
 
 class Transaction:
-    """Of one producer, from its begin on."""
+    """A transaction of one producer, from its begin on."""
 
     __slots__ = ("line", "read", "reads", "stage")
 
     def __init__(self, line: int) -> None:
         self.line = line
         self.stage = Stage.OPEN
-        #: Whether somebody with read_committed was given a record of it.
+        #: Whether a consumer with read_committed received a record of it.
         self.read = False
-        #: Those reads that were given before it was known to be committed.
+        #: The reads before it was known to be committed.
         self.reads: list[Read] = []
 
     @property
@@ -62,8 +62,9 @@ class Transaction:
 
 
 class Write:
-    """One record. `line` 0: not sent yet; `read_line` 0: never read. `vague`: sent while its topic was being deleted,
-    so which of the two topics of that name has it is not known."""
+    """A record. `line` 0: not sent yet; `read_line` 0: never read. `vague`: sent while its topic was being deleted, so
+    that it can be in either topic of that name.
+    """
 
     __slots__ = (
         "end_line",
@@ -96,11 +97,11 @@ class Write:
 
     @property
     def committed(self) -> bool:
-        """Whether readers must be shown it."""
+        """Whether readers must get the record."""
         if self.vague:
             return False
         transaction = self.transaction
-        # Of one that may have been committed it is known by what was shown of it: all of it, then.
+        # An undecided transaction counts as committed once any of its records was read.
         if transaction is not None and transaction.stage is not Stage.COMMITTED and not transaction.shown:
             return False
         return self.outcome is Outcome.ACKED or self.read_line > 0
@@ -111,8 +112,9 @@ class Write:
 
 
 class PartitionLog:
-    """One partition of one topic id. `begin`: below it, records were deleted on purpose. `high`: the greatest offset
-    that was read. `drained`: somebody read it to its end, after all writes."""
+    """One partition of one topic id. Records below `begin` were deleted on purpose. `high` is the greatest offset that
+    was read. `drained`: a reader reached its end after all writes.
+    """
 
     __slots__ = (
         "_offsets",
@@ -131,7 +133,7 @@ class PartitionLog:
         self.topic = topic
         self.partition = partition
         self.at: dict[int, Write] = {}
-        #: Offset -> the other records that were seen there, and the lines that say so.
+        #: Offset -> the other records that were seen there, with the lines.
         self.conflicts: dict[int, dict[Write, int]] = {}
         self.begin = 0
         self.high = -1
@@ -148,14 +150,14 @@ class PartitionLog:
             self.conflicts.setdefault(offset, {}).setdefault(write, line)
 
     def between(self, low: int, high: int) -> list[int]:
-        """Known offsets between the two, without them. Only when the history is complete."""
+        """Returns the known offsets between the two, exclusive. Valid only when the history is complete."""
         if self._offsets is None or len(self._offsets) != len(self.at):
             self._offsets = sorted(self.at)
         return self._offsets[bisect_right(self._offsets, low) : bisect_left(self._offsets, high)]
 
 
 class Topic:
-    """One name. Each deletion begins another era, with logs of its own."""
+    """A topic name. Each deletion begins another era with new logs."""
 
     __slots__ = ("changing", "era", "logs", "moved", "name", "unordered", "writes")
 
@@ -166,7 +168,7 @@ class Topic:
         self.logs: dict[tuple[int, int], PartitionLog] = {}
         #: Records seen at another place than the first one, and where: (partition, offset) -> line.
         self.moved: dict[Write, dict[tuple[int, int], int]] = {}
-        #: Between the wish to delete it and its next creation.
+        #: From the request to delete it to its next creation.
         self.changing = False
         #: Whether `writes` is in another order than that of the sends.
         self.unordered = False
@@ -179,7 +181,7 @@ class Topic:
         return found
 
     def put(self, write: Write, partition: int, offset: int, line: int) -> PartitionLog:
-        """The record is at that place, somebody says."""
+        """Records that an operation showed the record at that position."""
         log = write.log
         if log is None or log.partition != partition:
             log = self.log(partition, write.era)
@@ -192,7 +194,7 @@ class Topic:
         return log
 
     def begin_deletion(self) -> None:
-        """What is under way may end up in either topic."""
+        """Begins a deletion. Sends in flight can end up in either topic."""
         self.changing = True
         for (_, era), log in self.logs.items():
             log.deleted = log.deleted or era == self.era
@@ -208,7 +210,7 @@ class Position(NamedTuple):
 
 
 class Client:
-    """One process of the history: a producer, a consumer, or both."""
+    """A process of the history: a producer, a consumer, or both."""
 
     __slots__ = ("committed_only", "name", "positions", "transaction")
 
@@ -220,7 +222,7 @@ class Client:
 
 
 class Gap(NamedTuple):
-    """A consumer was given one record, and next one that does not follow it at once."""
+    """A gap: a consumer received one record, and then one that does not directly follow it."""
 
     client: Client
     log: PartitionLog

@@ -1,4 +1,4 @@
-"""One line of a history as an operation, and how its fields are read. docs/check.md is the description for writers.
+"""A line of a history as an operation, and the parsers of its fields. docs/check.md is the description for writers.
 
 {"process": "p1", "type": "invoke", "f": "send", "topic": "orders", "partition": 0, "value": "p1:7", "time": 17}
 {"process": "p1", "type": "ok", "f": "send", "topic": "orders", "partition": 0, "offset": 5, "value": "p1:7"}
@@ -15,12 +15,12 @@ TYPES: Final = frozenset({"invoke", "ok", "fail", "info"})
 ISOLATIONS: Final = ("read_committed", "read_uncommitted")
 
 Process = str | int
-#: What identifies a record within its topic: text or a number; anything else stands as its JSON text.
+#: The identity of a record within its topic: a string or a number; anything else is represented by its JSON text.
 Value = str | int
 
 
 class Malformed(ValueError):
-    """A line that is no operation, or contradicts the form of the lines before it."""
+    """A line that is not an operation, or contradicts the form of earlier lines."""
 
     def __init__(self, line: int, what: str) -> None:
         super().__init__(f"line {line}: {what}")
@@ -42,7 +42,7 @@ class Operation(NamedTuple):
         return found
 
     def number(self, name: str) -> int | None:
-        """None if it is not there; negative ones stand for "not known", as in Kafka's own answers."""
+        """Returns None if the field is missing; negative numbers stand for "unknown", as in Kafka's own responses."""
         found = self.body.get(name)
         if found is None:
             return None
@@ -63,21 +63,21 @@ class Operation(NamedTuple):
         return plain(found)
 
     def place(self) -> tuple[str, int]:
-        """ "topic" and "partition"."""
+        """Returns "topic" and "partition"."""
         partition = self.number("partition")
         if partition is None:
             raise self.malformed('"partition" is missing')
         return self.text("topic"), partition
 
     def places(self, name: str) -> list[tuple[str, int]]:
-        """A list of "topic-partition"; empty if it is not there."""
+        """Returns a list of "topic-partition"; empty if it is missing."""
         found = self.body.get(name) or []
         if not isinstance(found, list):
             raise self.malformed(f'"{name}" must be a list of "topic-partition"')
         return [self.parse_place(each) for each in found]
 
     def records(self) -> Mapping[str, list[Any]]:
-        """ "topic-partition" -> its records as [offset, value], in the order in which they were given."""
+        """Returns "topic-partition" -> its records as [offset, value], in the order in which they were received."""
         found = self.body.get("records")
         if not isinstance(found, dict):
             raise self.malformed('"records" must be an object: {"topic-partition": [[offset, value], ...]}')
@@ -90,7 +90,7 @@ class Operation(NamedTuple):
         return found
 
     def parse_place(self, text: object) -> tuple[str, int]:
-        """ "orders-0" -> ("orders", 0)."""
+        """Parses "orders-0" to ("orders", 0)."""
         if isinstance(text, str):
             topic, _, partition = text.rpartition("-")
             if topic and partition.isdecimal():
@@ -102,7 +102,7 @@ class Operation(NamedTuple):
 
 
 def parse(line: int, text: str | bytes) -> Operation:
-    """Raises `Malformed`."""
+    """Parses a line. Raises `Malformed`."""
     try:
         body = json.loads(text)
     except ValueError as error:
@@ -113,7 +113,7 @@ def parse(line: int, text: str | bytes) -> Operation:
 
 
 def from_fields(line: int, body: Mapping[str, Any]) -> Operation:
-    """Raises `Malformed`."""
+    """Creates an operation from its fields. Raises `Malformed`."""
     process, type_, f = body.get("process"), body.get("type"), body.get("f")
     if type(process) is not str and type(process) is not int:
         raise Malformed(line, '"process" must be a string or an integer')
