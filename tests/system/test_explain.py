@@ -56,7 +56,7 @@ def test_a_killed_leader_and_its_return(tmp_path: Path, capsys: pytest.CaptureFi
         explained = Explained(cluster, capsys)
         quiet = explained.json("orders-0")
         assert (quiet["leader"], quiet["journal"], quiet["leader_because"]) == (2, False, None)
-        assert "the journal does not tell why" in explained.text("orders-0")
+        assert "the journal does not say why" in explained.text("orders-0")
         assert "__cluster_events" not in admin.list_topics(timeout=20).topics
 
         cluster.kill(2)

@@ -179,10 +179,10 @@ def test_what_cannot_be_done_is_told_in_one_line(run: Run, topic: str) -> None:
         (("describe", "never-there"), "no group never-there"),
         (("describe",), "give names of groups, or --all-groups"),
         (("delete", "never-there"), "1 of 1 not deleted"),
-        (("reset-offsets", "g", "--to-latest"), "say what of"),
+        (("reset-offsets", "g", "--to-latest"), "choose --topic"),
         (("reset-offsets", "g", "--topic", "never-there", "--to-latest"), "no topic never-there"),
         (("reset-offsets", "g", "--topic", f"{topic}:7", "--to-latest"), f"{topic}-7"),
-        (("reset-offsets", "g", "--topic", topic, "--shift-by", "1"), "never committed"),
+        (("reset-offsets", "g", "--topic", topic, "--shift-by", "1"), "has not committed"),
     ):
         done = run(*arguments, code=1)
         assert words in done.stderr

@@ -164,7 +164,7 @@ def test_a_second_node_with_the_same_id(cluster: Cluster, tmp_path: Path) -> Non
         out, _ = second.communicate(timeout=120)
         assert second.returncode == CRITICAL, out
         told = [line for line in out.splitlines() if "DUPLICATE_BROKER_REGISTRATION" in line]
-        assert "another process with this node.id lives" in told[0]
+        assert "another process with this node.id is running" in told[0]
         (last,) = [line for line in out.splitlines() if "CRITICAL" in line]
         assert "giving up after initial.broker.registration.timeout.ms" in last
         await_seen(cluster, {1, 2, 9})
