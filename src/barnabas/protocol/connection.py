@@ -25,8 +25,8 @@ from barnabas.common.host import Buffer
 SHARED_AREA_BYTES = 256 * 1024
 _OWN_BYTES_MIN = 4 * 1024
 #: Frames from this size on get all their room from `ReceiveArea.allocate` when they begin to arrive.
-_ALLOCATED_BYTES_MIN = 256 * 1024
-_POOLED_BYTES_MIN = 64 * 1024
+_ALLOCATED_BYTES_MIN = 32 * 1024
+_POOLED_BYTES_MIN = 32 * 1024
 _POOLED_BYTES_MAX = 4 * 1024 * 1024
 _POOLED_BUFFERS_MAX = 4
 
@@ -65,6 +65,9 @@ class ReceiveArea:
                     return self._free.pop(index)
         if self._allocate is None:
             return None
+        if size <= _POOLED_BYTES_MAX:
+            # Frames of one producer differ by some bytes: the buffer of one is to serve the next.
+            size = 1 << (size - 1).bit_length()
         try:
             return self._allocate(size)
         except (OSError, MemoryError):
