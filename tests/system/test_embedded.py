@@ -72,7 +72,7 @@ def test_up_status_down(tmp_path: Path) -> None:
         assert node["serving"] is True
         assert node["roles"] == ["broker", "controller"]
         assert is_alive(node["pid"])
-        assert "runs already" in command("up", *directory, "--port", "0", "--detach", code=1).stderr
+        assert "is already running" in command("up", *directory, "--port", "0", "--detach", code=1).stderr
         produce(bootstrap, "kept", "one")
         assert ": no faults" in command("log", "verify", str(tmp_path)).stdout
     finally:
@@ -131,7 +131,7 @@ def test_a_broker_that_ends_by_itself_is_reported(tmp_path: Path) -> None:
     os.kill(pid_in(tmp_path), signal.SIGKILL)
     _, errors = up.communicate(timeout=120)
     assert up.returncode == 1
-    assert "broker 1 ended by itself" in errors
+    assert "broker 1 ended unexpectedly" in errors
 
 
 def test_racks_are_kept_and_replicas_spread_over_them(tmp_path: Path) -> None:

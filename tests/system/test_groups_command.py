@@ -187,7 +187,7 @@ def test_what_cannot_be_done_is_told_in_one_line(run: Run, topic: str) -> None:
         done = run(*arguments, code=1)
         assert words in done.stderr
         assert len(done.stderr.splitlines()) == 1
-    assert "no type shared\none of consumer, classic" in run("list", "--type", "shared", code=1).stderr
+    assert "unknown type shared\nexpected one of consumer, classic" in run("list", "--type", "shared", code=1).stderr
     assert "no state Stabel\none of " in run("list", "--state", "Stabel", "--state", "empty", code=1).stderr
     assert "say where to" in run("reset-offsets", "g", "--to-latest", "--to-earliest", "--all-topics", code=1).stderr
 

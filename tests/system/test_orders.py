@@ -166,7 +166,7 @@ def test_good_orders_that_the_topic_is_too_small_for_are_named(cluster: Cluster,
 def test_nobody_there(tmp_path: Path) -> None:
     _, err = ended("replay", "-b", "127.0.0.1:1", "--ledger", str(tmp_path / "ledger"), code=1)
     assert "cannot reach a broker at 127.0.0.1:1" in err
-    assert "no ledger" in ended("verify", "--ledger", str(tmp_path / "none"), code=1)[1]
+    assert "no such ledger" in ended("verify", "--ledger", str(tmp_path / "none"), code=1)[1]
 
 
 def test_brokers_gone_for_long_end_the_replay_and_it_goes_on_when_they_are_back(tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def test_the_command_line_finds_what_hangs_and_ends_it(cluster: Cluster) -> None
     where = ("--topic", "output", "--partition", "0", "--broker", "1")
     assert json.loads(barnabas(cluster, "find-hanging", *where, "--older-than", "0", "--json")) == []
     assert "needs --topic" in barnabas(cluster, "find-hanging", "--partition", "0", code=1)
-    assert "output-77 is not there" in barnabas(cluster, "find-hanging", *where[:2], "--partition", "77", code=1)
+    assert "output-77 does not exist" in barnabas(cluster, "find-hanging", *where[:2], "--partition", "77", code=1)
     # A coordinator that forgot it: what is open in the partition belongs to nobody.
     (written,) = json.loads(barnabas(cluster, "producers", "output-0", "--json"))
     assert (written["producer_id"], written["start_offset"]) == (listed["producer_id"], offset)
@@ -298,7 +298,7 @@ def test_the_command_line_finds_what_hangs_and_ends_it(cluster: Cluster) -> None
     assert written["start_offset"] is None
     barnabas(cluster, "abort", "output-0", "--producer-id", str(listed["producer_id"]), "--execute", code=1)
     barnabas(cluster, "describe", "nobody", code=1)
-    assert "no state Unheard" in barnabas(cluster, "list", "--state", "Unheard", code=1)
+    assert "unknown state Unheard" in barnabas(cluster, "list", "--state", "Unheard", code=1)
     assert "INVALID_REGULAR_EXPRESSION" in barnabas(cluster, "list", "--pattern", "(", code=1)
     assert "expected TOPIC-PARTITION" in barnabas(cluster, "producers", "output", code=1)
     assert "name one of" in barnabas(cluster, "abort", "output-0", code=1)

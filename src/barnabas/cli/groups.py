@@ -72,7 +72,7 @@ def _known(given: Iterable[str] | None, known: Collection[str], what: str) -> se
     """
     wrong = [one for one in given or () if one.lower() not in {each.lower() for each in known}]
     if wrong:
-        raise Failure(f"unknown {what}  {', '.join(wrong)}", "expected one of " + ", ".join(known))
+        raise Failure(f"unknown {what} {', '.join(wrong)}", "expected one of " + ", ".join(known))
     return {one.lower() for one in given or ()}
 
 

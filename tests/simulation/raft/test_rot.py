@@ -36,7 +36,7 @@ def test_no_seed_loses_what_was_committed() -> None:
         "this voter votes again",
         "its metadata log is new",
         "is given the log of node",
-        "set aside as",
+        "renamed to",
     ):
         assert word in text, word
 
