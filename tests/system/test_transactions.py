@@ -301,6 +301,6 @@ def test_the_command_line_finds_what_hangs_and_ends_it(cluster: Cluster) -> None
     assert "unknown state Unheard" in barnabas(cluster, "list", "--state", "Unheard", code=1)
     assert "INVALID_REGULAR_EXPRESSION" in barnabas(cluster, "list", "--pattern", "(", code=1)
     assert "expected TOPIC-PARTITION" in barnabas(cluster, "producers", "output", code=1)
-    assert "name one of" in barnabas(cluster, "abort", "output-0", code=1)
+    assert "give exactly one of" in barnabas(cluster, "abort", "output-0", code=1)
     assert read(cluster) == []
     _retried(lambda: producer.abort_transaction(20))
