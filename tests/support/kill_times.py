@@ -5,7 +5,7 @@ survivor every few milliseconds, over connections that were open before, with ra
 It is over when all of them answer with a leader of the partition that lives and an ISR without the dead broker and,
 where the active controller was killed, with a new leader of the quorum.
 
-    python -m tests.support.kill_times [ROUNDS]     a table of all three kinds, 50 rounds each by default
+    PYTHONPATH=tools python -m tests.support.kill_times [ROUNDS]    all three kinds, 50 rounds each by default
 """
 
 from __future__ import annotations
