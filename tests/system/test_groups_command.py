@@ -188,8 +188,9 @@ def test_what_cannot_be_done_is_told_in_one_line(run: Run, topic: str) -> None:
         assert words in done.stderr
         assert len(done.stderr.splitlines()) == 1
     assert "unknown type shared\nexpected one of consumer, classic" in run("list", "--type", "shared", code=1).stderr
-    assert "unknown state Stabel\nexpected one of " in run("list", "--state", "Stabel", "--state", "empty", code=1).stderr
-    assert "give exactly one target" in run("reset-offsets", "g", "--to-latest", "--to-earliest", "--all-topics", code=1).stderr
+    assert "unknown state Stabel\nexpected one" in run("list", "--state", "Stabel", "--state", "empty", code=1).stderr
+    both = run("reset-offsets", "g", "--to-latest", "--to-earliest", "--all-topics", code=1)
+    assert "give exactly one target" in both.stderr
 
 
 @pytest.mark.full
