@@ -25,7 +25,7 @@ from barnabas.raft.snapshots import SnapshotFiles, SnapshotId
 from barnabas.records.batch import BatchHeader, decode_batch, read_header
 from barnabas.storage.checkpoints import META_PROPERTIES, CheckpointError, decode_meta_properties
 from barnabas.storage.faults import Fault, FaultKind
-from barnabas.storage.offline.repair import KeptAside
+from barnabas.storage.kept_aside import KeptAside
 from barnabas.storage.offline.verify import Verification
 
 

@@ -48,6 +48,7 @@ from barnabas.storage.checkpoints import (
 )
 from barnabas.storage.compaction.record_filter import empty_batch
 from barnabas.storage.faults import Fault, FaultKind
+from barnabas.storage.kept_aside import KeptAside
 from barnabas.storage.offline.scan import SegmentScan
 from barnabas.storage.offline.verify import OFFSET_CHECKPOINTS, PartitionReport, Verification
 from barnabas.storage.offline.verify_indexes import encode_aborted
@@ -329,55 +330,6 @@ def _stamps(scan: SegmentScan, entries: list[EpochEntry]) -> Iterable[tuple[Segm
         known = [entry.epoch for entry in entries if entry.start_offset <= scan.first_offsets[place]]
         if known and known[-1] != epoch:
             yield scan, scan.positions[place], scan.sizes[place], known[-1]
-
-
-class KeptAside:
-    """The folder beside the files of one partition that takes what is not wanted there. Made when first needed."""
-
-    __slots__ = ("_disk", "_parent", "directory")
-
-    def __init__(self, disk: Disk, parent: str, name: str) -> None:
-        self._disk = disk
-        self._parent = parent
-        self.directory = f"{parent}/{name}"
-
-    def _make(self) -> None:
-        if not self._disk.is_dir(self.directory):
-            self._disk.make_dirs(self.directory)
-            self._disk.sync_dir(self._parent)
-
-    def move(self, *paths: str) -> None:
-        """Those that are there."""
-        found = [path for path in paths if self._disk.exists(path)]
-        for path in found:
-            self._make()
-            self._disk.rename(path, self._target(path.rpartition("/")[2]))
-        if found:
-            self._disk.sync_dir(self.directory)
-            self._disk.sync_dir(self._parent)
-
-    def copy(self, path: str) -> None:
-        if self._disk.exists(path):
-            self.write(path.rpartition("/")[2], [self._disk.read(path)])
-
-    def write(self, name: str, parts: Iterable[bytes]) -> None:
-        self._make()
-        file = self._disk.open(self._target(name), create=True)
-        try:
-            for part in parts:
-                file.append(part)
-            file.sync()
-        finally:
-            file.close()
-        self._disk.sync_dir(self.directory)
-
-    def _target(self, name: str) -> str:
-        """Nothing that is kept is overwritten."""
-        target, count = f"{self.directory}/{name}", 1
-        while self._disk.exists(target):
-            count += 1
-            target = f"{self.directory}/{name}.{count}"
-        return target
 
 
 # Data directories

@@ -31,8 +31,8 @@ from barnabas.records.header import (
 )
 from barnabas.storage.checkpoints import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, EpochEntry, file_name
 from barnabas.storage.compaction.record_filter import empty_batch
+from barnabas.storage.kept_aside import KeptAside
 from barnabas.storage.log import Log
-from barnabas.storage.offline.repair import KeptAside
 from barnabas.storage.recovery.lost_offsets import Hole, KnownHoles, Losses, united, write_lost
 
 KEPT_AT_START: Final = "repair-at-start"
