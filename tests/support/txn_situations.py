@@ -3,7 +3,8 @@ into one, and raises AssertionError where a promise broke."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tests.support.replicated import CONTROLLER, Replicated
 from tests.support.txn_client import GROUP, Coordination, TxnProducer, fetch, read
@@ -18,6 +19,17 @@ from barnabas.simulation.faulty_disk import FaultyDisk
 
 #: What a read takes of a coordinator's log that memory has not got.
 _SLOW_READ_US = 700_000
+
+
+@contextmanager
+def cut_off(world: Replicated, node: str, *others: str) -> Iterator[None]:
+    """Cuts the network between a node and others, in both directions, until the end of the block."""
+    pairs = [pair for other in others for pair in ((node, other), (other, node))]
+    for pair in pairs:
+        world.cluster.network.cut(*pair)
+    yield
+    for pair in pairs:
+        world.cluster.network.heal(*pair)
 
 
 def rig(min_insync_replicas: str = "2", **properties: str) -> Replicated:
@@ -63,15 +75,11 @@ def a_coordinator_dies_after_its_decision(version: int, commit: bool) -> None:
     writer.send(b"b", partition=1)
     coordinator = world.leader(TRANSACTION_STATE_TOPIC)
     other = world.leader("orders", 0) if world.leader("orders", 0) != coordinator else world.leader("orders", 1)
-    pairs = [(f"broker{coordinator}", f"broker{other}"), (f"broker{other}", f"broker{coordinator}")]
     # Its markers do not get through to the other leader; its records still do, to the third broker.
-    for pair in pairs:
-        world.cluster.network.cut(*pair)
-    assert writer.end(commit) is ErrorCode.NONE
-    assert state(world) in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT), "it is decided, and not complete"
-    world.node(coordinator).kill()
-    for pair in pairs:
-        world.cluster.network.heal(*pair)
+    with cut_off(world, f"broker{coordinator}", f"broker{other}"):
+        assert writer.end(commit) is ErrorCode.NONE
+        assert state(world) in (TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT), "it is decided, and not complete"
+        world.node(coordinator).kill()
     settle(world, completed(commit))
     world.run_until(lambda: world.leader("orders", 0) > 0 and world.leader("orders", 1) > 0, "leaders")
     world.run_for(500)
@@ -123,27 +131,23 @@ def a_deposed_coordinator_is_asked_for_stable_offsets() -> None:
     old = group.of(GROUP, 0)
     assert commit(world, old, 45) is ErrorCode.NONE
     others = [CONTROLLER, *(f"broker{number}" for number in (1, 2, 3) if number != old)]
-    pairs = [pair for other in others for pair in ((f"broker{old}", other), (other, f"broker{old}"))]
-    for pair in pairs:
-        world.cluster.network.cut(*pair)
-    answers: list[Message | None] = []
-    client = world.client
+    with cut_off(world, f"broker{old}", *others):
+        answers: list[Message | None] = []
+        client = world.client
 
-    def ask_the_old_one() -> None:
-        client.ask(f"broker{old}", commit_request(99), lambda _: None, timeout_ms=60_000)
-        client.ask(f"broker{old}", stable_request(), answers.append, timeout_ms=60_000)
+        def ask_the_old_one() -> None:
+            client.ask(f"broker{old}", commit_request(99), lambda _: None, timeout_ms=60_000)
+            client.ask(f"broker{old}", stable_request(), answers.append, timeout_ms=60_000)
 
-    client.process.enter(ask_the_old_one)
-    world.run_until(lambda: world.leader(GROUP_METADATA_TOPIC) not in (-1, old), "a successor", 60_000)
-    for _ in range(100):
-        code = commit(world, world.leader(GROUP_METADATA_TOPIC), 245)
-        if code is ErrorCode.NONE:
-            break
-        world.run_for(100)
-    assert code is ErrorCode.NONE, code
-    assert answers == [], "it waits for the commit that is on its way"
-    for pair in pairs:
-        world.cluster.network.heal(*pair)
+        client.process.enter(ask_the_old_one)
+        world.run_until(lambda: world.leader(GROUP_METADATA_TOPIC) not in (-1, old), "a successor", 60_000)
+        for _ in range(100):
+            code = commit(world, world.leader(GROUP_METADATA_TOPIC), 245)
+            if code is ErrorCode.NONE:
+                break
+            world.run_for(100)
+        assert code is ErrorCode.NONE, code
+        assert answers == [], "it waits for the commit that is on its way"
     world.run_until(lambda: bool(answers), "an answer of the one that was cut off", 60_000)
     assert isinstance(answers[0], OffsetFetchResponse)
     (answer,) = answers[0].groups
@@ -153,21 +157,17 @@ def a_deposed_coordinator_is_asked_for_stable_offsets() -> None:
 
 
 def a_coordinator_that_is_cut_off_is_asked_to_commit() -> None:
-    """Its followers do not have the commit, so it must not be acknowledged; its successor knows the one before."""
+    """A commit that the followers do not have must not be acknowledged; the successor knows the one before."""
     world = rig()
     group = Coordination(world)
     old = group.of(GROUP, 0)
     assert commit(world, old, 45) is ErrorCode.NONE
     others = [CONTROLLER, *(f"broker{number}" for number in (1, 2, 3) if number != old)]
-    pairs = [pair for other in others for pair in ((f"broker{old}", other), (other, f"broker{old}"))]
-    for pair in pairs:
-        world.cluster.network.cut(*pair)
-    answers: list[Message | None] = []
-    client = world.client
-    client.process.enter(lambda: client.ask(f"broker{old}", commit_request(99), answers.append, timeout_ms=60_000))
-    world.run_until(lambda: world.leader(GROUP_METADATA_TOPIC) not in (old, -1), "another coordinator")
-    for pair in pairs:
-        world.cluster.network.heal(*pair)
+    with cut_off(world, f"broker{old}", *others):
+        answers: list[Message | None] = []
+        client = world.client
+        client.process.enter(lambda: client.ask(f"broker{old}", commit_request(99), answers.append, timeout_ms=60_000))
+        world.run_until(lambda: world.leader(GROUP_METADATA_TOPIC) not in (old, -1), "another coordinator")
     world.run_until(lambda: bool(answers), "an answer", 60_000)
     (answer,) = answers
     told = isinstance(answer, OffsetCommitResponse) and answer.topics[0].partitions[0].error_code == ErrorCode.NONE
@@ -203,16 +203,12 @@ def nothing_is_aborted_while_markers_are_on_their_way(commit: bool) -> None:
     writer.send(b"b", partition=1)
     coordinator = world.leader(TRANSACTION_STATE_TOPIC)
     other = world.leader("orders", 0) if world.leader("orders", 0) != coordinator else world.leader("orders", 1)
-    pairs = [(f"broker{coordinator}", f"broker{other}"), (f"broker{other}", f"broker{coordinator}")]
-    for pair in pairs:
-        world.cluster.network.cut(*pair)
-    assert writer.end(commit) is ErrorCode.NONE
-    for _ in range(5):
-        code = writer.end(False)
-        assert code is ErrorCode.CONCURRENT_TRANSACTIONS, f"told {code.name} while markers are on their way"
-        world.run_for(100)
-    for pair in pairs:
-        world.cluster.network.heal(*pair)
+    with cut_off(world, f"broker{coordinator}", f"broker{other}"):
+        assert writer.end(commit) is ErrorCode.NONE
+        for _ in range(5):
+            code = writer.end(False)
+            assert code is ErrorCode.CONCURRENT_TRANSACTIONS, f"told {code.name} while markers are on their way"
+            world.run_for(100)
     writer.abort()
     settle(world, TxnState.COMPLETE_ABORT)
     writer.send(b"next")
