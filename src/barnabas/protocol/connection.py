@@ -26,7 +26,6 @@ SHARED_AREA_BYTES = 256 * 1024
 _OWN_BYTES_MIN = 4 * 1024
 #: Frames from this size on get all their room from `ReceiveArea.allocate` when they begin to arrive.
 _ALLOCATED_BYTES_MIN = 32 * 1024
-_POOLED_BYTES_MIN = 32 * 1024
 _POOLED_BYTES_MAX = 4 * 1024 * 1024
 _POOLED_BUFFERS_MAX = 4
 
@@ -74,7 +73,7 @@ class ReceiveArea:
             return None
 
     def give_back(self, buffer: Buffer) -> None:
-        if _POOLED_BYTES_MIN <= len(buffer) <= _POOLED_BYTES_MAX and len(self._free) < _POOLED_BUFFERS_MAX:
+        if _ALLOCATED_BYTES_MIN <= len(buffer) <= _POOLED_BYTES_MAX and len(self._free) < _POOLED_BUFFERS_MAX:
             self._free.append(buffer)
 
 

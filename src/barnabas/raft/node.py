@@ -23,13 +23,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from barnabas.common.config import BrokerConfig
-from barnabas.common.errors import (
-    ErrorCode,
-    RequestFailed,
-    StorageExhausted,
-    StorageFault,
-    is_exhausted,
-)
+from barnabas.common.errors import ErrorCode, RequestFailed, StorageExhausted, StorageFault, is_exhausted
 from barnabas.common.host import Host
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.snapshot import image_records

@@ -31,13 +31,7 @@ _DESCRIBE_TELLS_OF_DIRECTORIES = 2
 class QuorumServer:
     """Each request is an event of its own, so its answer has left when `serve` returns, unless it waits for more."""
 
-    def __init__(
-        self,
-        core: Core,
-        elections: Elections,
-        answers: FetchAnswers,
-        changes: VoterChanges,
-    ) -> None:
+    def __init__(self, core: Core, elections: Elections, answers: FetchAnswers, changes: VoterChanges) -> None:
         self._core = core
         self._elections = elections
         self._answers = answers

@@ -175,7 +175,7 @@ class Dispatcher:
         return request.encode(response)
 
     def _chunks_of(self, request: InFlight, work: Work, held_bytes: int) -> Chunks | None:
-        """What a handler that answers in bytes has begun; None if it takes longer."""
+        """Returns the response of a handler that encodes by itself; None if it takes more than one turn."""
         found = self.steps.first_slice(work)
         if found is not None:
             chunks: Chunks | None = found[0]
@@ -209,10 +209,10 @@ class Dispatcher:
             yield from inner_requests.in_pieces(request, handler, message, self.services)
         else:
             response = self._handler_of(offer, request.api_key)(request, message, self.services)
-            if response is not None and not isinstance(response, Message):
-                response = yield from response
-            if response is not None:
+            if isinstance(response, Message):
                 yield from request.replied_in_steps(response)
+            elif response is not None:
+                yield from _answered(request, response)
 
     def _default_partitions(self) -> int:
         return self.services.config.int_of("num.partitions")
@@ -222,14 +222,14 @@ class Dispatcher:
 
 
 def _answered(request: InFlight, work: Work) -> Work:
-    """What is left of a handler's work, and its answer."""
+    """Completes a handler's work and sends its response."""
     response = yield from work
     if response is not None:
         yield from request.replied_in_steps(response)
 
 
 def _completed(request: InFlight, work: Work) -> Work:
-    """The same of a handler that answers in bytes."""
+    """Completes the work of a handler that encodes its response by itself."""
     chunks = yield from work
     if chunks is not None:
         request.reply_with(lambda: chunks)
