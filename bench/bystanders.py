@@ -56,7 +56,7 @@ ROWS = {
 BYSTANDERS = Experiment(
     "bystanders",
     tuple(
-        Metric(name, f"a producer's p99 beside {attack or 'nobody'}", "ms", Goal(50, absolute=True))
+        Metric(name, f"a producer's p99 next to {attack or 'nobody'}", "ms", Goal(50, absolute=True))
         for name, attack in ROWS.items()
     ),
     {"rounds": 3, "seconds": 5.0, "rows": 100_000},
@@ -98,7 +98,7 @@ def _create_topics(bootstrap: str) -> None:
 
 
 def _p99_ms(port: int, attack: str | None, rows: int, seconds: float) -> float:
-    """Of the waits of a producer while the attack runs."""
+    """Returns the p99 of a producer's waits while the attack runs."""
     attacker = None
     try:
         if attack is not None:
@@ -134,7 +134,7 @@ def _waits_ms(port: int, seconds: float) -> list[float]:
 
 
 def _attack(port: int, name: str, rows: int) -> None:
-    """Until the process is killed; says so when the first request was answered."""
+    """Sends the requests until the process is killed; prints a line when the first one is answered."""
     frames = []
     for ask in hostile_requests.ATTACKS[name](rows):
         key, version, body = ask.encoded()

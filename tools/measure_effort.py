@@ -1,4 +1,4 @@
-"""What work costs here: prints the constants of `barnabas.simulation.cpu`.
+"""Measures the cost of work on this machine, and prints the constants of `barnabas.simulation.cpu`.
 
 Run it on an idle machine after the core has become much faster or slower:
 
@@ -192,7 +192,7 @@ def field_prices(broker: InMemory, request_ns: float, row_ns: float) -> dict[str
 
 
 def unit_prices() -> tuple[float, float]:
-    """Of decoding and of encoding 100,000 rows."""
+    """Returns the prices of decoding and of encoding 100,000 rows."""
     body = bytes(codec.encode(commit_request(10 * _ROWS), 8))
     rows = [OffsetCommitResponse.OffsetCommitResponsePartition(partition_index=n) for n in range(10 * _ROWS)]
     topic = OffsetCommitResponse.OffsetCommitResponseTopic(name="measured", partitions=rows)
@@ -222,7 +222,7 @@ def piece_price(broker: InMemory) -> float:
 
 
 def row_price(broker: InMemory, decoding_ns: float, encoding_ns: float) -> float:
-    """What is left of an OffsetCommit of 10,000 rows beside what happens in steps."""
+    """Returns the price of a row of an OffsetCommit of 10,000 rows, without what happens in steps."""
     data = frame(commit_request(_ROWS), 8)
 
     def commit() -> None:

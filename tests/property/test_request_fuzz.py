@@ -39,7 +39,7 @@ BOUNDED = settings(
     database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
-#: With new examples in each run, which hypothesis prints in a form that runs them again.
+#: Settings with new examples in each run; hypothesis prints how to repeat a failed one.
 WHOLE = settings(BOUNDED, derandomize=False, print_blob=True)
 Pair = tuple[int, int]
 PAIRS = [(key, v) for key, offer in BROKER_APIS.items() for v in range(offer.version_min, offer.version_max + 1)]

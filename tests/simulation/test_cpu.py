@@ -1,4 +1,4 @@
-"""What code costs in the world: a long turn delays others, work in steps does not, and a seed costs the same again."""
+"""CPU costs in the simulated world: a long turn delays others, work in steps does not, and a seed repeats its costs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from barnabas.simulation.world import MILLISECOND_US, SECOND_US, World
 
 NODE = "broker1"
 COMMITTED_ROWS = 100_000
-#: What a request of the calm client waits for when nobody else asks: networks, turns and the request itself.
+#: The wait of the calm client for a request when nobody else asks: networks, turns and the request itself.
 ALONE_US = 5 * MILLISECOND_US
 SLICE_US = max(SLICE_UNITS * PRICES_NS[Work.UNIT], ROWS * PRICES_NS[Work.ROW]) // 1_000
 
@@ -63,7 +63,7 @@ class CpuWorld:
         self.calm.host.timers.call_later(1, self._ask)
 
     def longest_wait_us(self, work: Callable[[], object]) -> int:
-        """Of the calm client while that is done, beside what it waits for anyway."""
+        """Returns how much longer than usual the calm client waits while that is done."""
         self.waits_us.clear()
         work()
         self.world.run_for(SECOND_US)

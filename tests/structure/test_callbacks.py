@@ -1,4 +1,4 @@
-"""Nobody sets a callback of another object from outside: who is called stands in a constructor or a registration.
+"""No callback of another object is set from outside: it is a constructor argument or a registration.
 
 other.on_closed = self._closed        control goes where nobody sees who reads the class of `other`
 Other(on_closed=self._closed)         an argument
@@ -27,7 +27,7 @@ def sources() -> dict[str, ast.Module]:
 
 
 def attributes_of(tree: ast.Module) -> tuple[set[str], set[str]]:
-    """Those that its classes declare to be callable, and all others."""
+    """Returns the attributes that its classes declare as callable, and all others."""
     callbacks, others = set(), set()
     for node in ast.walk(tree):
         targets = (

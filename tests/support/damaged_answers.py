@@ -34,7 +34,7 @@ _BODY_AT = 4
 
 
 def damaged(frame: bytes, random: Random) -> bytes:
-    """With one to three changes; often in the fields at the beginning."""
+    """Returns the response with one to three changes, often in its first fields."""
     out = bytearray(frame)
     for _ in range(random.randint(1, 3)):
         first = 0 if random.random() < 0.05 else _BODY_AT
@@ -59,7 +59,7 @@ def damaged(frame: bytes, random: Random) -> bytes:
 
 
 def is_readable(frame: bytes, channel: Channel) -> bool:
-    """As what the channel waits for."""
+    """Returns whether the channel can decode the frame as the response that it waits for."""
     if not channel._in_flight:
         return False
     correlation_id, asked = channel._in_flight[0]
@@ -111,7 +111,7 @@ class DamagedAnswers:
         return channel._host is self.node.host
 
     def _write(self) -> None:
-        """To every partition, whatever becomes of it."""
+        """Produces to every partition and ignores the result."""
 
         def ignore(_: Message | None) -> None: ...
 

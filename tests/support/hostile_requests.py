@@ -55,7 +55,7 @@ class Ask(NamedTuple):
     version: int
 
     def encoded(self) -> HostileRequest:
-        """Behind a request header without client id."""
+        """Returns the API key, the version, and the body behind a request header without client id."""
         message, version = self
         assert message.API_KEY is not None, "a request"
         is_flexible = message.FLEXIBLE is not None and version >= message.FLEXIBLE
@@ -393,13 +393,13 @@ def long_client_names() -> list[Ask]:
 
 
 def tagged_fields(count: int) -> list[Ask]:
-    """As many in each place as are read."""
+    """Returns as many tagged fields in each place as are read."""
     tags = tuple((n, b"t") for n in range(100, 100 + TAGS_MAX))
     topics = [MetadataRequest.MetadataRequestTopic(name=name, unknown_tags=tags) for name in names(count // TAGS_MAX)]
     return [Ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 9)]
 
 
-#: Of the issue that asked for them, and what else was found to hold the loop when it was tried.
+#: The requests that were reported to hold the loop, and others that were found to do so.
 ATTACKS: Final[dict[str, Callable[[int], list[Ask]]]] = {
     "OffsetCommit": lambda rows: commit_rows(3 * rows),
     "OffsetCommit of what fits into a batch": lambda rows: commit_rows(12_000),

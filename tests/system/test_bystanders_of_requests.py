@@ -29,7 +29,7 @@ from tests.support.hostile_requests import (
 from clients import wire
 from clients.servers import Server, new_server, target
 
-#: With the machine to itself a bystander waits some milliseconds; other tests run beside this one.
+#: A bystander waits some milliseconds on an idle machine; other tests run at the same time as this one.
 WAIT_MS_MAX = 500
 ROWS = 60_000
 #: Partitions that are created at once.

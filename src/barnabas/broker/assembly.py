@@ -109,7 +109,7 @@ class Broker:
         self.controller.listen(ControllerListener(self.services.liveness.look_for_all, self.journal.on_decision))
 
     def _make_services(self, producer_ids: ProducerIdPool) -> Services:
-        """What handlers work with."""
+        """Returns the services that handlers use."""
         host, config = self.host, self.config
         return Services(
             host=host,

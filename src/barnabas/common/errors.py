@@ -230,7 +230,7 @@ MALFORMED_REQUEST = (
     "incompatible broker. See the broker logs for more details."
 )
 
-#: What Kafka says with SECURITY_DISABLED to a change of ACLs.
+#: Kafka's message with SECURITY_DISABLED for a change of ACLs.
 NO_AUTHORIZER = "No Authorizer is configured."
 
 

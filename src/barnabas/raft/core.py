@@ -1,4 +1,4 @@
-"""What all parts of a node of the quorum share: ports, identity, log, role, and how they learn of a new epoch.
+"""The state that all parts of a quorum node share: ports, identity, log, role, and how they learn a new epoch.
 
 A part decides and writes down what is to be done, in `draft`; it neither writes to the disk nor sends. Its timers are
 events: whatever they leave in `draft` is carried out when they return (`raft.node`).
@@ -79,11 +79,11 @@ class Core:
         """`run` takes a step as an event, and carries out what it leaves to do."""
         self.host = host
         self.run = run
-        #: Their callbacks are events.
+        #: Timers whose callbacks are events.
         self.timers = EventTimers(host.timers, run)
         self.room = room
         self._peers = peers
-        #: What the event at hand leaves to do.
+        #: The actions that this event has left so far.
         self.draft = Draft()
         self.times = times
         self.cluster_id = identity.cluster_id
@@ -318,7 +318,7 @@ class Core:
             otherwise()
 
     def no_promise(self, error: BaseException) -> None:
-        """What this voter would promise could not be saved: for want of room, or else the node ends."""
+        """Reports that a promise of this voter could not be saved for want of room; any other error ends the node."""
         if not is_exhausted(error):
             self.fail(error)
         text = f"this voter does not vote, because it has no space to save its vote: {error}"

@@ -18,7 +18,7 @@ from barnabas.raft.starting import PromiseKeeper
 
 
 class Parts(NamedTuple):
-    """Those who learn what became of what they had asked for."""
+    """The parts that are notified of the result of what they requested."""
 
     elections: Elections
     following: Following
@@ -104,8 +104,8 @@ class Execution:
         self._parts.following.go_on(refused)
 
     def append(self, record: Append) -> None:
-        """To the page cache. StorageExhausted if there is no room for it, RecordsRejected if it is broken: it is not
-        appended then."""
+        """Appends one batch to the page cache. Raises StorageExhausted if there is no room for it, and RecordsRejected
+        if it is damaged; nothing is appended then."""
         core = self._core
         try:
             if isinstance(record.data, bytearray):

@@ -54,7 +54,7 @@ class FetchAnswers:
     def __init__(self, core: Core, leading: Leading) -> None:
         self._core = core
         self._leading = leading
-        #: Of the event at hand: nobody has looked yet whether there is something to tell.
+        #: Fetches of this event, which have not been checked for an answer yet.
         self._asked: list[_Waiting] = []
         self._waiting: list[_Waiting] = []
 
@@ -82,7 +82,7 @@ class FetchAnswers:
         core.draft.fetch()
 
     def _note(self, waiting: _Waiting, *, is_refusing: bool) -> None:
-        """What a replica has, if this node leads it and has the same records."""
+        """Records what a replica has, if this node is its leader and has the same records."""
         core, asked, replica = self._core, waiting.asked, waiting.replica
         if core.leader_only(asked.current_leader_epoch):
             return
@@ -141,7 +141,7 @@ class FetchAnswers:
     def _tell(
         self, waiting: _Waiting, elsewhere: FetchResponse.PartitionData | None
     ) -> FetchResponse.PartitionData | None:
-        """As `_complete`, when it is known whether the replica can go on from where it is."""
+        """Does the same as `_complete` once it is known whether the replica can continue from its offset."""
         core, asked = self._core, waiting.asked
         code = core.leader_only(asked.current_leader_epoch)
         if code:

@@ -52,7 +52,7 @@ class Flusher:
             self._core.draft.flush()
 
     def _failed(self, error: BaseException) -> None:
-        """For want of room: not durable, not counted, nothing lost; whoever waits goes on waiting."""
+        """Tries again later if there is no room: nothing is lost or counts as durable, and waiters keep waiting."""
         core = self._core
         if not is_exhausted(error):
             core.fail(error)

@@ -263,7 +263,7 @@ class Following:
             self.go_on()
 
     def go_on(self, refused: BaseException | None = None) -> None:
-        """What an answer of the leader brought is in the log now, or the log refused some of it: ask for more."""
+        """Continues after a response of the leader has been appended, or the log refused some of it: fetches more."""
         core = self._core
         taken, self._taken = self._taken, None
         if taken is None or core.quorum.role is not taken.role or core.is_stopped:
@@ -316,7 +316,7 @@ class Following:
         core.draft.truncate(target)
 
     def _append(self, records: memoryview) -> bool:
-        """As many whole batches as fit to the log's end. False if more should not be asked for at once."""
+        """Appends as many whole batches as follow the log's end. Returns False if the next fetch should wait."""
         core = self._core
         end_offset, epoch = core.log.end_offset, core.log.latest_epoch
         appends: list[Append] = []

@@ -157,7 +157,7 @@ class Leading:
         self.step_down()
 
     def batches(self, records: Sequence[tuple[Message, int]], wall_ms: int) -> Iterator[Append]:
-        """These records as batches of this leader's epoch. Each is made when the one before it is in the log."""
+        """Yields these records as batches of this leader's epoch, each made when the one before it is in the log."""
         core = self._core
         epoch = core.quorum.epoch
         for values, messages in chunks(records):

@@ -253,7 +253,7 @@ class QuorumState:
         self._bind(_state(candidate.epoch, NONE, self.own), candidate)
 
     def become_leader(self, epoch_start_offset: int) -> None:
-        """As soon as that is on disk, so that a restart does not lead the same epoch again."""
+        """Becomes leader as soon as that is on disk, so that a restart does not lead the same epoch again."""
         candidate = self.role
         assert isinstance(candidate, Candidate), "only a candidate wins"
         assert candidate.votes.is_won(self.voters), "a majority elects"
@@ -310,7 +310,7 @@ class QuorumState:
         self._next = None
 
     def _bind(self, state: ElectionState, taken: Candidate | Leader | VoterKey) -> None:
-        """For what may not be without its promise."""
+        """Promises `state`, and takes the role or vote when the promise is on disk."""
         assert self._next is None, "one promise in an event"
         self._draft.promise(state, is_binding=True)
         self._next = taken

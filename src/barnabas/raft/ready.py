@@ -1,4 +1,4 @@
-"""What one event of the quorum leaves to do: a value, which `raft.execution` carries out in the order of its fields.
+"""The actions that an event of the quorum leaves: a value that `raft.execution` carries out in the order of its fields.
 
     promise         epoch, leader and vote go into `quorum-state`, synced; then a role or vote that needs them is taken
     hold_released   `metadata-log-checkpoint` says, synced, that this voter votes again
@@ -30,7 +30,7 @@ AnswerReply = Callable[[Message], None]
 
 
 class Promise(NamedTuple):
-    """What must be on disk before anything else of the event."""
+    """The state that must be on disk before anything else of the event happens."""
 
     state: ElectionState
     #: A vote, or leadership: without room on the disk it is not given. An epoch that others began is followed anyway.

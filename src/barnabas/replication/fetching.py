@@ -28,7 +28,7 @@ class FetchRound:
     def __init__(self, items: Sequence[FetchItem], plan: FetchPlan) -> None:
         self.items = items
         self.plan = plan
-        #: Of what the plan allows.
+        #: How much of what the plan allows is left.
         self.remaining_bytes = plan.max_bytes
         self.results: list[FetchResult] = []
         #: What is to be loaded before this is an answer.

@@ -84,11 +84,11 @@ class LeadershipListeners:
 
 
 class ReplicaPorts(NamedTuple):
-    """What the replicas of a broker need of the rest of it."""
+    """The functions of a broker that its replicas use."""
 
     #: The way to the active controller.
     ask: Ask
-    #: Of this broker, as the controller gave it; -1 before.
+    #: The epoch of this broker, as the controller assigned it; -1 before.
     broker_epoch: Callable[[], int]
     #: Takes note of what replicas here have lost, or may have.
     witness: Witness

@@ -1,4 +1,4 @@
-"""What code costs in the world: a price for each kind of work, so that a long turn delays whoever waits for it.
+"""The CPU cost of code in the simulated world: a price for each kind of work, so that a long turn delays others.
 
 Code runs at one moment of virtual time. The work that it does is counted (`common.effort`), and the process is busy for
 what that costs: its clock goes on at once, its answers leave later, and its other events wait. Counts depend on the run
@@ -20,7 +20,7 @@ T = TypeVar("T")
 #: Measured with `tools/measure_effort.py`, which prints them, and rounded: one core of a virtual machine with two
 #: (x86-64), CPython 3.11, the compiled walk. A turn: woken up by the system, one read, one write.
 TURN_NS: Final = 25_000
-#: In picoseconds. What comes in is checked and written to a file as well.
+#: Prices of a byte in picoseconds. A received byte is also checked and written to a file.
 RECEIVED_BYTE_PS: Final = 450
 SENT_BYTE_PS: Final = 400
 PRICES_NS: Final[dict[Work, int]] = {
@@ -36,7 +36,7 @@ PRICES_NS: Final[dict[Work, int]] = {
 
 
 class Cpu:
-    """Of one thread: `charge` is told the microseconds that its work takes (`effort.Meter`)."""
+    """The CPU time of one thread (`effort.Meter`): calls `charge` with the microseconds that its work takes."""
 
     __slots__ = ("_charge", "_rest_ns", "total_us")
 

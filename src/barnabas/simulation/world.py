@@ -114,7 +114,7 @@ class Process:
         self.name = name
         self.life = Life.RUNNING
         self.busy_until_us = 0
-        #: What its code costs; None where it takes no time.
+        #: The cost of its code; None if it takes no time.
         self.cpu: Cpu | None = None
         #: Sockets and the like, in the order in which they were made.
         self.holdings: dict[Ending, None] = {}

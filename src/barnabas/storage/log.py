@@ -77,13 +77,13 @@ class LogParts:
 
 
 class LogEvents:
-    """What happens to a log and its keeper acts upon. By itself, only the files of deleted segments are removed."""
+    """Events of a log for its keeper. The default removes the files of deleted segments and does nothing else."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
 
     def on_segments_deleted(self, log: Log, files: list[str]) -> None:
-        """These files were renamed to `.deleted`."""
+        """Called after these files were renamed to `.deleted`."""
         _remove(self._disk, files)
 
     def on_rolled(self, log: Log) -> None:
@@ -97,7 +97,7 @@ class LogEvents:
 
 
 class LogSignals:
-    """To whom a log says what happens to it: its keeper, and the replica that it belongs to."""
+    """The listeners of a log: its keeper, and the replica that it belongs to."""
 
     __slots__ = ("_start_moved", "keeper")
 
@@ -114,7 +114,7 @@ class LogSignals:
         self._start_moved = moved
 
     def succeed(self, former: LogSignals) -> None:
-        """This log takes the place of another one of the same replica."""
+        """Takes over the replica of another log, whose place this one takes."""
         self._start_moved = former._start_moved
 
     def start_moved(self) -> None:

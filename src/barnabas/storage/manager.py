@@ -57,7 +57,7 @@ from barnabas.storage.upkeep import LogUpkeep
 
 
 class _Keeping(LogEvents):
-    """What the manager does for each of its logs."""
+    """The events of the manager's logs that it acts on."""
 
     def __init__(self, disk: Disk, removal: DelayedRemoval, upkeep: LogUpkeep) -> None:
         super().__init__(disk)

@@ -148,7 +148,7 @@ def test_asked_from_within_the_process(crowded: WiredBroker) -> None:
 
 
 def test_a_request_of_a_long_frame(crowded: WiredBroker) -> None:
-    """It is decoded in steps, and then answered in steps."""
+    """The request is decoded in steps, and then answered in steps."""
     request = ListConfigResourcesRequest(resource_types=[BROKER] * 20_000)
     client = crowded.connect()
     answer = client.call(request, 1, ListConfigResourcesResponse)

@@ -113,7 +113,7 @@ def test_a_release_of_ones_own_choice_and_a_credential() -> None:
 
 
 def test_a_directory_formatted_with_share_groups_is_served_and_they_are_not_offered() -> None:
-    """As `kafka-storage format --feature share.version=1` leaves it: nothing here serves share groups."""
+    """The directory is as `kafka-storage format --feature share.version=1` leaves it; no share groups are served."""
     host = MemoryHost()
     bootstrap = [*default_bootstrap(), (FeatureLevelRecord(name="share.version", feature_level=1), 0)]
     ensure_formatted(host, BrokerConfig.from_properties(PROPERTIES), bootstrap=bootstrap)

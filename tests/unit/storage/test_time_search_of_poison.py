@@ -100,7 +100,7 @@ def test_nothing_on_the_connection_waits_behind_it(timestamp: int) -> None:
 
 
 def test_a_record_below_the_log_start_is_not_the_latest() -> None:
-    """Its segment is still there, and nothing in it is damaged: no header may be taken at its word for it."""
+    """The record's segment still exists and is not damaged, so the header of its batch must not answer for it."""
     world = LogWorld(LogConfig())
     world.append(LATE)
     world.log.delete_records_before(1)

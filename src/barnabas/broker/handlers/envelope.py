@@ -84,7 +84,7 @@ _LOOK = 100
 
 
 def _enveloped(response: Message, version: int, data: bytearray) -> Generator[int, None, EnvelopeResponse]:
-    """What the envelope is answered with: the response behind its header, `data`."""
+    """Makes the response to the envelope: the inner response behind its header, `data`."""
     if (yield from is_of_former_controller(response)):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     if codec.is_longer(response, LONG_ELEMENTS):

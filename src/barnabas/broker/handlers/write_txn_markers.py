@@ -63,7 +63,7 @@ class _Answer:
         self.results: list[Result] = []
 
     def expect(self, row: Row) -> Callable[[ErrorCode], None]:
-        """Where the code of this row goes."""
+        """Returns the function that takes the error code of this row."""
         self._missing += 1
 
         def done(code: ErrorCode) -> None:

@@ -1,4 +1,4 @@
-"""What a broker asks of other nodes.
+"""Requests of a broker to other nodes.
 
 Owns channels to brokers and the active controller, the controller registration, liveness and producer ids. Imports no
 other package of `broker`. Begin with `controller_access.py`.

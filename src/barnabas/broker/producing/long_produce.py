@@ -24,7 +24,7 @@ _AT_ONCE: Final = 100
 #: Rows that are looked at in a step.
 _LOOK: Final = 200
 
-#: From what became of all rows to the answer; None if it comes later.
+#: Makes the response from the results of all rows; returns None if it is sent later.
 Answer = Callable[[ProduceFrame, Answered], Chunks | None]
 
 
@@ -44,7 +44,7 @@ def serve(request: InFlight, frame: bytearray, position: int, services: Services
 
 
 def _last_of_each(message: ProduceRequest, *, by_id: bool) -> Generator[int, None, Asked]:
-    """Of what a request repeats, Kafka takes the last."""
+    """Returns the last batch of each partition: where a request repeats one, Kafka takes the last."""
     found: dict[str | bytes, dict[int, memoryview]] = {}
     seen = 0
     for topic in message.topic_data:
@@ -58,8 +58,8 @@ def _last_of_each(message: ProduceRequest, *, by_id: bool) -> Generator[int, Non
 
 
 class _Appends:
-    """Those of one request, a part after the other: one that waits for its coordinator, or is opened beside the loop,
-    is waited for."""
+    """The appends of one request, one part after the other. The next part begins when the one before is done, which may
+    wait for its coordinator or for a thread that opens its batches."""
 
     def __init__(self, request: InFlight, services: Services, asked: ProduceFrame, answer: Answer) -> None:
         self._request = request

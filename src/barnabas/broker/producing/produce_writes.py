@@ -25,7 +25,7 @@ from barnabas.replication.manager import Appended
 #: By topic as the request names it, partitions and what became of their batches.
 Answered = list[tuple[str | bytes, list[tuple[int, Appended]]]]
 
-#: What a request may say of whom it waits for.
+#: The values of `acks` that Kafka accepts.
 ACKS = (-1, 0, 1)
 
 _Key = tuple[str | bytes, int]

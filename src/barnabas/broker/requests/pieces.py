@@ -44,7 +44,7 @@ def _new_partitions(topic: Any, by_default: int) -> int:
 
 
 def _config_keys(resource: Any, _: int) -> int:
-    """Of a broker there are many more to describe than of anything else."""
+    """Returns the weight of a resource: a broker has many more keys than any other resource."""
     return 4 if resource.resource_type == ResourceType.BROKER else 1
 
 

@@ -30,7 +30,7 @@ Work = Generator[int, None, Any]
 
 
 def whole(work: Work) -> Any:
-    """What work returns that is done without a break."""
+    """Does the work without a pause, and returns its result."""
     while True:
         try:
             next(work)
@@ -102,7 +102,7 @@ class Steps:
         self._schedule()
 
     def begin(self, work: Work, done: Callable[[Any], object], owner: Owner | None = None) -> None:
-        """As `start`, with the first slice in the turn at hand: `done` may be called from within."""
+        """Starts work like `start`, but does its first slice in this turn: `done` can be called before this returns."""
         found = self.first_slice(work)
         if found is None:
             self.start(work, done, owner)

@@ -65,7 +65,7 @@ SELF = "controller"
 
 
 class ControllerListener(NamedTuple):
-    """Who follows what a controller does."""
+    """Callbacks for what a controller does."""
 
     #: The controller has become active.
     on_active: Callable[[], None]
@@ -120,7 +120,7 @@ class Controller:
         return self._image
 
     def listen(self, listener: ControllerListener) -> None:
-        """Before the start."""
+        """Registers a listener. Call it before the start."""
         self._listeners.append(listener)
 
     # Becoming active and ceasing to be.
