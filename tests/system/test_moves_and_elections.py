@@ -91,6 +91,15 @@ def state(cluster: Cluster, topic: str) -> dict[int, tuple[int, list[int], list[
     return {index: (row.leader, list(row.replicas), sorted(row.isrs)) for index, row in sorted(found.items())}
 
 
+def everything_is_in_sync(cluster: Cluster) -> bool:
+    """Whether every partition of every topic, internal ones included, has all its replicas in the ISR."""
+    try:
+        topics = client(cluster).list_topics(timeout=15).topics.values()
+    except KafkaException:
+        return False
+    return all(sorted(row.isrs) == sorted(row.replicas) for topic in topics for row in topic.partitions.values())
+
+
 def brokers(cluster: Cluster) -> set[int]:
     """All, while nobody says."""
     try:
@@ -201,6 +210,8 @@ def test_preferred_leaders_come_back_after_a_restart(
         wait_until(lambda: state(cluster, topic)[0][0] == 1, "1 does not lead")
         said = command(cluster, capsys, "elect", "--type", "preferred", "--topic", topic, "--partition", "0")
         assert f"Valid replica already elected for partitions {topic}-0" in said
+        # Partitions of other topics may take longer: the preferred leader of each must be in sync to be elected.
+        wait_until(lambda: everything_is_in_sync(cluster), "the partitions of other topics are not in sync")
         command(cluster, capsys, "elect", "--type", "preferred", "--all-topic-partitions")
     assert load.failed == []
     read_back(cluster, topic, load.acked)
