@@ -1,17 +1,17 @@
-"""Who leads a partition, and where its replicas go: pure decisions, used by both kinds of controller.
+"""Leader election and replica placement as pure functions of what the controller knows.
 
-Election (KIP-966, and KIP-460 for the preferred kind). Let "valid" mean: may lead, and in the ISR, or in the ELR while
-the ISR is empty.
+Election (KIP-966; KIP-460 for the preferred kind). A replica is "valid" if it can lead and is in the ISR, or in the ELR
+while the ISR is empty.
 
-    preferred    AR[0] if valid, else as below without regard to the current leader's claim being first
-    online       the current leader if valid; else the first valid one in AR order; else, with ELR on and both ISR and
-                 ELR empty, the last known leader, which counts as unclean
-    unclean      as online; else the first of AR that may lead at all
+    preferred    AR[0] if valid; otherwise as `online`
+    online       the current leader if valid; else the first valid replica in AR order; else, with ELR enabled and both
+                 ISR and ELR empty, the last known leader, which counts as unclean
+    unclean      as `online`; else the first replica in AR order that can lead at all
 
-Placement stripes: the racks take turns, and so do the brokers within a rack; where the turn starts is left to chance,
-and each partition starts one further. After as many partitions as there are unfenced brokers everything is shuffled, so
-that the same sets do not come again. A first replica is never placed on a fenced broker; other replicas only when a
-rack has no unfenced one left.
+Placement, as Kafka's StripedReplicaPlacer: racks take turns, and so do the brokers within a rack. The first turn is
+random, and each partition begins one rack further. After as many partitions as there are unfenced brokers, all orders
+are shuffled, so that the same replica sets do not repeat. The first replica is never on a fenced broker; the others
+only if a rack has no unfenced broker left.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Election(Enum):
 
 class Elected(NamedTuple):
     leader: int
-    #: Records that only the ISR had may be lost.
+    #: Records that only the ISR had are possibly lost.
     unclean: bool
 
 
 class Candidates(NamedTuple):
-    """What an election looks at. `last_known_elr` holds the last known leader while the partition has none."""
+    """The input of an election. `last_known_elr` contains the last known leader while the partition has no leader."""
 
     leader: int
     replicas: Sequence[int]
@@ -80,7 +80,7 @@ class UsableBroker(NamedTuple):
 
 
 class _Turn:
-    """Brokers that take turns. Within a round each comes once; the next round starts one further."""
+    """Brokers that take turns: each comes once in a round, and the next round begins one broker further."""
 
     __slots__ = ("_index", "_offset", "_round", "brokers")
 
@@ -117,7 +117,7 @@ class _Rack:
 
 
 class StripedPlacement:
-    """Places the replicas of one topic's partitions, one `place` per partition."""
+    """Places the replicas of one topic's partitions; each call of `place` places one partition."""
 
     def __init__(self, brokers: Sequence[UsableBroker], random: Random) -> None:
         self._random = random
@@ -125,13 +125,13 @@ class StripedPlacement:
         self._racks = [_Rack([broker for broker in brokers if broker.rack == name], random) for name in names]
         self._broker_count = len(brokers)
         self._unfenced_count = sum(not broker.fenced for broker in brokers)
-        #: Counts the partitions; never set back, so that no broker's turn is taken for one that it already had.
+        #: Counts the partitions. Never reset, because each `_Turn` recognises a new round by a new number.
         self._round = 0
         self._until_shuffle = self._unfenced_count
         self._offset = random.below(len(self._racks)) if self._racks else 0
 
     def check(self, replication_factor: int) -> None:
-        """RequestFailed if there is no place for so many replicas."""
+        """Raises RequestFailed if this many replicas cannot be placed."""
         if replication_factor <= 0:
             raise RequestFailed(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
@@ -147,7 +147,7 @@ class StripedPlacement:
             )
 
     def place(self, replication_factor: int) -> list[int]:
-        """The next partition's replicas, the preferred leader first."""
+        """Returns the replicas of the next partition, the preferred leader first."""
         self.check(replication_factor)
         if self._until_shuffle == 0:
             self._shuffle()
@@ -160,7 +160,7 @@ class StripedPlacement:
         skip: int | None = leader_rack
         while len(replicas) < replication_factor:
             if rack == skip:
-                # Its turn in this first lap was the leader's.
+                # The leader took this rack's turn of the first lap.
                 skip = None
             else:
                 broker = self._racks[rack].next(self._round)
@@ -196,7 +196,7 @@ def _shuffle(items: list[_T], random: Random) -> None:
 def place_replicas(
     brokers: Sequence[UsableBroker], partition_count: int, replication_factor: int, random: Random
 ) -> list[list[int]]:
-    """Replicas of `partition_count` new partitions. RequestFailed(INVALID_REPLICATION_FACTOR) if they cannot be had."""
+    """Returns the replicas of each new partition. Raises RequestFailed(INVALID_REPLICATION_FACTOR) if impossible."""
     placement = StripedPlacement(brokers, random)
     placement.check(replication_factor)
     return [placement.place(replication_factor) for _ in range(partition_count)]

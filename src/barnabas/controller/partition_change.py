@@ -1,12 +1,12 @@
-"""From a partition as it is and what is wanted of it to the record that changes it, or none.
+"""Builds the record that brings a partition from its current state to a target state, if they differ.
 
-One place where ISR, ELR, leader and reassignment of a partition are settled together (KIP-966, KIP-455):
+ISR, ELR, leader and reassignment of a partition are settled together here and nowhere else (KIP-966, KIP-455):
 
-1. A reassignment is completed when all replicas that are to stay are in the target ISR.
-2. With ELR on: while the target ISR is smaller than the effective min ISR, who leaves it joins the ELR (unless it was
-   lost uncleanly, or is no replica any more); at min ISR or above the ELR is cleared.
-3. An election (see `controller.decisions`).
-4. The last known leader is noted when the ISR becomes empty, and cleared when there is a leader again.
+1. A reassignment is complete when all replicas that stay are in the target ISR.
+2. With ELR enabled: while the target ISR is smaller than the effective min ISR, replicas that leave the ISR join the
+   ELR, except after an unclean shutdown or when they are no longer assigned; at min ISR or above the ELR is cleared.
+3. A leader is elected (see `controller.decisions`).
+4. The last known leader is recorded when the ISR becomes empty, and cleared when there is a leader again.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from barnabas.protocol.messages.records_metadata import PartitionChangeRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """What the cluster's settings say about one topic's partitions."""
+    """The settings that apply to the partitions of one topic."""
 
     may_lead: Callable[[int], bool]
     election: Election = Election.ONLINE
     elr_enabled: bool = False
     min_isr: int = 1
-    #: Directory for a replica that is new on a broker.
+    #: The directory of a new replica on a broker.
     default_directory: Callable[[int], bytes] = lambda broker_id: UNASSIGNED_DIRECTORY
 
 
 class PartitionChange:
-    """Set targets, then `build`. Targets start as what the partition is."""
+    """A change in preparation: the targets begin as the current state; the caller sets some and calls `build`."""
 
     __slots__ = (
         "_rules",
@@ -57,7 +57,7 @@ class PartitionChange:
         self.target_elr = partition.elr
         self.target_recovery_state = partition.leader_recovery_state
         self.target_directories = dict(zip(partition.replicas, partition.directories, strict=False))
-        #: Replicas that lost unflushed records: they leave the ELR too.
+        #: Replicas that lost unflushed records in an unclean shutdown; they leave the ELR too.
         self.unclean_shutdown: Collection[int] = ()
 
     def build(self, topic_id: bytes, partition_id: int) -> PartitionChangeRecord | None:
@@ -122,7 +122,7 @@ class PartitionChange:
                 self.target_recovery_state = RECOVERING
 
     def _bump_epoch_for_removed_replicas(self, record: PartitionChangeRecord) -> None:
-        """Naming the leader again raises its epoch: a removed replica's fetches are fenced by it."""
+        """Repeats the leader in the record, which raises the leader epoch, so that fetches of removed replicas fail."""
         if record.leader == NO_LEADER_CHANGE and not set(self.partition.replicas) <= set(self.target_replicas):
             record.leader = self.partition.leader
 

@@ -32,7 +32,7 @@ class Why(NamedTuple):
 TOLD: Final = {
     "its process is gone": ("broker-gone", "{detail} was fenced: no process listens at its address"),
     "session expired": ("session-expired", "{detail} was fenced: it sent no heartbeat for broker.session.timeout.ms"),
-    "fenced at its wish": ("fence-asked", "{actor} asked to be fenced"),
+    "fenced on request": ("fence-asked", "{actor} asked to be fenced"),
     "controlled shutdown": ("controlled-shutdown", "{actor} shuts down cleanly"),
     "unfenced": ("broker-back", "{actor} is up and has caught up with the metadata: it was unfenced"),
     "BrokerHeartbeat": ("directory-lost", "{actor} reported a failed log directory"),

@@ -1,4 +1,4 @@
-"""The records by which a new active controller begins: the cluster's first ones, and its own registration."""
+"""The records that a new active controller writes first: those of a new cluster, and its own registration."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _BOOTSTRAP_NAME = "Bootstrap records"
 def bootstrap_batches(
     view: ControllerView, formatted: Sequence[Versioned], *, in_transaction: bool
 ) -> list[tuple[list[Versioned], Cause]]:
-    """The first records of a cluster, from what its directory was formatted with; nothing where they are there.
+    """Returns the first records of a cluster, from those its directory was formatted with; none if the log has them.
 
-    They are a metadata transaction (KIP-868): a controller that dies half way leaves nothing of them, and the next one
-    aborts what it finds open.
+    They form a metadata transaction (KIP-868): if the controller dies before the end, none of them takes effect, and
+    the next controller aborts the open transaction.
     """
     batches: list[tuple[list[Versioned], Cause]] = []
     if in_transaction:
@@ -43,7 +43,7 @@ def bootstrap_batches(
         (FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in DEFAULT_FEATURES
     ]
     if any(_turns_elr_on(record) for record, _ in content):
-        # The ELR's promise rests on this value, so it must be in the log, not in each node's file (KIP-966).
+        # The ELR is only correct if all controllers use the same value, so it must be in the log (KIP-966).
         value = view.default_topic_value(MIN_ISR).text
         config = ConfigRecord(resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value=value)
         content.append((config, 0))
@@ -73,7 +73,7 @@ def own_registration(
 
 
 def register_controller(request: ControllerRegistrationRequest) -> Result[ControllerRegistrationResponse]:
-    """Of a controller that does not lead, as it says it of itself."""
+    """Returns the registration of an inactive controller, from its request."""
     image = ControllerImage(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

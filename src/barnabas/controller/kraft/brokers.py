@@ -1,9 +1,10 @@
-"""Brokers as the controller sees them: registration, fencing and unfencing, controlled shutdown.
+"""Registration, fencing, unfencing and controlled shutdown of brokers.
 
     (none) --register--> FENCED --heartbeat, caught up--> UNFENCED --wants to stop--> CONTROLLED SHUTDOWN --> FENCED
                             ^------session expired / wants fence-------'
 
-Registration is durable (records); sessions are not: `sessions.BrokerSessions` begins anew with each active controller.
+Registrations are durable (records); sessions are not: each active controller begins with a new
+`sessions.BrokerSessions`.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from barnabas.protocol.messages.records_metadata import (
     UnregisterBrokerRecord,
 )
 
-#: Events of decisions, as the journal knows them.
+#: Names of events in the journal.
 REFUSING: Final = "takes no writes"
 REFUSING_NO_MORE: Final = "takes writes again"
 _FENCE: Final = 1
@@ -41,7 +42,10 @@ _FIRST_UNRESERVED_DIRECTORY: Final = bytes(15) + b"\x64"
 def register(
     view: ControllerView, request: BrokerRegistrationRequest, *, session_alive: bool
 ) -> Result[BrokerRegistrationResponse]:
-    """A new incarnation, or the same one amending what it said. RequestFailed if it must not join."""
+    """Registers a new incarnation, or updates the registration of the current one. RequestFailed if it must not join.
+
+    `session_alive` means that an older incarnation must be assumed to run still.
+    """
     if request.cluster_id != view.cluster_id:
         text = f"Expected cluster ID {view.cluster_id}, but got cluster ID {request.cluster_id}"
         raise RequestFailed(ErrorCode.INCONSISTENT_CLUSTER_ID, text)
@@ -93,11 +97,11 @@ def _check_directories(view: ControllerView, request: BrokerRegistrationRequest)
 
 
 def _registration_record(view: ControllerView, request: BrokerRegistrationRequest) -> RegisterBrokerRecord:
-    """Checks that the broker can do what the cluster has agreed on."""
+    """Builds the record. RequestFailed(UNSUPPORTED_VERSION) if the broker lacks a finalized feature level."""
     offered = {
         feature.name: (feature.min_supported_version, feature.max_supported_version) for feature in request.features
     }
-    # A broker that says nothing of metadata.version knows only the first one.
+    # A broker that does not report metadata.version supports only the first one.
     offered.setdefault(METADATA_VERSION, (1, 1))
     for name, level in sorted(view.image.features.items()):
         low, high = offered.get(name, (0, 0))
@@ -131,7 +135,7 @@ def _registration_record(view: ControllerView, request: BrokerRegistrationReques
 
 
 def registration(view: ControllerView, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """The broker, if this is its current epoch; RequestFailed(STALE_BROKER_EPOCH) otherwise."""
+    """Returns the broker if this is its current epoch; raises RequestFailed(STALE_BROKER_EPOCH) otherwise."""
     broker = view.image.brokers.get(broker_id)
     if broker is None:
         raise RequestFailed(ErrorCode.STALE_BROKER_EPOCH, f"No broker registration found for broker id {broker_id}")
@@ -144,8 +148,9 @@ def registration(view: ControllerView, broker_id: int, broker_epoch: int) -> Bro
 def heartbeat(
     view: ControllerView, request: BrokerHeartbeatRequest, *, lowest_offset: int, shutdown_offset: int
 ) -> Result[BrokerHeartbeatResponse]:
-    """What the broker's wishes lead to. `lowest_offset` is how far every active broker has followed the metadata,
-    `shutdown_offset` where this broker's controlled shutdown was decided (-1 if it was not)."""
+    """Decides about fencing, controlled shutdown and log directories from what the broker reports. `lowest_offset` is
+    the metadata offset that every active broker has reached; `shutdown_offset` is the offset at which this broker's
+    controlled shutdown was decided, -1 if it was not."""
     broker = registration(view, request.broker_id, request.broker_epoch)
     caught_up = request.current_metadata_offset >= broker.epoch
     records: list[Versioned] = []
@@ -157,14 +162,14 @@ def heartbeat(
             fenced, event = False, "unfenced"
             records = unfence_records(view, broker)
     elif request.want_fence:
-        fenced, stop, event = True, request.want_shut_down, "fenced at its wish"
+        fenced, stop, event = True, request.want_shut_down, "fenced on request"
         records = fence_records(view, broker)
     elif request.want_shut_down or broker.in_controlled_shutdown:
         event = "controlled shutdown"
         if leads_any(view, broker.broker_id):
             records = controlled_shutdown_records(view, broker)
         elif not broker.in_controlled_shutdown or shutdown_offset <= lowest_offset:
-            # Nobody will ask it for anything any more: every active broker has seen that its leaders moved.
+            # Every active broker knows the new leaders, so no more requests arrive for this broker's partitions.
             fenced, stop = True, True
             records = fence_records(view, broker)
     records += offline_directory_records(view, broker, request.offline_log_dirs)
@@ -185,7 +190,7 @@ def heartbeat(
 
 
 def fence_records(view: ControllerView, broker: BrokerImage) -> list[Versioned]:
-    """Out of every ISR, leaderships elsewhere, then fenced."""
+    """Removes the broker from every ISR and leadership, then fences it."""
     records = leader_and_isr_records(
         view,
         BrokerEvent(removed=broker.broker_id),
@@ -196,7 +201,7 @@ def fence_records(view: ControllerView, broker: BrokerImage) -> list[Versioned]:
 
 
 def unfence_records(view: ControllerView, broker: BrokerImage) -> list[Versioned]:
-    """Unfenced, then leader of what nobody leads and it may."""
+    """Unfences the broker, then elects it for every leaderless partition that it can lead."""
     change = BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=_UNFENCE)
     records = leader_and_isr_records(
         view,
@@ -222,9 +227,9 @@ def controlled_shutdown_records(view: ControllerView, broker: BrokerImage) -> li
 
 
 def incarnation_records(view: ControllerView, broker_id: int, *, clean: bool) -> list[Versioned]:
-    """What the end of a broker's earlier incarnation means, when it was not fenced before. After a clean shutdown it is
-    as if it had been fenced. Otherwise it may have lost what it had not flushed: it leaves ISR and ELR, and leads
-    nothing, until it has caught up again (guard G12)."""
+    """Returns the changes that end a broker's previous incarnation, for a broker that was possibly never fenced. After
+    a clean shutdown they are the same as for fencing. Otherwise unflushed records are possibly lost, so the broker
+    leaves ISR and ELR and leads nothing until it has caught up again (guard G12)."""
     if clean or view.image.metadata_version < V_4_0_IV1:
         event = BrokerEvent(removed=broker_id)
         return leader_and_isr_records(view, event, find(view, lambda partition: broker_id in partition.isr))
@@ -254,9 +259,9 @@ def offline_directory_records(view: ControllerView, broker: BrokerImage, offline
 
 
 def refusing_records(view: ControllerView, broker: BrokerImage, told: tuple[bytes, ...]) -> list[Versioned]:
-    """The broker says which of its directories take no writes, where it said otherwise before. Its replicas there leave
-    the ISR and the leadership to replicas that can write; those that are alone stay as they are. A directory that takes
-    writes again is of use to partitions of which no other replica can write."""
+    """Records which of the broker's directories take no writes, if that changed. Its replicas there leave the ISR, and
+    leadership moves to replicas that can write; a partition without any other replica in sync stays as it is. A
+    directory that takes writes again helps partitions whose other replicas cannot write."""
     refusing = tuple(directory for directory in broker.directories if directory in told)
     if refusing == broker.refusing:
         return []

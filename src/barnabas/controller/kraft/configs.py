@@ -1,8 +1,8 @@
-"""Changing configurations: topics, brokers and their cluster-wide default, groups, client metrics.
+"""Changes of configurations: topics, brokers and their cluster-wide default, groups, client metrics.
 
-What a key may be for a broker (read-only, per broker only) is judged where the request comes in; here is judged what
-the controller alone knows: whether the resource exists, what the values would be together, and what min.insync.replicas
-means for eligible leader replicas (KIP-966).
+Whether a broker key can be changed (read-only keys, keys of single brokers only) is checked where the request arrives.
+This module checks what only the controller knows: whether the resource exists, whether its values are valid together,
+and what a change of min.insync.replicas means for eligible leader replicas (KIP-966).
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class _Change(NamedTuple):
 
 
 class ConfigChange(_Change):
-    """One key of one resource; operations as IncrementalAlterConfigs numbers them."""
+    """A change of one key of one resource, with the operation numbers of IncrementalAlterConfigs."""
 
     __slots__ = ()
 
@@ -46,10 +46,10 @@ class ConfigChange(_Change):
 
 #: (resource type, resource name, changes)
 ResourceChange = tuple[int, str, Sequence[tuple[str, int, str | None]]]
-#: Per resource: what became of it.
+#: The outcome for one resource: error code and message.
 AlterResult = tuple[ErrorCode, str | None]
 
-#: Keys of one resource in one request.
+#: The most keys of one resource in one request.
 CHANGES_MAX: Final = 1_000
 
 _OPERATIONS: Final = {ConfigChange.APPEND: "APPEND", ConfigChange.SUBTRACT: "SUBTRACT"}
@@ -58,7 +58,7 @@ _OPERATIONS: Final = {ConfigChange.APPEND: "APPEND", ConfigChange.SUBTRACT: "SUB
 def alter_configs(
     view: ControllerView, changes: Sequence[ResourceChange], actor: str, *, replace: bool = False
 ) -> Result[list[AlterResult]]:
-    """One result per resource, in order. With `replace` (AlterConfigs) what is not named goes back to its default."""
+    """Returns one result per resource, in order. `replace` (AlterConfigs) resets keys that are not named."""
     records: list[Versioned] = []
     results: list[AlterResult] = []
     done: list[str] = []
@@ -84,14 +84,14 @@ def _deletions(view: ControllerView, resource_type: int, name: str, kept: set[st
 def alter_resource(
     view: ControllerView, resource_type: int, name: str, changes: Sequence[ConfigChange], *, is_new: bool = False
 ) -> list[Versioned]:
-    """The records for one resource. RequestFailed if it must not be changed so."""
+    """Returns the records for one resource. Raises RequestFailed if the change is not allowed."""
     check_count(changes)
     before = view.image.config_of(resource_type, name)
     after: dict[str, str] = dict(before)
     records: list[Versioned] = []
     for change in changes:
         value = _new_value(resource_type, change, after.get(change.key), view, name)
-        # A broker reloads files that a setting names (key stores) even when the setting stays as it was.
+        # A broker reloads the files that a value names (key stores), so an unchanged value is written too.
         if value == after.get(change.key) and resource_type != BROKER_RESOURCE:
             continue
         if value is None:
@@ -109,7 +109,7 @@ def alter_resource(
 
 
 def check_count(changes: Sequence[object]) -> None:
-    """RequestFailed for more keys of one resource than anybody has: each takes time wherever it is looked at."""
+    """Raises RequestFailed if one resource has more keys than any real one: each costs time wherever it is read."""
     if len(changes) > CHANGES_MAX:
         raise RequestFailed(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
 
@@ -174,7 +174,7 @@ def _check_exists(view: ControllerView, resource_type: int, name: str) -> None:
 
 
 def _check_values(config: BrokerConfig, resource_type: int, name: str, values: Mapping[str, str]) -> None:
-    """RequestFailed if no such resource can be, or it must not have these values together."""
+    """Raises RequestFailed if the resource is invalid, or its values are not valid together."""
     if resource_type == BROKER_RESOURCE:
         _check_broker_name(name)
         return
@@ -197,7 +197,7 @@ def _check_values(config: BrokerConfig, resource_type: int, name: str, values: M
 
 
 def _check_broker_name(name: str) -> None:
-    """Empty for the cluster-wide default, else a node id."""
+    """Checks that the name is a node id, or empty for the cluster-wide default."""
     if not name:
         return
     if not (name.isascii() and name.removeprefix("-").isdigit()):
@@ -207,7 +207,7 @@ def _check_broker_name(name: str) -> None:
 
 
 def _min_isr_records(resource_type: int, name: str, records: Sequence[Versioned]) -> list[Versioned]:
-    """The ELR was built with the old min ISR in mind; it says nothing under a new one."""
+    """Returns the records that clear the ELR, which was computed with the old min ISR."""
     changed = [record for record, _ in records if isinstance(record, ConfigRecord) and record.name == MIN_ISR]
     if not changed:
         return []

@@ -1,15 +1,15 @@
-"""The active controller: events in, decisions out, replies when they are committed.
+"""The active controller: events in, decisions out, replies once they are committed.
 
-    event -> decision(view) -> Result(records, response, cause) -> propose -> replay on the own image
+    event -> decision(view) -> Result(records, response, cause) -> propose -> replay on its own image
                                                                       '-> committed -> reply(response)
 
 Invariants
-- Only replayed records change `image`. It is ahead of the committed image by what was proposed and not yet committed;
-  it is thrown away when the leadership is lost, so a decision that does not commit leaves no trace.
-- A reply is given after its records are committed and published, or with NOT_CONTROLLER.
+- Only replayed records change `image`. It is ahead of the committed image by the proposed, uncommitted records, and is
+  discarded when leadership is lost, so a decision that is not committed leaves no trace.
+- A reply is sent after its records are committed and published, or with NOT_CONTROLLER.
 - The epoch of a broker is the offset of the first record of its registration, as in Kafka.
 
-Everything runs to completion on the event loop; decisions are pure functions in the neighbouring modules.
+All of it runs to completion on the event loop; the decisions are pure functions in the other modules of this package.
 """
 
 from __future__ import annotations
@@ -60,22 +60,22 @@ from barnabas.raft.node import RaftNode
 T = TypeVar("T")
 Reply = Callable[[T], None]
 
-#: Who asked, where no principal is known.
+#: The actor of a change for which no principal is known.
 SELF = "controller"
 
 
 class ControllerListener(NamedTuple):
-    """Callbacks for what a controller does."""
+    """Callbacks that report what a controller does."""
 
     #: The controller has become active.
     on_active: Callable[[], None]
-    #: A decision that is to change the metadata: (first offset, cause). One that the quorum does not take is followed
-    #: by another one at the same offset, or by the end of the leadership.
+    #: A decision is about to be proposed: (first offset, cause). If the quorum refuses it, another decision at the same
+    #: offset follows, or the end of leadership.
     on_decision: Callable[[int, Cause], None]
 
 
 class Controller:
-    """One per node with the controller role; inactive until its node leads the metadata quorum."""
+    """The controller of one node; inactive until the node leads the metadata quorum."""
 
     def __init__(self, host: Host, config: BrokerConfig, raft: RaftNode, store: MetadataStore, cluster_id: str) -> None:
         self._host = host
@@ -87,26 +87,26 @@ class Controller:
         self._session_timer: Timer | None = None
         self._session_check_due_ms = 0
         self._image: MetadataImage | None = None
-        #: Of this process as a controller.
+        #: Identifies this process as a controller.
         self.incarnation_id = host.random.uuid()
-        #: Where this controller is reached. A host that leaves them open (port 0) sets them before it starts.
+        #: The addresses of this controller. A host that binds port 0 sets them before it starts the controller.
         self.endpoints: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
         self._listeners: list[ControllerListener] = []
         #: Elections and reassignments.
         self.replication = ReplicationControl(host.timers, config, self)
-        #: Leaders that lack records which others had, elected since this process began.
+        #: Unclean elections decided since this process began.
         self.unclean_election_count = 0
         self._no_ops = NoOpWriter(host, config, raft, lambda: self.image.brokers)
         raft.on_leadership(lambda is_leader: self.activate() if is_leader else self.resign())
 
     @property
     def kraft_version(self) -> int:
-        """The level of the quorum's own feature, which is in its log and not in the image."""
+        """The level of the feature `kraft.version`, which is in the quorum's log and not in the image."""
         return self._raft.kraft_version
 
     @property
     def leader_id(self) -> int:
-        """Of the quorum, as this node knows it; -1 where none is known."""
+        """The quorum's leader, as far as this node knows; -1 if unknown."""
         return self._raft.leader_id
 
     @property
@@ -115,28 +115,28 @@ class Controller:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata with all decisions made so far, committed or not. Only while active."""
+        """The metadata with all decisions so far, committed or not. Available only while active."""
         assert self._image is not None, "the controller is not active"
         return self._image
 
     def listen(self, listener: ControllerListener) -> None:
-        """Registers a listener. Call it before the start."""
+        """Registers a listener; must be called before the start."""
         self._listeners.append(listener)
 
-    # Becoming active and ceasing to be.
+    # Activation and resignation.
 
     def activate(self) -> None:
-        """This node leads the quorum, and everything before its epoch is committed: go on from the committed image."""
+        """Begins with the committed image: this node leads the quorum, and all earlier epochs are committed."""
         if self._image is not None:
             return
         self._image = self._store.image
         self._sessions.clear()
         now_ms = self._host.clock.now_ms()
         for broker_id in self._image.broker_ids():
-            # A broker with this node's id is part of this process, which has just begun: its last life is over.
+            # A broker with this node's id runs in this process, which has just begun: the registration is an old one.
             if broker_id != self._config.node_id:
                 self._sessions.start(broker_id, now_ms)
-        # The file is not read where its records are in the log already: it may be damaged by now.
+        # The bootstrap file is not read when its records are in the log already: it is possibly damaged by now.
         formatted = () if self._image.metadata_version else self._raft.bootstrap_records()
         batches = bootstrap_batches(self.view(), formatted, in_transaction=self._store.in_transaction)
         batches.append(own_registration(self._config.node_id, self.incarnation_id, self.endpoints))
@@ -154,7 +154,7 @@ class Controller:
             listener.on_active()
 
     def resign(self) -> None:
-        """Another node leads now. Replies that wait are failed by the quorum."""
+        """Ends the activity of this controller. The quorum fails the replies that wait."""
         self._image = None
         self._sessions.clear()
         self.replication.stop()
@@ -224,7 +224,7 @@ class Controller:
         replace: bool = False,
         actor: str = SELF,
     ) -> None:
-        """One (code, text) per resource, in order. `replace` is AlterConfigs: keys not named lose their override."""
+        """Replies with one (code, message) per resource, in order. `replace` (AlterConfigs) resets keys not named."""
         if self._image is None:
             reply([(ErrorCode.NOT_CONTROLLER, None)] * len(changes))
             return
@@ -259,7 +259,7 @@ class Controller:
     def allocate_producer_ids(
         self, broker_id: int, broker_epoch: int, reply: Callable[[int, int, ErrorCode], None]
     ) -> None:
-        """`reply(first_id, length, error)`."""
+        """Calls `reply(first_id, length, error)`."""
         try:
             self._require_active()
             result = producer_ids.allocate(self.view(), broker_id, broker_epoch)
@@ -289,7 +289,7 @@ class Controller:
         self.commit(result, reply, lambda code: reply(BrokerRegistrationResponse(error_code=code)))
 
     def broker_disconnected(self, broker_id: int, broker_epoch: int) -> None:
-        """The connection of this incarnation's heartbeats has ended."""
+        """Notes that the connection with this incarnation's heartbeats has ended."""
         if self._image is not None:
             broker = self._image.brokers.get(broker_id)
             if broker is not None and broker.epoch == broker_epoch:
@@ -339,12 +339,12 @@ class Controller:
         self.commit(result, lambda _: reply(ErrorCode.NONE, None), lambda code: reply(code, None))
 
     def broker_is_gone(self, broker_id: int) -> None:
-        """Its process has ended: as if its session had run out."""
+        """Fences a broker whose process has ended, without waiting for the end of its session."""
         if self._image is not None:
             self._fence(broker_id, "its process is gone")
 
     def _fence(self, broker_id: int, why: str) -> None:
-        """Its session ends with it. Where it cannot be fenced now, it is once more when a new session runs out."""
+        """Fences the broker and ends its session. If the quorum refuses, it is tried again after one more session."""
         broker = self.image.brokers.get(broker_id)
         if broker is not None and not broker.fenced:
             self._sessions.start(broker_id, self._host.clock.now_ms())
@@ -356,7 +356,7 @@ class Controller:
     def register_controller(
         self, request: ControllerRegistrationRequest, reply: Reply[ControllerRegistrationResponse]
     ) -> None:
-        """A controller that does not lead tells where it listens."""
+        """Registers the endpoints of an inactive controller."""
         if self._image is None:
             reply(ControllerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return
@@ -367,7 +367,7 @@ class Controller:
         )
 
     def _check_sessions(self) -> None:
-        """Fence whoever was silent for too long."""
+        """Fences the brokers whose sessions have expired."""
         self._session_timer = None
         if self._image is None:
             return
@@ -384,7 +384,7 @@ class Controller:
                 self._schedule_session_check()
 
     def _schedule_session_check(self) -> None:
-        """There is always a next one while this controller is active, whether or not it knows of any session now."""
+        """Schedules the next check, even if there is no session now: the checks run as long as the controller does."""
         if self._session_timer is not None:
             self._session_timer.cancel()
         now_ms = self._host.clock.now_ms()
@@ -392,7 +392,7 @@ class Controller:
         delay_ms = max(self._session_check_due_ms - now_ms, 0)
         self._session_timer = self._host.timers.call_later(delay_ms, self._check_sessions)
 
-    # The one way in which anything changes.
+    # Every change goes through `commit`.
 
     def view(self) -> ControllerView:
         return ControllerView(self.image, self._config, self._host.random, self._cluster_id, self._raft.log_end_offset)
@@ -407,10 +407,13 @@ class Controller:
         reply: Reply[T] | None = None,
         refused: Callable[[ErrorCode], None] | None = None,
     ) -> bool:
-        """Propose and replay the records of a decision; reply when they are committed. Where the quorum does not take
-        them (there is no room for its log), nothing of the decision stays: `refused` replies, and this is False. It
-        also replies when the leadership is lost before: who asked must ask again, whatever became of it."""
-        assert (reply is None) == (refused is None), "whoever waits for a decision is told if there is none"
+        """Proposes the records of a decision and replays them; replies once they are committed.
+
+        If the quorum refuses them (no space for its log), the decision is undone, `refused` replies, and this returns
+        False. `refused` also replies when leadership is lost before the commit: the client then has to ask again,
+        since the decision may or may not survive.
+        """
+        assert (reply is None) == (refused is None), "a caller that waits for a decision handles its refusal too"
         refused = refused or _nobody
         if not result.records:
             if reply is not None:
@@ -424,7 +427,7 @@ class Controller:
         before, after = self.image, self._replayed(records)
         response = result.response
         losses = elections.unclean_leaders(before, result.records)
-        # First, for what is proposed may be committed and published before `propose` returns.
+        # Listeners are called first, because records can be committed and published before `propose` returns.
         for listener in self._listeners:
             listener.on_decision(self._raft.log_end_offset, _with_losses(result.cause, losses))
         self._image = after
@@ -451,7 +454,7 @@ class Controller:
 
 
 def _nobody(_: ErrorCode) -> None:
-    """Nobody waits for the decision."""
+    """Ignores the refusal: no caller waits for the decision."""
 
 
 def _with_losses(cause: Cause, losses: Sequence[str]) -> Cause:

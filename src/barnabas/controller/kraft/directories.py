@@ -1,8 +1,7 @@
-"""In which log directory of its broker a replica lies, as the broker says (KIP-858, AssignReplicasToDirs).
+"""The log directory of each replica, as its broker reports it (KIP-858, AssignReplicasToDirs).
 
-A broker that places replicas in directories itself tells the controller, so that the controller knows which replicas
-are lost when one of the directories fails. A replica said to be in a directory that is offline loses its leadership
-and leaves the ISR at once.
+A broker chooses the directories of its replicas and reports them, so that the controller knows which replicas are lost
+when a directory fails. A replica in a directory that is offline loses its leadership and leaves the ISR immediately.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from barnabas.protocol.messages.assign_replicas_to_dirs import (
 
 
 def assign_replicas(view: ControllerView, request: AssignReplicasToDirsRequest) -> Result[AssignReplicasToDirsResponse]:
-    """Raises RequestFailed: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED, UNSUPPORTED_VERSION."""
+    """Records the directories. Raises RequestFailed: STALE_BROKER_EPOCH, UNSUPPORTED_VERSION."""
     if view.image.metadata_version < V_3_7_IV2:
         raise RequestFailed(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker = brokers.registration(view, request.broker_id, request.broker_epoch)

@@ -1,12 +1,12 @@
-"""Elections that somebody asks for, or that the controller holds by itself: preferred and unclean ones.
+"""Preferred and unclean elections, on request or by the controller itself.
 
-- ElectLeaders (KIP-183, KIP-460): the preferred leader, or any live replica where nobody may lead cleanly.
-- Leaders go back to where they are preferred (`auto.leader.rebalance.enable`), whenever that replica is in sync. As in
-  Kafka 4 no share of a broker's partitions is tolerated: `leader.imbalance.per.broker.percentage` ended with 3.9.
-- Leaderless partitions of topics that allow it are given an unclean leader: partitions that lost their leader before
-  the topic allowed it would wait for ever otherwise.
+- ElectLeaders (KIP-183, KIP-460) elects the preferred leader, or any live replica if none can lead cleanly.
+- Leadership returns to preferred replicas that are in sync (`auto.leader.rebalance.enable`). As in Kafka 4, any
+  imbalance is corrected: `leader.imbalance.per.broker.percentage` ended with 3.9.
+- Leaderless partitions of topics that allow it get an unclean leader; otherwise those that lost their leader before the
+  topic allowed it would wait forever.
 
-A preferred election never makes a partition worse: where the preferred replica may not lead, nothing moves.
+A preferred election never makes a partition worse: if the preferred replica cannot lead, nothing changes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from barnabas.metadata.versions import partition_version
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from barnabas.protocol.messages.records_metadata import ConfigRecord, PartitionChangeRecord
 
-#: ElectLeaders' `election_type`.
+#: The values of `election_type` in ElectLeaders.
 PREFERRED: Final = 0
 UNCLEAN: Final = 1
-#: At most so many elections in one batch; the rest follow in batches of their own.
+#: The most elections in one batch; the others follow in further batches.
 ELECTIONS_PER_BATCH: Final = 1_000
 
 _ELECTIONS: Final = {PREFERRED: Election.PREFERRED, UNCLEAN: Election.UNCLEAN}
@@ -43,7 +43,7 @@ _DONE: Final[_Answer] = (ErrorCode.NONE, None)
 
 
 def elect_leaders(view: ControllerView, request: ElectLeadersRequest, actor: str) -> Result[ElectLeadersResponse]:
-    """One answer per partition asked for; where all are meant, those that need no election are left out."""
+    """Returns one result per requested partition; for "all partitions" those that need no election are left out."""
     election = _ELECTIONS.get(request.election_type)
     cause = Cause("ElectLeaders", actor, election.value if election is not None else "")
     if election is None:
@@ -70,7 +70,7 @@ def _asked(view: ControllerView, request: ElectLeadersRequest) -> list[tuple[str
 
 
 def refused(request: ElectLeadersRequest, code: ErrorCode, text: str | None = None) -> ElectLeadersResponse:
-    """The same answer for all that was asked for."""
+    """Returns the same error for every requested partition."""
     response = ElectLeadersResponse(error_code=code)
     for asked in request.topic_partitions or ():
         row = ElectLeadersResponse.ReplicaElectionResult(topic=asked.topic)
@@ -91,7 +91,7 @@ def _elect(
     records: list[Versioned],
     decided: set[int],
 ) -> _Answer:
-    """`decided`: partitions of this topic that the same request has an election for already."""
+    """Adds the election of one partition to `records`. `decided`: partitions of this topic already elected for."""
     topic = view.image.topics_by_name.get(topic_name)
     if topic is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"No such topic as {topic_name}"
@@ -128,11 +128,11 @@ def _change(view: ControllerView, located: Located, election: Election) -> Versi
     return None if record is None else (record, partition_version(view.image.metadata_version))
 
 
-# By itself.
+# By the controller itself.
 
 
 def unclean_elections_due(view: ControllerView) -> Result[None]:
-    """Leaders for leaderless partitions of topics that allow unclean ones, as many as one batch takes."""
+    """Elects leaders for leaderless partitions of topics that allow unclean ones, as many as fit in one batch."""
     records: list[Versioned] = []
     allowed: dict[str, bool] = {}
     for located in find(view, lambda partition: not partition.has_leader):
@@ -148,16 +148,16 @@ def unclean_elections_due(view: ControllerView) -> Result[None]:
 
 
 def allows_unclean(records: Iterable[Versioned]) -> bool:
-    """Whether these change what topics allow, so that `unclean_elections_due` should be asked at once."""
+    """Returns whether the records change `unclean.leader.election.enable`, so that elections may be due now."""
     return any(isinstance(record, ConfigRecord) and record.name == UNCLEAN_ELECTION for record, _ in records)
 
 
 def rebalance(view: ControllerView) -> Result[None]:
-    """Leaders back to where they are preferred and may lead, as many as one batch takes."""
+    """Moves leadership to preferred replicas that can lead, as many as fit in one batch."""
     records: list[Versioned] = []
     for located in find(view, lambda partition: partition.leader != partition.preferred_leader):
         partition = located[2]
-        # What may not lead is left alone here, so that each batch brings the end nearer.
+        # Partitions that cannot be rebalanced are skipped, so that each batch leaves fewer of them.
         if partition.preferred_leader not in partition.isr or not can_lead(view, partition)(partition.preferred_leader):
             continue
         record = _change(view, located, Election.PREFERRED)
@@ -172,12 +172,12 @@ def _counted(records: Sequence[Versioned]) -> str:
     return f"{len(records)} partitions"
 
 
-# What an election cost.
+# The loss by an election.
 
 
 def unclean_leaders(before: MetadataImage, records: Iterable[Versioned]) -> list[str]:
-    """One sentence for each partition whose new leader was neither in its ISR nor eligible: what is known of the loss
-    (guard G13). Offsets are the leaders' knowledge: here is told whose records nobody asked for any more."""
+    """Describes each unclean election (guard G13): the new leader was neither in the ISR nor in the ELR, so records are
+    possibly lost. The controller knows no log offsets, so it names the replicas that had them and not how many."""
     found = []
     for record, _ in records:
         if not isinstance(record, PartitionChangeRecord) or record.leader <= NO_LEADER:

@@ -1,12 +1,12 @@
-"""UpdateFeatures: levels of features changed, all of a request or none of it (KIP-584, KIP-778, KIP-1022).
+"""UpdateFeatures: changes feature levels, all of a request or none of it (KIP-584, KIP-778, KIP-1022).
 
-A level must be in the range of this controller, of every registered broker, and of every other controller; the order of
-the checks, and so which of several faults is told, is Kafka's. `metadata.version` goes back only over levels that wrote
-no new kind of record. Turning eligible leader replicas on brings what their promise rests on into the log: a
-min.insync.replicas of the cluster, and none of single brokers (KIP-966).
+A level must be supported by this controller, every registered broker and every other controller. The order of the
+checks, and with it the error of a request with several faults, is Kafka's. `metadata.version` can be lowered only over
+levels that introduced no new kind of record. Enabling eligible leader replicas writes what they depend on into the log:
+a cluster-wide min.insync.replicas, and the removal of those of single brokers (KIP-966).
 
-`kraft.version` is the quorum's own, kept in its log and not in the image. A quorum formatted as dynamic has level 1
-from the start; one with static voters begins at 0 and can be raised to 1 (KIP-853), after which it never goes back.
+`kraft.version` belongs to the quorum and is kept in its log, not in the image. A quorum formatted as dynamic has level
+1 from the start; one with static voters begins at 0 and can be raised to 1 (KIP-853), after which it stays there.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DISABLED: Final = (0, 0)
 
 
 class UpgradeType(IntEnum):
-    """As UpdateFeatures numbers them; Kafka takes every other number for an unknown one."""
+    """The numbers of upgrade types in UpdateFeatures; Kafka treats all others as unknown."""
 
     UPGRADE = 1
     SAFE_DOWNGRADE = 2
@@ -46,7 +46,7 @@ def update_features(
     actor: str,
     kraft_refusal: str | None = None,
 ) -> Result[UpdateFeaturesResponse]:
-    """`kraft_version`: the level that the quorum has now; `kraft_refusal`: why it cannot have a higher one yet."""
+    """Decides on the request. `kraft_version` is the quorum's level; `kraft_refusal` is why it cannot be raised yet."""
     updates = {update.feature: update for update in request.feature_updates}
     proposed = dict(view.image.features) | {name: update.max_version_level for name, update in updates.items()}
     current = dict(view.image.features) | {KRAFT_VERSION: kraft_version}
@@ -77,7 +77,7 @@ def update_features(
 
 
 def raises_kraft_version(request: UpdateFeaturesRequest, kraft_version: int) -> bool:
-    """Whether a request that nothing speaks against changes the quorum's own feature."""
+    """Returns whether a request without errors raises the quorum's own feature."""
     levels = [update.max_version_level for update in request.feature_updates if update.feature == KRAFT_VERSION]
     return not request.validate_only and any(level > kraft_version for level in levels)
 
@@ -95,7 +95,7 @@ def _upgrade_type(update: _Update, api_version: int) -> int:
 def _update(
     view: ControllerView, update: _Update, upgrade_type: int, current: int, proposed: Mapping[str, int]
 ) -> list[Versioned]:
-    """The records of one update. RequestFailed(INVALID_UPDATE_VERSION)."""
+    """Returns the records of one update; raises RequestFailed(INVALID_UPDATE_VERSION)."""
     name, level = update.feature, update.max_version_level
     is_upgrade = upgrade_type == UpgradeType.UPGRADE
     reason: str | None = None
@@ -157,14 +157,14 @@ _FURTHER: Final[Mapping[str, Callable[[_Update, int, int, Mapping[str, int]], st
 
 
 def _not_supported(view: ControllerView, name: str, level: int) -> str | None:
-    """The first node that cannot run this level, as Kafka asks them: this controller, the brokers, the others."""
+    """Names the first node without this level, in Kafka's order: this controller, brokers, other controllers."""
     own_id = view.config.node_id
     ranges = {f.name: (f.min_version, f.max_version) for f in SUPPORTED_FEATURES}
     reason = _outside(level, f"Local controller {own_id}", ranges.get(name, _DISABLED))
     for broker_id, broker in sorted(view.image.brokers.items()):
         reason = reason or _outside(level, f"Broker {broker_id}", _range_of(broker.features, name))
     if view.image.metadata_version < V_3_7_IV0:
-        return reason  # controllers of then do not register
+        return reason  # Before 3.7 controllers do not register.
     for controller_id, controller in sorted(view.image.controllers.items()):
         if controller_id != own_id:
             found = _range_of(controller.features, name)
@@ -189,7 +189,7 @@ def _outside(level: int, who: str, supported: tuple[int, int]) -> str | None:
 
 
 def _elr_safety(view: ControllerView) -> list[Versioned]:
-    """All controllers must agree on the min ISR that a partition's ELR was built with: it comes into the log."""
+    """Returns records that fix the min ISR in the log: all controllers must agree on the value used for the ELR."""
     records: list[Versioned] = []
     if MIN_ISR not in view.image.config_of(BROKER_RESOURCE, ""):
         value = view.default_topic_value(MIN_ISR).text

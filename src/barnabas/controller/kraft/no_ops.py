@@ -1,7 +1,7 @@
-"""Records that say nothing, appended by the active controller every `metadata.max.idle.interval.ms` (KIP-835).
+"""NoOpRecords, which the active controller appends every `metadata.max.idle.interval.ms` (KIP-835).
 
-By them whoever follows the metadata log sees that it moves on, and how far behind it is, also where nothing changes.
-A quorum of one voter that nobody else follows has no use for them: there they would cost an fsync each and tell nobody.
+They show followers of the metadata log that it advances, and how far behind they are, even if nothing changes. A quorum
+of one voter without other brokers writes none: each would cost an fsync and inform no one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.raft.node import RaftNode
 
 
 class NoOpWriter:
-    """`start` when this controller becomes active, `stop` when it is no more."""
+    """The timer that appends them: started when this controller becomes active, stopped when it resigns."""
 
     def __init__(self, host: Host, config: BrokerConfig, raft: RaftNode, brokers: Callable[[], Iterable[int]]) -> None:
         self._host = host
@@ -43,5 +43,5 @@ class NoOpWriter:
         try:
             self._raft.propose([(NoOpRecord(), 0)], wall_ms=self._host.clock.wall_ms())
         except RequestFailed:
-            # No room for it now: it is not missed.
+            # There is no space for it now; the next one serves as well.
             return

@@ -1,4 +1,4 @@
-"""What happens to partitions when brokers come and go, and what leaders ask for their ISR (KIP-497, KIP-903)."""
+"""Changes of partitions: when brokers leave or join, and when a leader changes its ISR (KIP-497, KIP-903)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ Located = tuple[TopicImage, int, PartitionImage]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BrokerEvent:
-    """Who leaves or joins. `added` counts as able to lead although the image still shows it fenced."""
+    """The broker that leaves or joins. `added` can lead even though the image still shows it as fenced."""
 
     removed: int = NO_LEADER
     added: int = NO_LEADER
-    #: Lost what it had not flushed: leaves ISR and ELR and must not lead.
+    #: A broker that lost unflushed records: it leaves ISR and ELR and cannot lead.
     unclean: int = NO_LEADER
 
 
 def find(view: ControllerView, wanted: Callable[[PartitionImage], bool]) -> Iterator[Located]:
-    """All partitions that are wanted, by topic name and partition id."""
+    """Yields the partitions that satisfy `wanted`, by topic name and partition id."""
     for topic in view.image.topics():
         for partition_id, partition in enumerate(topic.partitions):
             if wanted(partition):
@@ -42,7 +42,7 @@ def leads_any(view: ControllerView, broker_id: int) -> bool:
 
 
 def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions: Iterator[Located]) -> list[Versioned]:
-    """What the event means for these partitions: ISR and ELR without who went, and a leader if there can be one."""
+    """Returns the changes of these partitions: the broker leaves ISR and ELR, and a leader is elected if possible."""
 
     def may_lead(broker_id: int) -> bool:
         if broker_id in (event.removed, event.unclean):
@@ -75,8 +75,8 @@ def leader_and_isr_records(view: ControllerView, event: BrokerEvent, partitions:
 def without_refusing(
     view: ControllerView, partition: PartitionImage, isr: tuple[int, ...], may_lead: Callable[[int], bool]
 ) -> tuple[int, ...]:
-    """The ISR without replicas whose brokers say that they take no writes: nothing is committed as long as they are
-    waited for. Where nobody who may lead can write, it stays as it is, for they have what was committed."""
+    """Returns the ISR without replicas whose brokers report that they take no writes, since nothing is committed while
+    the leader waits for them. If no other member can lead, the ISR stays: they have what was committed."""
     refusing = {replica for replica in isr if not view.takes_writes(replica, partition.directory_of(replica))}
     if not refusing or not any(may_lead(replica) for replica in isr if replica not in refusing):
         return isr
@@ -84,7 +84,7 @@ def without_refusing(
 
 
 def can_lead(view: ControllerView, partition: PartitionImage) -> Callable[[int], bool]:
-    """Whether a broker could lead it now: it is there, and so is the directory of its replica."""
+    """Returns a predicate: whether a broker can lead the partition now, since it and its directory are online."""
     lost = _in_lost_directories(view, partition)
     return _all_but(lost, view.is_active) if lost else view.is_active
 
@@ -94,7 +94,7 @@ def _all_but(lost: frozenset[int], allowed: Callable[[int], bool]) -> Callable[[
 
 
 def _in_lost_directories(view: ControllerView, partition: PartitionImage) -> frozenset[int]:
-    """Replicas whose brokers are there without the directory that they lie in (KIP-858): they cannot lead."""
+    """Returns the replicas whose broker is online without their log directory (KIP-858): they cannot lead."""
     brokers = view.image.brokers
     return frozenset(
         replica
@@ -106,7 +106,7 @@ def _in_lost_directories(view: ControllerView, partition: PartitionImage) -> fro
 def alter_partition(
     view: ControllerView, request: AlterPartitionRequest, version: int
 ) -> Result[AlterPartitionResponse]:
-    """A leader's wish for its ISR: compare-and-set on leader epoch and partition epoch (guards G9, G10)."""
+    """Applies a leader's request for its ISR: compare-and-set on leader epoch and partition epoch (guards G9, G10)."""
     response = AlterPartitionResponse()
     records: list[Versioned] = []
     seen: dict[tuple[bytes, int], UnknownTags] = {}
@@ -159,7 +159,7 @@ def _alter_one(
     if record is not None:
         partition = partition.merge(record)
         if record.leader not in (broker_id, NO_LEADER_CHANGE):
-            # The new ISR ended a reassignment that takes the leadership from who asked: it must look again.
+            # The new ISR completed a reassignment that moves the leadership away: the old leader must refresh.
             return (record, _version(view)), _refused(partition_id, ErrorCode.NEW_LEADER_ELECTED)
     answer = AlterPartitionResponse.PartitionData(
         partition_index=partition_id,
@@ -178,7 +178,7 @@ def _version(view: ControllerView) -> int:
 
 
 def _wanted_isr(wish: AlterPartitionRequest.PartitionData, version: int) -> list[tuple[int, int]]:
-    """(broker id, broker epoch); -1 where the leader did not say which incarnation it means."""
+    """Returns (broker id, broker epoch) per member; the epoch is -1 if the leader did not send one."""
     if version >= 3:
         return [(state.broker_id, state.broker_epoch) for state in wish.new_isr_with_epochs]
     return [(broker_id, -1) for broker_id in wish.new_isr]
@@ -192,7 +192,7 @@ def _problem(
     isr: Sequence[tuple[int, int]],
 ) -> ErrorCode:
     if wish.leader_epoch > partition.leader_epoch or wish.partition_epoch > partition.partition_epoch:
-        # The leader knows more than this controller: it is no longer the active one.
+        # The leader has newer metadata than this controller, which is therefore no longer the active one.
         return ErrorCode.NOT_CONTROLLER
     if wish.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
@@ -216,6 +216,6 @@ def _problem(
 
 
 def _is_eligible(view: ControllerView, broker_id: int, broker_epoch: int) -> bool:
-    """A fenced or leaving broker, or another incarnation of it, must not join an ISR (KIP-841, KIP-903)."""
+    """Returns whether the broker can join an ISR: not fenced or shutting down, same incarnation (KIP-841, KIP-903)."""
     broker = view.image.brokers.get(broker_id)
     return broker is not None and broker.is_active and broker_epoch in (-1, broker.epoch)

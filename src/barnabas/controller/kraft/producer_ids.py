@@ -1,4 +1,4 @@
-"""Blocks of producer ids, given to brokers so that no id is ever given twice."""
+"""Blocks of producer ids, allocated to brokers so that no id is used twice."""
 
 from __future__ import annotations
 

@@ -1,14 +1,15 @@
-"""Moving replicas: AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860).
+"""Reassignments: AlterPartitionReassignments and ListPartitionReassignments (KIP-455, KIP-860).
 
-While a reassignment is under way a partition's replicas are the target, in its order, and then those on their way out:
+During a reassignment, a partition's replicas are the target replicas, in their order, followed by those to be removed:
 
     replicas [1, 2, 3], target [4, 2, 3]  ->  replicas [4, 2, 3, 1]  adding [4]  removing [1]
 
-It ends in `PartitionChange`, with the ISR change that brings the last of the target in sync. Until then it can be
-changed to another target, or cancelled: then who was being added goes, and who was being removed stays.
+`PartitionChange` completes it, with the ISR change that brings the last target replica in sync. Until then the target
+can be changed, or the reassignment cancelled: then the added replicas are dropped and the removed ones stay.
 
-Codes and texts are Kafka 4.1's. Kafka keeps the old lists of added and removed replicas where a second target adds or
-removes none itself, so that a replica asked to stay can be removed all the same; here they always follow the target.
+Error codes and messages are those of Kafka 4.1. Kafka keeps the old lists of added and removed replicas if a second
+target adds or removes none itself, so that a replica in the new target can still be removed; here the lists always
+follow the target.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ _Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
 def alter_reassignments(
     view: ControllerView, request: AlterPartitionReassignmentsRequest, actor: str
 ) -> Result[AlterPartitionReassignmentsResponse]:
-    """One answer per partition; those in order are begun whatever becomes of the others."""
+    """Returns one result per partition; valid reassignments begin even if others in the request fail."""
     may_change_factor = request.allow_replication_factor_change
     response = AlterPartitionReassignmentsResponse(
         error_message=None, allow_replication_factor_change=may_change_factor
@@ -138,7 +139,7 @@ def _begun(view: ControllerView, located: Located, target: Sequence[int]) -> Par
 class _Reverted(NamedTuple):
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
-    #: All that was in sync was being added: whoever leads now lacks records.
+    #: All in-sync replicas were being added, so the new leader lacks records.
     is_unclean: bool
 
 
@@ -151,7 +152,7 @@ def _revert(partition: PartitionImage) -> _Reverted:
     if isr:
         return _Reverted(replicas, isr, False)
     if set(partition.elr) & set(replicas):
-        # Who stays holds everything that was committed, though nobody can lead at the moment.
+        # The remaining replicas have everything that was committed, although none can lead at the moment.
         return _Reverted(replicas, (), False)
     return _Reverted(replicas, replicas[:1], True)
 
@@ -180,7 +181,7 @@ def _cancelled(view: ControllerView, located: Located) -> PartitionChange:
 def list_reassignments(
     image: MetadataImage, request: ListPartitionReassignmentsRequest
 ) -> ListPartitionReassignmentsResponse:
-    """Those under way, of all topics or of the partitions asked for; what is not there is left out."""
+    """Lists ongoing reassignments, of all topics or of the requested partitions; unknown ones are left out."""
     response = ListPartitionReassignmentsResponse(error_message=None)
     if request.topics is None:
         for topic in image.topics():

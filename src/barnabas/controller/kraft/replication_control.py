@@ -1,8 +1,8 @@
-"""The active controller's care for replicas: elections and reassignments asked for, and what it does by itself.
+"""Elections and reassignments of the active controller, on request and periodic.
 
-By itself it brings leaders back where they are preferred, and elects unclean leaders where a topic's settings allow
-them: each at its interval, the latter also at once when the settings change and when this controller becomes active.
-More than one batch takes is gone on with as soon as the batch is on its way.
+Leadership returns to preferred replicas, and leaderless partitions get unclean leaders where the topic's settings allow
+it: each at its interval, the latter also immediately when the settings change and when this controller becomes active.
+What exceeds one batch follows in the next batch as soon as the first is proposed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from barnabas.protocol.messages.list_partition_reassignments import (
 
 
 class Decider(Protocol):
-    """What decisions are made on and carried out by (`Controller`)."""
+    """The part of `Controller` that supplies the view for decisions and proposes them."""
 
     @property
     def is_active(self) -> bool: ...
 
     def view(self) -> ControllerView:
-        """Only while active."""
+        """Returns the input for decisions; only while active."""
 
     def commit(
         self,
@@ -42,7 +42,7 @@ class Decider(Protocol):
         reply: Callable[[Any], None] | None = None,
         refused: Callable[[ErrorCode], None] | None = None,
     ) -> bool:
-        """Whoever has a `reply` has a `refused`. False if there is no room for it."""
+        """Proposes a decision; `reply` requires `refused`. Returns False if the quorum refuses it."""
 
 
 class ReplicationControl:
@@ -56,7 +56,7 @@ class ReplicationControl:
             self._tasks.append(_Periodic(timers, period_ms, self.rebalance_leaders))
 
     def start(self) -> None:
-        """This controller is active."""
+        """Begins the periodic work, when this controller becomes active."""
         for task in self._tasks:
             task.start()
         self.elect_unclean_leaders()
@@ -65,7 +65,7 @@ class ReplicationControl:
         for task in self._tasks:
             task.stop()
 
-    # Asked for.
+    # On request.
 
     def elect_leaders(
         self, request: ElectLeadersRequest, reply: Callable[[ElectLeadersResponse], None], *, actor: str
@@ -105,7 +105,7 @@ class ReplicationControl:
             return
         reply(reassignments.list_reassignments(self._decider.view().image, request))
 
-    # By itself.
+    # Periodic.
 
     def elect_unclean_leaders(self) -> None:
         self._in_batches(elections.unclean_elections_due)
@@ -114,7 +114,7 @@ class ReplicationControl:
         self._in_batches(elections.rebalance)
 
     def _in_batches(self, decide: Callable[[ControllerView], Result[None]]) -> None:
-        """Each decision sees what the one before it changed, so it ends."""
+        """Decides and proposes until nothing is left; each decision sees the previous one, so this ends."""
         while self._decider.is_active:
             result = decide(self._decider.view())
             if not result.records or not self._decider.commit(result):

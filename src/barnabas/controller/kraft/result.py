@@ -1,7 +1,7 @@
-"""What a controller decision is: records to commit, the answer for then, and why.
+"""The result of a controller decision: the records to commit, the response to send then, and the cause.
 
-A decision is pure: it looks at the image and returns a `Result`. Only the replay of its records changes anything, so a
-decision that never commits leaves no trace.
+A decision is pure: it reads the image and returns a `Result`. Only replaying its records changes state, so a decision
+that is never committed leaves no trace.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from barnabas.protocol.messages.records_metadata import BeginTransactionRecord, 
 
 T = TypeVar("T")
 
-#: A metadata record and the version it is written in.
+#: A metadata record and its version.
 Versioned = tuple[Message, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """Why the metadata changed: the event, who asked (a principal, a broker, the controller itself), what was seen."""
+    """Why the metadata changed: the event, the actor (a principal, a broker, the controller), and details."""
 
     event: str
     actor: str
     detail: str = ""
-    #: (topic id, partition) -> what its leader sent along with its wish for an ISR, undecoded.
+    #: (topic id, partition) -> the tagged fields that its leader sent with its ISR request, undecoded.
     seen: Mapping[tuple[bytes, int], UnknownTags] = field(default_factory=dict)
 
 
@@ -38,13 +38,13 @@ class Result(Generic[T]):
     cause: Cause
 
 
-#: More records than this may not fit into one batch of the log (Kafka's limit for a batch, too).
+#: The most records that are sure to fit in one batch of the log (Kafka's limit for a batch, too).
 _BATCH_RECORDS_MAX: Final = 10_000
 
 
 def all_or_nothing(records: Sequence[Versioned], metadata_version: int, name: str) -> Sequence[Versioned]:
-    """The records of one decision, as a metadata transaction (KIP-868) where they are too many for one batch: a leader
-    that dies between two batches leaves nothing of it, for the next one aborts what it finds open."""
+    """Returns the records of one decision, as a metadata transaction (KIP-868) if one batch cannot hold them: if the
+    leader dies between two batches, the next one aborts the open transaction, and nothing takes effect."""
     if len(records) <= _BATCH_RECORDS_MAX or metadata_version < V_3_6_IV1:
         return records
     return [(BeginTransactionRecord(name=name), 0), *records, (EndTransactionRecord(), 0)]

@@ -1,11 +1,11 @@
-"""Which brokers are alive: soft state of the active controller, begun anew by each.
+"""Broker sessions: which brokers are alive. Soft state that each active controller begins anew.
 
-A session lives `timeout_ms` beyond the last heartbeat. A controller that did not run itself for a while (paused, or
-starved of CPU) cannot know who was silent: everybody gets the time back that it missed. It looks every `check_ms`, so
-that it notices soon how long it was away.
+A session ends `timeout_ms` after the last heartbeat. A controller that did not run for a while (paused, or starved of
+CPU) cannot know which brokers were silent, so it extends all sessions by the time it missed. It checks every
+`check_ms`, so that it soon notices how long it did not run.
 
-Invariant: no contact lies in the future, so whoever falls silent is fenced within `timeout_ms` of the controller's own
-time.
+Invariant: no contact time is in the future, so a broker that falls silent is fenced within `timeout_ms` of the
+controller's own time.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class BrokerSessions:
 
     def __init__(self, timeout_ms: int) -> None:
         self.timeout_ms = timeout_ms
-        #: Between two looks at most; a look that comes later than that by as much says that the controller was away.
+        #: The longest time between two checks. A check that is late by more than this means that the controller paused.
         self.check_ms = max(timeout_ms // 4, 1)
         self._sessions: dict[int, _Session] = {}
 
     def start(self, broker_id: int, now_ms: int) -> None:
-        """A registration, or a broker that was registered before this controller became active."""
+        """Starts a session: on registration, or for a broker registered before this controller became active."""
         self._sessions[broker_id] = _Session(now_ms)
 
     def touch(self, broker_id: int, metadata_offset: int, now_ms: int) -> None:
@@ -47,18 +47,18 @@ class BrokerSessions:
         session.metadata_offset = metadata_offset
 
     def disconnected(self, broker_id: int) -> None:
-        """The connection that its heartbeats came by has ended."""
+        """Notes that the connection with the broker's heartbeats has ended."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.is_connected = False
 
     def must_be_alive(self, broker_id: int, now_ms: int, *, has_its_directories: bool) -> bool:
-        """Whether another incarnation of this broker must be taken to live. Not one that hung up, or was not heard of
-        by this controller, and whose log directories the new one has: a process locks them."""
+        """Returns whether the previous incarnation may still run: its session is current, and it is connected or may
+        still hold the locks of its log directories. A new incarnation that has its directories holds those locks."""
         return self.is_alive(broker_id, now_ms) and (self.is_connected(broker_id) or not has_its_directories)
 
     def is_connected(self, broker_id: int) -> bool:
-        """Whether heartbeats have come by a connection that still stands."""
+        """Returns whether the connection that carried the broker's heartbeats is open."""
         session = self._sessions.get(broker_id)
         return session is not None and session.is_connected
 
@@ -78,17 +78,17 @@ class BrokerSessions:
         )
 
     def next_check_ms(self, now_ms: int) -> int:
-        """When the next session may run out, and soon in any case."""
+        """Returns when the next session can expire, `check_ms` from now at the latest."""
         contacts = (session.contact_ms for session in self._sessions.values())
         return min(min(contacts, default=now_ms) + self.timeout_ms, now_ms + self.check_ms)
 
     def excuse(self, missed_ms: int, now_ms: int) -> None:
-        """The controller itself was away for `missed_ms`, until now. Who was heard of since has nothing to get back."""
+        """Extends all sessions, after the controller did not run for `missed_ms`; no contact becomes later than now."""
         for session in self._sessions.values():
             session.contact_ms = min(session.contact_ms + missed_ms, now_ms)
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
-        """The broker's leaderships were moved by records up to `offset`."""
+        """Notes that records up to `offset` moved the broker's leaderships."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.shutdown_offset = offset
@@ -98,6 +98,6 @@ class BrokerSessions:
         return _NO_OFFSET if session is None else session.shutdown_offset
 
     def lowest_offset(self, broker_ids: list[int], otherwise: int) -> int:
-        """The least metadata offset that these brokers have reported; `otherwise` if there are none."""
+        """Returns the lowest metadata offset that these brokers have reported; `otherwise` if none has a session."""
         offsets = [self._sessions[broker_id].metadata_offset for broker_id in broker_ids if broker_id in self._sessions]
         return min(offsets, default=otherwise)

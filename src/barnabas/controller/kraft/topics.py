@@ -1,7 +1,7 @@
-"""Creating and deleting topics and adding partitions: validation, placement, records.
+"""Creation and deletion of topics, and new partitions: validation, placement, records.
 
-Codes and texts are those of Kafka 4.1's controller. Left out: create.topic.policy.class.name (a Java class), and
-controller mutation quotas.
+Error codes and messages are those of Kafka 4.1's controller. Not supported: create.topic.policy.class.name (a Java
+class), and controller mutation quotas.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from barnabas.protocol.messages.records_metadata import PartitionRecord, RemoveT
 _T = TypeVar("_T")
 
 MAX_NAME_LENGTH: Final = 249
-#: More partitions than this in one request could not be committed as one batch (Kafka's MAX_RECORDS_PER_USER_OP).
+#: The most new partitions in one request, which must fit in one batch (Kafka's MAX_RECORDS_PER_USER_OP).
 MAX_PARTITIONS_PER_REQUEST: Final = 10_000
 _TOO_MANY: Final = "Excessively large number of partitions per request."
 _NAME_CHARACTERS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
@@ -38,7 +38,7 @@ UNKNOWN_ID: Final = "This server does not host this topic ID."
 
 
 def topic_name_problem(name: str) -> str | None:
-    """Why a topic must not be called so; None if it may."""
+    """Returns why a topic name is invalid; None if it is valid."""
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -53,7 +53,7 @@ def topic_name_problem(name: str) -> str | None:
 
 
 def create_topics(view: ControllerView, request: CreateTopicsRequest, actor: str) -> Result[CreateTopicsResponse]:
-    """All-or-nothing per topic; the topics that are in order are created whatever becomes of the others."""
+    """Creates each topic completely or not at all; valid topics are created even if others in the request fail."""
     duplicates = _duplicates(topic.name for topic in request.topics)
     response = CreateTopicsResponse()
     records: list[Versioned] = []
@@ -129,7 +129,7 @@ def _check_new_name(view: ControllerView, name: str) -> None:
 
 
 def _colliding_name(view: ControllerView, name: str) -> str | None:
-    """Names that differ only in "." and "_" would have one name in metrics, so one of them bars the others."""
+    """Returns an existing name that differs only in "." and "_": metrics could not tell the two topics apart."""
     unified = name.replace(".", "_")
     colliding = (existing for existing in view.image.topics_by_name if existing.replace(".", "_") == unified)
     return min(colliding, default=None)
@@ -146,7 +146,7 @@ def _new_topic_configs(view: ControllerView, topic: CreateTopicsRequest.Creatabl
 
 
 def _assigned(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic) -> list[PartitionImage]:
-    """Partitions where the request says which brokers have which."""
+    """Returns the partitions of a request that assigns the brokers itself."""
     if topic.replication_factor != -1:
         text = "A manual partition assignment was specified, but replication factor was not set to -1."
         raise RequestFailed(ErrorCode.INVALID_REQUEST, text)
@@ -154,7 +154,7 @@ def _assigned(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic) -
         text = "A manual partition assignment was specified, but numPartitions was not set to -1."
         raise RequestFailed(ErrorCode.INVALID_REQUEST, text)
     partitions: dict[int, PartitionImage] = {}
-    # Thousands of partitions have a few lists of replicas; what has no epoch yet is the same value.
+    # Thousands of partitions share a few replica lists; new partitions with the same replicas share one value.
     known: dict[tuple[int, ...], PartitionImage] = {}
     replication_factor: int | None = None
     for assignment in topic.assignments:
@@ -189,7 +189,7 @@ def _assigned_partition(
 
 
 def check_assignment(view: ControllerView, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """RequestFailed(INVALID_REPLICA_ASSIGNMENT) if a partition must not be given these replicas by hand."""
+    """Raises RequestFailed(INVALID_REPLICA_ASSIGNMENT) if a manual assignment of these replicas is not allowed."""
     prefix = "The manual partition assignment includes"
     problem = None
     if not replicas:
@@ -213,7 +213,7 @@ def check_assignment(view: ControllerView, replicas: Sequence[int], replication_
 
 
 def _placed(view: ControllerView, topic: CreateTopicsRequest.CreatableTopic, budget: int) -> list[PartitionImage]:
-    """Partitions where the request gives numbers only."""
+    """Returns the partitions of a request that gives only their number and replication factor."""
     if topic.replication_factor < -1 or topic.replication_factor == 0:
         text = "Replication factor must be larger than 0, or -1 to use the default value."
         raise RequestFailed(ErrorCode.INVALID_REPLICATION_FACTOR, text)
@@ -292,12 +292,12 @@ def _topic_error(name: str, code: ErrorCode, text: str | None) -> CreateTopicsRe
 
 
 def _duplicates(items: Iterable[_T]) -> set[_T]:
-    """Those that come more than once."""
+    """Returns the items that occur more than once."""
     return {item for item, count in Counter(items).items() if count > 1}
 
 
 def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str) -> Result[DeleteTopicsResponse]:
-    """By name or, since version 6, by id. Whether deletion is enabled at all is asked before."""
+    """Deletes topics by name or, since version 6, by id. The caller checks `delete.topic.enable`."""
     response = DeleteTopicsResponse()
     asked = _asked_to_delete(request)
     twice = _duplicates(asked)
@@ -323,7 +323,7 @@ def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str
 
 
 def _asked_to_delete(request: DeleteTopicsRequest) -> list[tuple[str | None, bytes]]:
-    """(name or None, id or zero): names came alone before version 6."""
+    """Returns (name or None, id or zero) per topic; before version 6 a request has names only."""
     asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
     return asked + [(topic.name, topic.topic_id) for topic in request.topics]
 
@@ -418,7 +418,7 @@ def _add_partitions(
     ]
 
 
-# Answers where nothing was decided: every topic that was asked for, with one code.
+# Responses to requests that are refused as a whole: every requested topic, with one code.
 
 
 def create_refused(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopicsResponse:

@@ -1,6 +1,6 @@
-"""What controller decisions look at: the image with everything proposed so far, the node's settings, chance.
+"""The input of controller decisions: the image with all proposed records, this node's settings, randomness.
 
-Settings that the metadata overrides are resolved here as Kafka's controller resolves them:
+Settings that the metadata overrides are resolved here as by Kafka's controller:
 topic override > this node's dynamic setting > the cluster-wide one > the properties file > default.
 """
 
@@ -35,7 +35,7 @@ class ControllerView:
     config: BrokerConfig
     random: Random
     cluster_id: str
-    #: Offset that the first record of the next decision will have: the epoch of a broker that registers now.
+    #: Offset of the first record of the next decision: the epoch of a broker that registers now.
     next_offset: int = 0
     _defaults: dict[str, EffectiveValue] = field(default_factory=dict, init=False, repr=False)
 
@@ -46,8 +46,8 @@ class ControllerView:
         return broker is not None and broker.is_active
 
     def usable_brokers(self) -> list[UsableBroker]:
-        """Those that may be given replicas, by id; brokers on their way out are not. One that takes no writes counts
-        as a fenced one while others take some."""
+        """Returns the brokers that can get replicas, by id, without those in controlled shutdown. A broker that takes
+        no writes counts as fenced while others take some."""
         usable = [broker for _, broker in sorted(self.image.brokers.items()) if not broker.in_controlled_shutdown]
         avoided = {broker.broker_id for broker in usable if not broker.takes_writes(UNASSIGNED_DIRECTORY)}
         if all(broker.fenced or broker.broker_id in avoided for broker in usable):
@@ -58,7 +58,7 @@ class ControllerView:
         ]
 
     def default_directory(self, broker_id: int) -> bytes:
-        """Where a new replica on this broker lies: known at once if the broker has one directory only (KIP-858)."""
+        """Returns the directory of a new replica: known immediately only if the broker has just one (KIP-858)."""
         if self.image.metadata_version < V_3_7_IV2:
             return MIGRATING_DIRECTORY
         broker = self.image.brokers.get(broker_id)
@@ -67,18 +67,18 @@ class ControllerView:
         return broker.directories[0]
 
     def with_broker(self, broker: BrokerImage) -> ControllerView:
-        """The same with this registration of the broker."""
+        """Returns a copy of the view with this registration of the broker."""
         image = replace(self.image, brokers=self.image.brokers.set(broker.broker_id, broker))
         return ControllerView(image, self.config, self.random, self.cluster_id, self.next_offset)
 
     def takes_writes(self, broker_id: int, directory: bytes) -> bool:
-        """Whether a replica in this directory of the broker can be appended to, as far as the broker has said."""
+        """Returns whether a replica in this directory can be appended to, as far as its broker has reported."""
         broker = self.image.brokers.get(broker_id)
         return broker is None or broker.takes_writes(directory)
 
     def in_sync_at_first(self, replicas: Sequence[int]) -> list[int]:
-        """The replicas of a new partition that its ISR begins with: those that are active, without the ones that cannot
-        be written while others can."""
+        """Returns the first ISR of a new partition: its active replicas, without those that take no writes unless all
+        of them do so."""
         active = [replica for replica in replicas if self.is_active(replica)]
         writable = [replica for replica in active if self.takes_writes(replica, self.default_directory(replica))]
         return writable or active
@@ -86,14 +86,14 @@ class ControllerView:
     # Settings.
 
     def topic_value(self, topic: str, key: str) -> EffectiveValue:
-        """The value of a topic key in force for this topic. `topic` need not exist."""
+        """Returns the value of a topic key that is in force for this topic, which need not exist."""
         override = self.image.topic_config(topic).get(key)
         if override is not None:
             return EffectiveValue(override, ConfigSource.DYNAMIC_TOPIC)
         return self.default_topic_value(key)
 
     def default_topic_value(self, key: str) -> EffectiveValue:
-        """The value of a topic key where the topic says nothing."""
+        """Returns the value of a topic key for topics that do not override it."""
         known = self._defaults.get(key)
         if known is None:
             known = self._defaults[key] = self._resolve_default(key)
@@ -121,7 +121,7 @@ class ControllerView:
         return EffectiveValue(TOPIC_KEYS[key].default, ConfigSource.DEFAULT)
 
     def min_isr(self, topic: str, replication_factor: int) -> int:
-        """The effective min ISR: never more than there are replicas (KIP-966)."""
+        """Returns the effective min ISR, which is at most the replication factor (KIP-966)."""
         value = TOPIC_KEYS[MIN_ISR].parse(self.topic_value(topic, MIN_ISR).text or "1")
         assert isinstance(value, int), MIN_ISR
         return min(value, replication_factor)
@@ -147,7 +147,7 @@ _UNITS_MS: Final = {".hours": 3_600_000, ".minutes": 60_000}
 
 
 def _in_unit_of(key: str, name: str, text: str) -> str:
-    """`text` is the value of `name`; `key` means the same in milliseconds."""
+    """Converts `text`, a value of `name`, to the unit of `key`, its synonym in milliseconds."""
     for suffix, unit_ms in _UNITS_MS.items():
         if name.endswith(suffix) and not key.endswith(suffix):
             value = int(text)
