@@ -1,0 +1,39 @@
+"""Garbage collection of a serving process: no collection but a full one visits many objects, however many there are."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+#: Visiting this many takes about 10 ms.
+VISITED_MAX = 30_000
+
+PROGRAM = """
+import gc
+from barnabas.server import memory
+
+memory.prepare()
+before = [[] for _ in range(200_000)]
+memory.settle()
+visited = [0, 0, 0]
+
+def on_collection(phase, details):
+    if phase == "start":
+        generations = range(details["generation"] + 1)
+        count = sum(len(gc.get_objects(generation)) for generation in generations)
+        visited[details["generation"]] = max(visited[details["generation"]], count)
+
+gc.callbacks.append(on_collection)
+# A request of 100,000 rows: all of them live until it is answered.
+requests = [[(str(row), [row]) for row in range(100_000)] for _ in range(3)]
+gc.callbacks.clear()
+print(*visited)
+"""
+
+
+def test_rows_of_a_large_request_are_collected_a_few_at_a_time() -> None:
+    answer = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
+    youngest, middle, whole = map(int, answer.stdout.split())
+    assert 0 < youngest <= VISITED_MAX
+    assert 0 < middle <= VISITED_MAX
+    assert whole == 0, "a full collection visits all objects since the start"
