@@ -1,4 +1,4 @@
-"""Log directories looked at and repaired without a broker: `barnabas log dump|verify|repair`.
+"""Offline tools for log directories: dump, verify and repair without a running broker (`barnabas log`).
 
-Imports `storage` and `records`. Begin with `verify.py`; `repair.py` plans from its findings.
+Imports `storage`, `records` and `protocol`. Begin with `verify.py`; `repair.py` plans from its findings.
 """

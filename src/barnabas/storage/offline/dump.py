@@ -1,12 +1,12 @@
-"""Files of a log as text: word for word what Apache Kafka's DumpLogSegments prints of them, so that eyes and scripts
-that know the one read the other.
+"""Log files as text: the exact output of Apache Kafka's DumpLogSegments, so that readers and scripts that know the one
+can read the other.
 
     .log .checkpoint      batches, and with deep iteration their records    `dump_log`
     .index .timeindex     entries, each looked up in the log                `dump_indexes`
     .txnindex .snapshot   aborted transactions, producers                   `dump_indexes`
 
-What is printed goes to `out`, complaints to `err`; those about contradictions between files come last, as with Kafka.
-Where its tool ends with an exception, `DumpFailed` says which, and the rest of the files is not looked at.
+The dump goes to `out`, complaints to `err`; complaints about contradictions between files come last, as in Kafka. Where
+Kafka's tool ends with an exception, `DumpFailed` names it, and the remaining files are not read.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def dump_files(
     out: Callable[[str], None],
     err: Callable[[str], None],
 ) -> None:
-    """Print the files one after the other. Raises DumpFailed, OSError."""
+    """Prints the files one after the other. Raises DumpFailed, OSError."""
     log = LogDump(disk, options, out)
     indexes = IndexDump(disk, options, out, err)
     by_suffix = {

@@ -1,7 +1,7 @@
 """Indexes and producer snapshots as text, as Apache Kafka's DumpLogSegments prints them (see `dump`).
 
-Every index entry is looked up in the log beside it; what does not fit is told when all files are through. The searches
-are Kafka's own, zeros of preallocation and all, so that the same complaints come of the same bytes.
+Every index entry is looked up in the segment's log; mismatches are reported after all files. The searches are those of
+Kafka, including how they treat preallocated zeros, so that the same bytes give the same complaints.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Pairs = dict[str, list[tuple[int, int]]]
 
 
 class _OffsetEntries:
-    """The entries of an offset index, blank ones too."""
+    """The entries of an offset index, including blank ones."""
 
     def __init__(self, data: bytes, base_offset: int) -> None:
         whole = data[: len(data) - len(data) % _OFFSET_ENTRY.size]
@@ -50,7 +50,7 @@ class _OffsetEntries:
         self._base_offset = base_offset
 
     def lookup(self, offset: int) -> int:
-        """The position to read from for `offset`: Kafka looks among the last entries first."""
+        """Returns the position from which to read `offset`. Searches the last entries first, as Kafka does."""
         count = len(self.entries)
         if count == 0:
             return 0
@@ -166,7 +166,7 @@ class IndexDump:
             self._out(line + "\n")
 
     def finish(self) -> None:
-        """What does not fit together, over all files."""
+        """Prints the contradictions found in all files."""
         for path in java_order(self._mismatches):
             self._err(f"Mismatches in :{path}\n")
             for index_offset, log_offset in reversed(self._mismatches[path]):
@@ -223,7 +223,7 @@ class IndexDump:
         base_offset = dumped.base_offset()
         for place, (offset, position) in enumerate(index.entries):
             if place and offset == base_offset:
-                return  # the zeros that were laid out in advance
+                return  # the preallocated zeros
             end = _slice_end(dumped, position, self._options.max_message_bytes, window)
             found = next(BatchReader(dumped.beside(LOG_SUFFIX), window, position, end), None)
             if found is None:
@@ -290,7 +290,7 @@ def _slice_end(dumped: DumpedFile, position: int, size: int, window: Window) -> 
 
 
 def _snapshot_complaint(data: bytes) -> str | None:
-    """What Kafka says of a producer snapshot that it does not take."""
+    """Returns Kafka's complaint about a producer snapshot that it rejects, or None."""
     if len(data) < _SNAPSHOT_HEAD_BYTES:
         return f"Snapshot failed schema validation: {len(data)} bytes"
     version, stored = struct.unpack_from(">hI", data)

@@ -1,6 +1,5 @@
 """`.log` and `.checkpoint` files as text, as Apache Kafka's DumpLogSegments prints them: batches, and with deep
-iteration their records. Also what the dumps of all kinds of files share (see `dump`).
-"""
+iteration their records. Also contains what the dumps of all kinds of files share (see `dump`)."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ CHECKPOINT_SUFFIX = ".checkpoint"
 UNLIMITED = 0x7FFFFFFF
 DEFAULT_MAX_MESSAGE_BYTES = 5 * 1024 * 1024
 
-#: What a decoder makes of a record: the text of its key and of its value, None where there is none.
+#: Returns the text of a record's key and of its value, None where there is none.
 Decoder = Callable[[Record], tuple[str | None, str | None]]
 
 _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint(\.part|\.deleted)?")
@@ -67,7 +66,7 @@ _CONTROL_MESSAGES: dict[int, tuple[str, type[Message]]] = {
 
 
 class DumpFailed(Exception):
-    """Where Kafka's tool ends with a Java exception of this class."""
+    """The dump ended where Kafka's tool ends with a Java exception of this class."""
 
     def __init__(self, java_class: str, message: str | None = None) -> None:
         super().__init__(java_class if message is None else f"{java_class}: {message}")
@@ -76,12 +75,12 @@ class DumpFailed(Exception):
 
 
 def java_text(data: bytes) -> str:
-    """Bytes as a Java string: UTF-8, a replacement character for what is none."""
+    """Decodes bytes as Java does: UTF-8, with a replacement character for what is invalid."""
     return _SURROGATE.sub(_REPLACEMENT, data).decode("utf-8", "replace")
 
 
 def decode_as_text(record: Record) -> tuple[str | None, str | None]:
-    """The decoder for topics of users."""
+    """Decodes the records of ordinary topics."""
     return (
         None if record.key is None else java_text(record.key),
         None if record.value is None else java_text(record.value),
@@ -102,7 +101,7 @@ class DumpOptions:
 
 @dataclass(frozen=True, slots=True)
 class DumpedFile:
-    """`path` as it was given, which is what most lines show; `absolute_path` for those that show the whole."""
+    """A file to dump: `path` as the caller gave it, which most lines show, and `absolute_path` for the others."""
 
     path: str
     absolute_path: str
@@ -118,7 +117,7 @@ class DumpedFile:
         return int(digits)
 
     def beside(self, suffix: str) -> str:
-        """The path of another file of the same segment."""
+        """Returns the path of another file of the same segment."""
         return self.path[: len(self.path) - len(self.name)] + self.name.partition(".")[0] + suffix
 
     def absolute_beside(self, suffix: str) -> str:
@@ -126,7 +125,7 @@ class DumpedFile:
 
 
 def open_existing(disk: Disk, path: str, shown: str | None = None) -> File:
-    """DumpFailed with the `shown` path if there is no such file."""
+    """Opens a file for reading. Raises DumpFailed with the `shown` path if it does not exist."""
     try:
         return disk.open(path, read_only=True)
     except FileNotFoundError:
@@ -134,8 +133,8 @@ def open_existing(disk: Disk, path: str, shown: str | None = None) -> File:
 
 
 class BatchReader:
-    """The batches of a file from `start` to `end` as Java's reader finds them: it ends at the first that is not there
-    whole, and fails at a size that none can have."""
+    """The batches of a file from `start` to `end` as Java's reader finds them: it ends at the first incomplete batch,
+    and fails at an impossible size."""
 
     __slots__ = ("_end", "_path", "_position", "_window")
 
@@ -168,7 +167,7 @@ class BatchReader:
 
 @contextmanager
 def invalid_record() -> Iterator[None]:
-    """Turns what our own reader says of a broken record into the end of the dump."""
+    """Turns an error of our own reader about a broken record into the end of the dump."""
     try:
         yield
     except (DecodeError, RecordsRejected) as error:
@@ -176,7 +175,7 @@ def invalid_record() -> Iterator[None]:
 
 
 def java_order(paths: dict[str, list[tuple[int, int]]]) -> list[str]:
-    """The order in which a Scala hash map with these keys hands them out."""
+    """Returns the paths in the order in which a Scala hash map with these keys iterates."""
 
     def spread(path: str) -> int:
         value = 0
@@ -327,7 +326,7 @@ def _control_text(record: Record) -> str:
         return f" controlType: UNKNOWN({kind})"
     title, cls = _CONTROL_MESSAGES[kind]
     with invalid_record():
-        # Each begins with its own version.
+        # Each message begins with its own version.
         version = min(int.from_bytes(record.value[:2], "big"), cls.VERSIONS[1])
         message, _ = decode(cls, version, record.value)
         return title + to_json_text(to_json_object(message, version))

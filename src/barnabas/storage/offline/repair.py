@@ -1,20 +1,20 @@
-"""Putting a partition in order so that a broker can open it, without deleting a byte.
+"""Repair of a partition, so that a broker can open it, without deleting a byte.
 
-The log is cut where recovery would cut it: at the first batch that is not intact. What is cut away, the segments behind
-it, broken indexes and whatever else is replaced goes into `repair-<time>/` inside the partition's directory, where
-neither Barnabas nor Apache Kafka looks; its names say where it was:
+The log is cut where recovery would cut it: at the first batch that is not intact. Everything that is cut, replaced or
+broken (the end of the file, later segments, bad indexes) moves to `repair-<time>/` in the partition's directory, which
+neither Barnabas nor Apache Kafka reads. The names there show the origin:
 
     00000000000000000042.log.from-1170     the end of that file, from byte 1170 on
-    00000000000000000042.log.at-585        a batch as it was before its leader epoch was put right, or before a batch
-                                           without records took its place
+    00000000000000000042.log.at-585        a batch before its leader epoch was corrected, or before an empty batch
+                                           replaced it
     anything else                          the whole file
 
-Indexes are then made anew from the log; of producer snapshots there are others, or a broker follows the log again. The
-leader epochs in batches and in
-`leader-epoch-checkpoint` are both without a checksum: one batch that differs is put right, else the checkpoint is.
-A batch with a right checksum whose records cannot be read gives way to one without records, as compaction leaves them:
-all other records keep their offsets, and readers go on behind it. Never in the metadata log, where each record counts.
-A `Repair` first only tells what it would do (`steps`); `apply` does it, and keeps aside before it changes.
+Indexes are then rebuilt from the log. A missing producer snapshot needs no replacement: a broker reads an older one, or
+replays the log. Leader epochs in batches and in `leader-epoch-checkpoint` have no checksum: a single batch that differs
+is corrected, otherwise the checkpoint is rebuilt. A batch with a valid checksum but unreadable records is replaced by
+an empty one, as compaction leaves them: all other records keep their offsets, and consumers read past it. This is never
+done in the metadata log, where every record counts. A `Repair` first only lists what it would do (`steps`); `apply`
+does it, and keeps the old bytes before it changes any.
 """
 
 from __future__ import annotations
@@ -60,31 +60,31 @@ _SEGMENT_SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFF
 _CUT_BYTES = 1024 * 1024
 _MENDED_SUFFIX = ".mended"
 _EPOCH = struct.Struct(">i")
-#: These a repair puts right; the others need somebody who knows better.
+#: Faults that rebuilt indexes repair.
 _INDEX_FAULTS = frozenset({FaultKind.INDEX, FaultKind.TIME_INDEX, FaultKind.MISSING})
 
 
 @dataclass(slots=True)
 class _Plan:
-    """What is to be done to one partition."""
+    """The planned changes to one partition."""
 
     cut: SegmentScan | None = None
-    #: Segments behind the cut.
+    #: Segments after the cut.
     dropped: list[int] = field(default_factory=list)
-    #: Segments whose indexes are made anew, and those whose transaction indexes are.
+    #: Segments whose offset and time indexes, or whose transaction indexes, are rebuilt.
     reindexed: list[int] = field(default_factory=list)
     transactions: list[int] = field(default_factory=list)
     snapshots: list[int] = field(default_factory=list)
-    #: (segment, position, size, epoch to be set)
+    #: (segment, position, size, leader epoch to set)
     stamps: list[tuple[SegmentScan, int, int, int]] = field(default_factory=list)
     epochs: list[EpochEntry] | None = None
-    #: Segment -> places of batches, in the lists of its scan, whose records cannot be read.
+    #: Segment -> indexes, in the lists of its scan, of batches whose records cannot be read.
     emptied: dict[int, list[int]] = field(default_factory=dict)
 
 
 def is_repairable(fault: Fault) -> bool:
-    """Whether a repair takes it away. Identities, metadata snapshots and the metadata log's records need somebody who
-    knows what was meant."""
+    """Returns whether a repair removes this fault. Identities, metadata snapshots and the records of the metadata log
+    need a person who knows what they should contain."""
     name = fault.path.rpartition("/")[2]
     if name in OFFSET_CHECKPOINTS:
         return True
@@ -96,12 +96,12 @@ def is_repairable(fault: Fault) -> bool:
 
 
 def is_of_metadata(directory: str) -> bool:
-    """Whether this is the metadata log's."""
+    """Returns whether this is the directory of the metadata log."""
     return directory.rpartition("/")[2].rpartition("-")[0] == METADATA_TOPIC
 
 
 class Repair:
-    """Of one partition, from what its verification found."""
+    """The repair of one partition, planned from its verification."""
 
     __slots__ = ("_disk", "_plan", "_verification", "directory", "log_end_offset", "steps")
 
@@ -113,7 +113,7 @@ class Repair:
         self._plan = _Plan()
         self._plan_log()
         self._plan_epochs()
-        #: What will be done, in words; nothing if the partition is in order.
+        #: What will be done, in words; empty if the partition needs no repair.
         self.steps = list(self._describe())
 
     # Planning
@@ -173,7 +173,7 @@ class Repair:
                 plan.stamps += _stamps(scan, kept)
 
     def _splits_a_batch(self, entries: list[EpochEntry]) -> bool:
-        """A batch has one epoch, so none begins inside it."""
+        """Returns whether an epoch begins inside a batch, which is impossible: a batch has one epoch."""
         starts = [entry.start_offset for entry in entries]
         return any(
             bisect_right(starts, first) != bisect_right(starts, last)
@@ -182,7 +182,7 @@ class Repair:
         )
 
     def _epochs_of_batches(self) -> list[EpochEntry]:
-        """As a follower notes them: an epoch begins where a larger one appears."""
+        """Returns the epochs as a follower records them: one begins where a larger one appears."""
         entries: list[EpochEntry] = []
         for scan in self._verification.scans:
             if scan.base_offset in self._plan.dropped:
@@ -222,7 +222,7 @@ class Repair:
     # Doing
 
     def apply(self, kept_name: str) -> str | None:
-        """Do it. Returns the folder with what was kept aside; None if nothing was to be done."""
+        """Repairs the partition. Returns the folder with what was kept; None if nothing had to be done."""
         if not self.steps:
             return None
         plan = self._plan
@@ -265,7 +265,7 @@ class Repair:
             file.close()
 
     def _empty(self, kept: KeptAside, scan: SegmentScan, places: list[int]) -> None:
-        """Write the segment anew, with batches without records in these places."""
+        """Rewrites the segment with empty batches at these indexes."""
         name = scan.path.rpartition("/")[2]
         file = self._disk.open(scan.path, read_only=True)
         made = self._disk.open(scan.path + _MENDED_SUFFIX, create=True)
@@ -289,7 +289,7 @@ class Repair:
         self._disk.rename(scan.path + _MENDED_SUFFIX, scan.path)
 
     def _rebuild(self, kept: KeptAside) -> None:
-        """Indexes from the log, which is intact now."""
+        """Rebuilds indexes from the log, which is intact by now."""
         plan, path = self._plan, self._verification.path
         scans = [scan for scan in self._verification.scans if scan.base_offset not in plan.dropped]
         for base in plan.reindexed:
@@ -315,7 +315,7 @@ class Repair:
 
 
 def _parts(file: File, start: int, end: int) -> Iterable[bytes]:
-    """Its bytes between these positions."""
+    """Returns the file's bytes between two positions, in parts."""
     return (file.read_at(place, min(_CUT_BYTES, end - place)) for place in range(start, end, _CUT_BYTES))
 
 
@@ -338,7 +338,7 @@ def _stamps(scan: SegmentScan, entries: list[EpochEntry]) -> Iterable[tuple[Segm
 def plan_directory(
     disk: Disk, directory: str, reports: dict[TopicPartition, PartitionReport]
 ) -> dict[str, dict[TopicPartition, int]]:
-    """Checkpoints that name offsets beyond the ends of the logs: file -> what it must say."""
+    """Returns the checkpoints that name offsets beyond the ends of the logs: file -> corrected content."""
     planned: dict[str, dict[TopicPartition, int]] = {}
     for name in OFFSET_CHECKPOINTS:
         path = f"{directory}/{name}"
@@ -347,7 +347,7 @@ def plan_directory(
         try:
             offsets = decode_offsets(path, disk.read(path))
         except CheckpointError:
-            # Nothing in it can be believed: a broker then takes what is safe, the beginnings of the logs.
+            # Nothing in it can be trusted: without entries, a broker falls back to the log start offsets.
             planned[path] = {}
             continue
         ends = {tp: reports[tp].log_end_offset for tp in offsets if tp in reports}
@@ -360,8 +360,8 @@ def plan_directory(
 def apply_directory(
     disk: Disk, directory: str, planned: dict[str, dict[TopicPartition, int]], kept_name: str
 ) -> list[str]:
-    """Write the checkpoints, the old ones kept beside them, and take away the marker of a clean stop: what was repaired
-    is to be looked at again. Returns what was kept."""
+    """Writes the checkpoints, keeps a copy of the old ones in the same directory, and removes the clean-shutdown
+    marker, so that the next start recovers what was repaired. Returns the kept files."""
     kept = []
     for path, offsets in planned.items():
         disk.write(f"{path}.{kept_name}", disk.read(path), sync=True)

@@ -1,11 +1,11 @@
-"""One segment's `.log` read batch by batch, believing nothing.
+"""A segment's `.log` read batch by batch, without trusting any of it.
 
-The first damage is where recovery would cut: a batch that is not whole, has an impossible header or a wrong checksum,
-or offsets that go back or reach into the next segment. What stands behind a wrong checksum is still looked at, to name
-further ones; what stands behind a wrong size cannot be found.
+The first damage is where recovery would cut: an incomplete batch, an impossible header, a wrong checksum, or offsets
+that go back or reach into the next segment. The scan continues after a wrong checksum, to report further ones; after a
+wrong size the next batch cannot be located.
 
-Base offset and leader epoch are outside the checksum. An offset that is too large shows when the next one goes back:
-then the batch before it is blamed, if there was a gap before that one and none without it.
+Base offset and leader epoch are outside the checksum. A base offset that is too large shows when the next one goes
+back: the batch before it is then blamed if there was a gap in front of it and there is none without it.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from barnabas.storage.window import Window
 
 _RELATIVE_MAX = 0x7FFFFFFF
 
-#: Called with each intact batch and its position.
+#: Receives each intact batch with its position.
 OnBatch = Callable[[int, BatchHeader, memoryview], None]
-#: Why an intact batch cannot stand behind those before it; "" if it can.
+#: Returns why an intact batch cannot follow those before it; "" if it can.
 Follows = Callable[[BatchHeader, memoryview], str]
 
 
 class SegmentScan:
-    """What is in a segment up to its first damage. The lists have one item per intact batch."""
+    """The contents of a segment up to its first damage. The lists have one item per intact batch."""
 
     __slots__ = (
         "base_offset",
@@ -60,7 +60,7 @@ class SegmentScan:
     def __init__(self, path: str, base_offset: int, expected_offset: int) -> None:
         self.path = path
         self.base_offset = base_offset
-        #: The offset behind the last intact batch.
+        #: The offset after the last intact batch.
         self.next_offset = max(base_offset, expected_offset)
         self.valid_bytes = 0
         self.size_bytes = 0
@@ -111,7 +111,8 @@ def scan_segment(
     on_batch: OnBatch,
     follows: Follows | None = None,
 ) -> SegmentScan:
-    """Read it all. `expected_offset` is where the segment before ends, `end_offset` where the next one begins."""
+    """Reads the whole segment. `expected_offset` is where the segment before it ends, `end_offset` where the next one
+    begins."""
     scan = SegmentScan(path, base_offset, expected_offset)
     file = disk.open(path, read_only=True)
     try:
@@ -139,9 +140,9 @@ class _Scanner:
         self._with_records = with_records
         self._on_batch = on_batch
         self._follows = follows
-        #: What was expected before the last batch, if that was not what came.
+        #: The offset expected before the last batch, if that batch left a gap.
         self._expected_before_gap: int | None = None
-        #: The last batch that was found intact: it is told when the next one did not blame it.
+        #: The last intact batch. It is reported only after the next batch did not show its offset to be wrong.
         self._pending: tuple[int, BatchHeader, memoryview] | None = None
 
     def run(self) -> None:
@@ -159,7 +160,7 @@ class _Scanner:
             self._pending = None
 
     def _step(self, position: int) -> int | None:
-        """Look at the batch there. Its size, or None where nothing more can be found."""
+        """Checks the batch at this position. Returns its size, or None where no further batch can be located."""
         scan, left = self._scan, self._window.end - position
         fault = self._outline(position, left)
         if fault is not None:
@@ -195,7 +196,7 @@ class _Scanner:
         return len(data)
 
     def _outline(self, position: int, left: int) -> Fault | None:
-        """Whether a batch can be there at all, and is there whole."""
+        """Returns a fault unless a complete batch can be at this position."""
         path, expected = self._scan.path, self._scan.next_offset
         if left < PREFIX_BYTES:
             return Fault(path, FaultKind.TORN, f"the last {left} bytes are no batch", position, expected)
@@ -212,7 +213,7 @@ class _Scanner:
         return None
 
     def _place(self, position: int, header: BatchHeader, data: memoryview) -> Fault | None:
-        """By what is known of this log beyond other logs."""
+        """Returns the fault that `follows`, the check of this particular log, finds."""
         text = "" if self._follows is None else self._follows(header, data)
         return Fault(self._scan.path, FaultKind.OFFSET, text, position, header.base_offset) if text else None
 
@@ -240,8 +241,8 @@ class _Scanner:
 
 
 def _records_fault(path: str, position: int, header: BatchHeader, data: memoryview) -> Fault | None:
-    """Whether the records are those that the header announces. A checksum says nothing of that: their producer made
-    both."""
+    """Returns a fault unless the records are those that the header announces. The checksum does not show this: the
+    producer computed it over the wrong records."""
     try:
         records = decode_batch(data)
     except RecordsRejected as rejected:

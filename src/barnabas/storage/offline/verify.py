@@ -1,17 +1,17 @@
-"""Whole partitions and data directories held against themselves, read-only: is each file what the others say it is?
+"""Verification of partitions and data directories, read-only: compares each file with the others.
 
     .log                         sizes, checksums, order of offsets, records (`scan`)
-    .index .timeindex            every entry leads to the batch that it names (`verify_indexes`)
-    .txnindex                    the aborted transactions of the log, none else
-    .snapshot                    checksum; not of more than the log has
-    leader-epoch-checkpoint      the epochs of the batches, which their checksums leave out
+    .index .timeindex            every entry refers to the right batch (`verify_indexes`)
+    .txnindex                    exactly the aborted transactions of the log
+    .snapshot                    checksum; no producers beyond the end of the log
+    leader-epoch-checkpoint      the epochs of the batches, which their checksums do not cover
     .checkpoint                  a metadata snapshot: batches, header and footer
     meta.properties, partition.metadata, *-offset-checkpoint, .kafka_cleanshutdown
                                  readable, and not beyond the ends of the logs
 
-A fault is what a broker would stumble over, or must not trust; a note is what may be right: gaps as compaction leaves
-them, files and directories on their way out. A directory in use may look torn at its end, where it is being written;
-that an epoch which began behind the recovery point is not in the checkpoint yet is right (`RecoveryPoints`).
+A fault is something a broker cannot read or must not trust. A note is something that can be right: gaps as compaction
+leaves them, files and directories that are to be removed. The end of a log that a running broker is writing can look
+torn. An epoch that began above the recovery point can be missing from the checkpoint (`RecoveryPoints`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 @dataclass(slots=True)
 class PartitionReport:
-    """What was found in one partition's directory."""
+    """The findings in one partition's directory."""
 
     directory: str
     faults: list[Fault] = field(default_factory=list)
@@ -94,7 +94,7 @@ class PartitionReport:
 
 
 class Verification:
-    """One partition as it lies: its scans and what else is known, for the report and for a repair."""
+    """The verification of one partition: its scans, and what else the report and a repair need."""
 
     __slots__ = (
         "_disk",
@@ -118,8 +118,8 @@ class Verification:
         epochs_below: int = EVERYWHERE,
         follows: Follows | None = None,
     ) -> None:
-        """`epochs_below`: before which offset the checkpoint must have every epoch. `follows`: what else must hold from
-        batch to batch."""
+        """Verifies `directory`. `epochs_below`: the checkpoint must contain every epoch that begins below this offset.
+        `follows`: an additional check from batch to batch."""
         self._disk = disk
         self._follows = follows
         self._with_records = with_records
@@ -127,9 +127,9 @@ class Verification:
         self.directory = directory
         self.report = PartitionReport(directory)
         self.scans: list[SegmentScan] = []
-        #: None where the checkpoint cannot be read.
+        #: None if the checkpoint cannot be read.
         self.epochs: list[EpochEntry] | None = []
-        #: Base offset -> what a transaction index must hold, where there may be need of a new one.
+        #: Base offset -> what a transaction index must contain, for segments that could need a new one.
         self.aborted: dict[int, list[AbortedTxn]] = {}
         self._names: Sequence[str] = ()
 
@@ -197,7 +197,7 @@ class Verification:
         report.log_end_offset = damaged.next_offset if damaged is not None else expected
 
     def _transactions(self, bases: Sequence[int]) -> Transactions:
-        """What is open before the first segment, as its producer snapshot says."""
+        """Returns the transactions that are open before the first segment, according to its producer snapshot."""
         if not bases or bases[0] == 0:
             return Transactions({}, is_whole=True)
         path = self.path(bases[0], SNAPSHOT_SUFFIX)
@@ -228,7 +228,7 @@ class Verification:
             self.aborted[scan.base_offset] = transactions.sound_entries(self._disk, path)
         return [*found, fault]
 
-    # Beside the segments
+    # Files other than segments
 
     def _snapshots(self) -> list[Fault]:
         faults = []
@@ -279,7 +279,7 @@ class Verification:
         return [fault for name in names for fault in check_metadata_snapshot(self._disk, f"{self.directory}/{name}")]
 
     def _leftovers(self) -> list[Fault]:
-        """One note for all of a kind: there may be thousands."""
+        """Returns one note for all files of a kind: there can be thousands."""
         logs = {name.partition(".")[0] for name in self._names if name.endswith(LOG_SUFFIX)}
         texts: dict[str, list[str]] = {}
         for name in self._names:
@@ -323,12 +323,13 @@ def verify_partition(
     epochs_below: int = EVERYWHERE,
     follows: Follows | None = None,
 ) -> PartitionReport:
-    """All that can be said of one partition's directory. Never raises for what is in it."""
+    """Verifies one partition's directory. Never raises an error because of its contents."""
     return Verification(disk, directory, with_records=with_records, epochs_below=epochs_below, follows=follows).run()
 
 
 def check_metadata_snapshot(disk: Disk, path: str) -> list[Fault]:
-    """A `.checkpoint` of the metadata log: batches from offset 0 on, the first and the last record say so."""
+    """Checks a `.checkpoint` of the metadata log: batches from offset 0 on, a header as the first record and a footer
+    as the last."""
     kinds: list[int | None] = []
 
     def note(position: int, header: BatchHeader, data: memoryview) -> None:
@@ -354,21 +355,22 @@ def check_metadata_snapshot(disk: Disk, path: str) -> list[Fault]:
 
 
 class RecoveryPoints:
-    """Up to where each log of a data directory is sure to be whole with all that belongs to it. What comes behind is
-    read again when a broker starts, and until then is not held against files that follow, as the epochs' does."""
+    """The recovery points of a data directory's logs: each log is complete below its own, with all its files. A broker
+    recovers the part above when it starts; until then other files, such as the epoch checkpoint, can lack it without a
+    fault."""
 
     def __init__(self, disk: Disk, directory: str) -> None:
         self._offsets: Mapping[TopicPartition, int] = {}
         names = frozenset(disk.list_dir(directory))
-        # Copies of partitions without their directory are taken for whole.
+        # Copies of partitions without their data directory are assumed to be complete.
         self._are_all_whole = META_PROPERTIES not in names or CLEAN_SHUTDOWN_FILE in names
         if RECOVERY_POINT_CHECKPOINT in names:
             path = f"{directory}/{RECOVERY_POINT_CHECKPOINT}"
-            with suppress(CheckpointError):  # which `check_directory` tells of
+            with suppress(CheckpointError):  # `check_directory` reports it
                 self._offsets = decode_offsets(path, disk.read(path))
 
     def of(self, directory: str) -> int:
-        """Of the partition in this directory."""
+        """Returns the recovery point of the partition in this directory."""
         if self._are_all_whole:
             return EVERYWHERE
         parsed = parse_dir_name(directory.rpartition("/")[2])
@@ -376,7 +378,7 @@ class RecoveryPoints:
 
 
 def partition_dirs(disk: Disk, directory: str) -> tuple[list[str], list[Fault]]:
-    """The directories of live partitions in a data directory, and notes on the others."""
+    """Returns the directories of live partitions in a data directory, and notes on the others."""
     found, notes = [], []
     for name in disk.list_dir(directory):
         path = f"{directory}/{name}"
@@ -392,7 +394,7 @@ def partition_dirs(disk: Disk, directory: str) -> tuple[list[str], list[Fault]]:
 
 
 def check_directory(disk: Disk, directory: str, reports: Mapping[TopicPartition, PartitionReport]) -> list[Fault]:
-    """What stands in a data directory beside its partitions, which were verified before."""
+    """Checks the files of a data directory that are not in partitions. `reports`: the verified partitions."""
     names = frozenset(disk.list_dir(directory))
     faults: list[Fault] = []
     if META_PROPERTIES in names:
@@ -425,7 +427,8 @@ def _beyond(
     *,
     is_exact: bool,
 ) -> list[Fault]:
-    """After a clean stop all of every log was synced, so the recovery point is its end."""
+    """Returns faults of checkpointed offsets. After a clean shutdown every log is synced, so `is_exact` applies: the
+    recovery point is the log's end."""
     faults = []
     for topic_partition, offset in offsets.items():
         report = reports.get(topic_partition)

@@ -1,7 +1,7 @@
-"""Indexes, epochs and producer snapshots held against the batches that a scan has found.
+"""Indexes, epochs and producer snapshots compared with the batches that a scan found.
 
-An index may lag behind its log, for it is sparse; what it says must be right. Zeros at its end are the space that a
-Java broker had laid out. Entries for what stands behind a damage are not judged.
+An index is sparse and can lag behind its log, but every entry must be right. Zeros at its end are space that a Java
+broker preallocated. Entries that refer to a part after damage are not checked.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _ABORTED = struct.Struct(">hqqqq")
 
 
 def _entries(data: bytes, entry: struct.Struct) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """(position, fields) up to the zeros at the end."""
+    """Yields (position, fields) of the entries before the zeros at the end."""
     filled = len(data.rstrip(b"\0"))
     count = min(-(-filled // entry.size), len(data) // entry.size)
     for place in range(count):
@@ -32,7 +32,7 @@ def _entries(data: bytes, entry: struct.Struct) -> Iterator[tuple[int, tuple[int
 
 
 def check_index(disk: Disk, path: str, scan: SegmentScan) -> Fault | None:
-    """The first fault of an offset index."""
+    """Returns the first fault of an offset index."""
     data = disk.read(path)
     starts = {position: place for place, position in enumerate(scan.positions)}
     ends = set(scan.last_offsets)
@@ -55,7 +55,7 @@ def check_index(disk: Disk, path: str, scan: SegmentScan) -> Fault | None:
 
 
 def check_time_index(disk: Disk, path: str, scan: SegmentScan) -> Fault | None:
-    """The first fault of a time index."""
+    """Returns the first fault of a time index."""
     data = disk.read(path)
     previous_offset = previous_timestamp = -1
     for at, (timestamp, relative) in _entries(data, _TIME_ENTRY):
@@ -77,7 +77,7 @@ def check_time_index(disk: Disk, path: str, scan: SegmentScan) -> Fault | None:
 
 
 def _size_fault(path: str, kind: FaultKind, data: bytes, entry: struct.Struct) -> Fault | None:
-    # Space laid out in advance is a multiple of the entry's size too.
+    # Preallocated space is a multiple of the entry size too.
     if len(data) % entry.size == 0:
         return None
     text = f"{len(data)} bytes are no multiple of {entry.size}"
@@ -85,15 +85,15 @@ def _size_fault(path: str, kind: FaultKind, data: bytes, entry: struct.Struct) -
 
 
 class Transactions:
-    """Follows the transactions of a log through its batches. `is_whole` until something is missing that a transaction
-    may have begun with; only then every entry can be told beforehand."""
+    """The transactions of a log, followed through its batches. `is_whole` until something is missing that a transaction
+    could have begun with; only while it is true can every index entry be predicted."""
 
     __slots__ = ("_markers", "_open", "aborted", "is_whole")
 
     def __init__(self, open_at_start: Mapping[int, int], *, is_whole: bool) -> None:
         self.is_whole = is_whole
         self._open = dict(open_at_start)
-        #: Of the segment at hand: what its index must have, and offset -> producer of its abort markers.
+        #: Of the current segment: what its index must contain, and offset -> producer of its abort markers.
         self.aborted: list[AbortedTxn] = []
         self._markers: dict[int, int] = {}
 
@@ -120,7 +120,7 @@ class Transactions:
                 self.aborted.append(AbortedTxn(header.producer_id, first_offset, record.offset, stable))
 
     def check(self, disk: Disk, path: str, scan: SegmentScan) -> Fault | None:
-        """The first fault of the segment's transaction index, which may be absent."""
+        """Returns the first fault of the segment's transaction index, which can be absent."""
         data = disk.read(path) if disk.exists(path) else b""
         expected = {aborted.last_offset: aborted for aborted in self.aborted}
         previous = -1
@@ -145,7 +145,7 @@ class Transactions:
         return None
 
     def sound_entries(self, disk: Disk, path: str) -> list[AbortedTxn]:
-        """Those of the index that the log bears out, and those that the log asks for."""
+        """Returns the index entries that the log confirms, and those that it requires."""
         data = disk.read(path) if disk.exists(path) else b""
         found: dict[int, AbortedTxn] = {}
         for version, *fields in _ABORTED.iter_unpack(data[: len(data) - len(data) % _ABORTED.size]):
@@ -170,15 +170,15 @@ class Transactions:
 
 
 def encode_aborted(entries: Iterable[AbortedTxn]) -> bytes:
-    """A transaction index with these entries."""
+    """Encodes a transaction index with these entries."""
     return b"".join(_ABORTED.pack(0, *entry) for entry in entries)
 
 
 def check_epochs(
     path: str, entries: Sequence[EpochEntry], scans: Sequence[SegmentScan], complete_below: int
 ) -> list[Fault]:
-    """Epochs in the checkpoint against those in the batches, which are outside the checksums. Newer ones than it has
-    may begin at `complete_below` or later."""
+    """Compares the epochs in the checkpoint with those in the batches, which are outside the checksums. An epoch newer
+    than the checkpoint's can begin at `complete_below` or later."""
     previous = EpochEntry(-1, -1)
     for entry in entries:
         if entry.epoch <= previous.epoch or entry.start_offset <= previous.start_offset:
@@ -196,7 +196,7 @@ def check_epochs(
             if epoch >= 0 and not entries:
                 return [Fault(path, FaultKind.EPOCHS, f"no epoch, the log has epoch {epoch}", None, first)]
             known = bisect_right(starts, first), bisect_right(starts, last)
-            # Nothing is known of what lies before the first entry.
+            # Nothing is known about the offsets before the first entry.
             if any(count and entries[count - 1].epoch != epoch for count in known):
                 text = f"a batch of leader epoch {epoch} where {name} has {entries[known[1] - 1].epoch}"
                 faults.append(Fault(scan.path, FaultKind.EPOCHS, text, scan.positions[place], first))
