@@ -1,9 +1,10 @@
-"""A broker from a configuration and a host: the one place where the rooms meet, used by `server/` and `simulation/`.
+"""A broker built from a configuration and a host: the composition root, used by `server/` and `simulation/`.
 
-create    format an empty directory, and wire
-open      open the logs and the metadata quorum, follow the metadata
-start     register with the controller; when the metadata show that, clients may come; unfenced, they find it
-stop      hand over leaderships, write checkpoints, mark the stop as clean
+create    formats an empty directory and connects the parts
+open      opens the logs and the metadata quorum, and follows the metadata
+start     registers with the controller; opens for clients when the metadata shows the registration; when the
+          controller unfences the broker, clients find it in the metadata
+stop      hands over leaderships, writes checkpoints, records a clean shutdown
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ from barnabas.replication.manager import ReplicaManager, ReplicaPorts
 from barnabas.replication.partition import Partition
 from barnabas.storage.manager import LogManager
 
-#: For a request to the controller that says nothing else.
+#: The timeout of a request to the controller that sets none of its own.
 _ASK_TIMEOUT_MS = 30_000
-#: A voter waits so long for brokers that leave at the same time, and looks so often.
+#: A stopping voter waits up to the maximum for brokers that stop at the same time, and checks at this interval.
 _LINGER_MS_MIN = 30
 _LINGER_MS_MAX = 3_000
 _LINGER_LOOK_MS = 5
@@ -57,22 +58,22 @@ def _nothing() -> None:
 
 
 class Broker:
-    """All parts of one node, wired once. What its `process.roles` leave out is there and does nothing."""
+    """All parts of one node, connected once. Parts that `process.roles` leaves out exist and stay idle."""
 
     @classmethod
     def create(
         cls, host: Host, config: BrokerConfig, connection_log: ConnectionLog, cluster_id: str | None = None
     ) -> Broker:
-        """Format directories that are still empty, for which `cluster_id` is, and wire. Raises ConfigError."""
+        """Formats empty directories with `cluster_id` and connects the parts. Raises ConfigError."""
         return cls(host, config, connection_log, ensure_formatted(host, config, cluster_id=cluster_id))
 
     def __init__(self, host: Host, config: BrokerConfig, connection_log: ConnectionLog, formatted: Formatted) -> None:
-        """Nothing is written or opened before `open`."""
+        """Writes and opens nothing: `open` does."""
         self.host, self.config = host, config
         self._connection_log = connection_log
         self.memory = MemoryBudget.of(host, config)
         self._area = self.memory.area
-        #: Joined: the node takes part in the quorum, which a log that is not its own forbids.
+        #: Whether `open` has run, and whether the node has joined the quorum, which a foreign metadata log prevents.
         self._opened = self._joined = False
         self.formatted = formatted
         cluster_id = formatted.cluster_id
@@ -140,7 +141,7 @@ class Broker:
     # -- life
 
     def open(self) -> None:
-        """Everything up to the point where controllers can be served. Raises ConfigError, StorageFault."""
+        """Opens everything that serving controllers needs. Raises ConfigError, StorageFault."""
         self.metadata.subscribe(self._on_broker_config)
         if self.config.is_broker:
             self._open_replicas()
@@ -171,8 +172,9 @@ class Broker:
         self.metadata.subscribe(self._door.on_image)
 
     def start(self, on_ready: Callable[[], None] = _nothing, on_open: Callable[[], None] = _nothing) -> None:
-        """Join the cluster. `on_open`, maybe at once: the host may let clients in; before, only the listeners of
-        controllers are open. `on_ready`: the controller has unfenced it, so clients find it."""
+        """Joins the cluster. `on_open` is called, possibly within this call, when the host can open the client
+        listeners; until then only the controller listeners are open. `on_ready` is called when the controller has
+        unfenced the broker, so that clients find it in the metadata."""
         self._registrar.start()
         if not self.config.is_broker:
             on_open()
@@ -191,19 +193,21 @@ class Broker:
         self._door.start(self.metadata.image, on_open)
 
     def _on_epoch(self) -> None:
-        """The metadata may have shown it before the controller's answer came."""
+        """Checks the current image again: it can have shown the registration before the controller's response
+        arrived."""
 
         def look() -> None:
             if self._opened:
                 self._own_registration.look(self.metadata.image)
                 self._door.look(self.metadata.image)
 
-        # An event of its own: the answer may come from within a publication.
+        # Runs as an event of its own: the response can arrive within the publication of an image.
         self.host.timers.call_soon(look)
 
     def stop(self, done: Callable[[], None], release: Callable[[], None] = lambda: None) -> None:
-        """In order: leaderships, while clients are still served; `release`, where the host closes its listeners; state
-        machines, logs; then `done`. A broker that was never opened is done at once."""
+        """Hands over leaderships while clients are still served, calls `release` (the host closes its listeners),
+        stops the coordinators and logs, then calls `done`. For a broker that was never opened, `done` is called
+        immediately."""
         if not self._opened:
             release()
             done()
@@ -231,8 +235,8 @@ class Broker:
         self.lifecycle.stop(lambda: self._linger(close))
 
     def _linger(self, then: Callable[[], None]) -> None:
-        """A voter goes last: while other brokers are on their way out too, its vote may be what they wait for. And not
-        before the answers have left that came with its own."""
+        """Delays `then` while other brokers are in controlled shutdown, because they can need this voter's vote. The
+        minimum delay lets the responses leave that became ready together with this broker's own."""
         if not self.config.is_controller or not self._joined or len(self.raft.voters) < 2:
             then()
             return
@@ -253,7 +257,7 @@ class Broker:
     # -- listeners
 
     def dispatcher(self, offers: Mapping[int, Offer]) -> Dispatcher:
-        """The gate of one listener."""
+        """Returns the dispatcher of one listener, which serves the APIs in `offers`."""
         return Dispatcher(
             self.services,
             offers,
@@ -266,7 +270,7 @@ class Broker:
     # -- failed directories
 
     def _on_directory_failed(self, directory: str, error: BaseException) -> None:
-        """The process ends with its last directory, and with the one of the metadata log, as Kafka does."""
+        """Ends the process if its last directory or the directory of the metadata log failed, as Kafka does."""
         if directory == self.config.metadata_log_dir:
             self.host.faults.fatal(f"log directory {directory} with the metadata log failed: {error}", error)
         elif self.logs.roots.all_failed:

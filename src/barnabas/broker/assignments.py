@@ -1,11 +1,11 @@
-"""Tells the controller in which of `log.dirs` the replicas of this broker lie (KIP-858, AssignReplicasToDirs).
+"""Reports to the controller in which of `log.dirs` the replicas of this broker are (KIP-858, AssignReplicasToDirs).
 
-    assign -> ready, the newest word on each replica -> one request at a time -> done, or ready again after a while
+    assign -> ready, the newest directory of each replica -> one request at a time -> done, or ready after a backoff
 
 Invariants
-- What is said of a replica is said until the controller has decided so, until something newer is said of it, or until
-  the replica is no longer on this broker.
-- `done` is called once, when the controller has decided what was said; never for words that were overtaken.
+- An assignment is sent until the controller has accepted it, a newer one replaces it, or the replica is no longer on
+  this broker.
+- `done` is called once, when the controller has accepted the assignment; never for one that was replaced.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from barnabas.protocol.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsResponse,
 )
 
-#: As many as one request of Kafka's names.
+#: The maximum of one request, as in Kafka.
 REPLICAS_PER_REQUEST: Final = 2250
 _BACKOFF_MS: Final = 100
 _BACKOFF_MS_MAX: Final = 10_000
-#: Failures before somebody is told.
+#: Consecutive failures before one is logged.
 _QUIET_FAILURES: Final = 3
 
-#: To the active controller; the reply is None when there was no answer.
+#: Sends a request to the active controller; the response is None if none arrived.
 Ask = Callable[[AssignReplicasToDirsRequest, Callable[[Message | None], None]], None]
 #: (topic id, partition)
 _Replica = tuple[bytes, int]
@@ -41,7 +41,8 @@ class _Word(NamedTuple):
 
 
 class DirectoryAssignments:
-    """`ask` sends a request; `epoch` is the broker's, -1 before it is registered."""
+    """The directory assignments to report. `ask` sends a request; `epoch` returns the broker epoch, -1 before it is
+    registered."""
 
     def __init__(self, host: Host, node_id: int, store: MetadataStore, epoch: Callable[[], int], ask: Ask) -> None:
         self._host = host
@@ -56,11 +57,11 @@ class DirectoryAssignments:
         self._closed = False
 
     def __len__(self) -> int:
-        """Replicas whose directory the controller has yet to learn."""
+        """Returns the number of replicas whose directory the controller has not accepted yet."""
         return len(self._ready) + sum(replica not in self._ready for replica in self._sent)
 
     def close(self) -> None:
-        """Nothing is sent any more; the next start tells again what the metadata do not have."""
+        """Stops sending. The next start reports again what the metadata lacks."""
         self._closed = True
         self._ready.clear()
         if self._timer is not None:
@@ -68,7 +69,7 @@ class DirectoryAssignments:
             self._timer = None
 
     def assign(self, topic_id: bytes, partition: int, directory_id: bytes, done: Callable[[], None]) -> None:
-        """Sent soon, with whatever else is said in this event."""
+        """Sends the assignment soon, together with the others of this event."""
         replica = (topic_id, partition)
         if self._closed:
             return
@@ -131,7 +132,7 @@ class DirectoryAssignments:
 def build_request(
     broker_id: int, broker_epoch: int, directories: dict[tuple[bytes, int], bytes]
 ) -> AssignReplicasToDirsRequest:
-    """From (topic id, partition) -> directory id, in the order of their first mention."""
+    """Builds a request from (topic id, partition) -> directory id, grouped in the order of first occurrence."""
     grouped: dict[bytes, dict[bytes, list[int]]] = {}
     for (topic_id, partition), directory_id in directories.items():
         grouped.setdefault(directory_id, {}).setdefault(topic_id, []).append(partition)
@@ -157,7 +158,7 @@ def build_request(
 
 
 def _codes_of(response: Message | None) -> dict[_Replica, int]:
-    """What the controller says of each replica; nothing if it refused all."""
+    """Returns the error code of each replica, or nothing if the controller refused the whole request."""
     if not isinstance(response, AssignReplicasToDirsResponse) or response.error_code != ErrorCode.NONE:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""What this broker coordinates: groups and transactions, on the partitions of internal topics that it leads."""
+"""The coordinators of this broker: groups and transactions, on the partitions of internal topics that it leads."""
 
 from __future__ import annotations
 
@@ -22,12 +22,13 @@ from barnabas.metadata.store import MetadataStore
 from barnabas.replication.internal import InternalPartitions
 from barnabas.replication.manager import LeadershipListener, ReplicaManager
 
-#: Members of groups may bring along this part of the budget of memory.
+#: Data of group members can take one part in this many of the memory budget.
 _MEMBERS_SHARE: Final = 4
 
 
 class Coordinators:
-    """`listen` once the replicas are there; `shutdown` before they go."""
+    """The group and transaction coordinators of a node. `listen` is called once the replicas exist, `shutdown` before
+    they are closed."""
 
     def __init__(
         self,
@@ -64,7 +65,7 @@ class Coordinators:
         )
 
     def listen(self, memory: MemoryBudget) -> None:
-        """What members of groups bring along counts in `memory`."""
+        """Follows leadership of the internal topics, and counts the data of group members in `memory`."""
         held = self.groups.held
         held.bytes_max = memory.limit_bytes // _MEMBERS_SHARE
         memory.others.append(lambda: held.bytes)
@@ -81,7 +82,8 @@ class Coordinators:
         self.transactions.shutdown()
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Offsets of topics that are gone go, too; consumer groups share anew what came, went, or has grown."""
+        """Removes the offsets of deleted topics; consumer groups rebalance for topics that were created, deleted or
+        expanded."""
         self._topics.on_image(delta, image)
         gone = [
             TopicPartition(topic.name, index)
@@ -95,7 +97,7 @@ class Coordinators:
         return self._metadata.image.config_of(GROUP_RESOURCE, group_id).get(key)
 
     def _partitions(self, topic: str, key: str) -> int:
-        """As many as the topic has, or will have when it is made."""
+        """Returns the topic's number of partitions, or the number that it will have when it is created."""
         image = self._metadata.image.topics_by_name.get(topic)
         return self._config.int_of(key) if image is None else len(image.partitions)
 

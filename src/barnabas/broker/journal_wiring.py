@@ -1,4 +1,4 @@
-"""A node's journal, put together from the node's parts."""
+"""The wiring of a node's journal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.replication.internal import InternalPartitions
 
 
 def make_journal(services: Services, partitions: InternalPartitions) -> Journal:
-    """Decisions, images and what replicas have lost are for the caller to hand to it."""
+    """Creates the journal. The caller passes decisions, images and data losses of replicas to it."""
     topic = EventsTopic(services.host, services.config, services.metadata, partitions)
     where = Where(services.metadata, services.raft, services.controller, services.cluster_id)
     return Journal(services.host, services.config, where, topic, lambda: ensure_internal_topic(services, EVENTS_TOPIC))

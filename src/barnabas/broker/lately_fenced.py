@@ -1,9 +1,9 @@
-"""Brokers that were fenced a moment ago: Metadata goes on listing them for `_LISTED_MS`.
+"""Brokers that were fenced recently: Metadata responses list them for `_LISTED_MS` more.
 
-librdkafka that finds a broker no longer listed removes it at once, and with it takes the new leader from partitions
-that it is just moving away from there; it looks again only after a second. A broker that is listed and does not
-answer costs clients nothing that they would not meet with Kafka, which fences a dead broker when its session of 9 s
-is over. Only the list of brokers has them: they lead nothing, and no replica of theirs counts as there.
+When librdkafka finds that a broker is no longer listed, it removes the broker immediately. Partitions that it is just
+moving from that broker to a new leader lose the new leader too, and it retries only after a second. A listed broker
+that does not answer costs clients nothing extra: with Kafka, a dead broker stays listed until its session of 9 s ends.
+Recently fenced brokers appear only in the list of brokers: they lead nothing, and their replicas count as offline.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _LISTED_MS: Final = 3_000
 
 
 class LatelyFenced:
-    """Knows nobody before `follow`."""
+    """The recently fenced brokers; none before `follow`."""
 
     def __init__(self) -> None:
         self._clock: Clock | None = None
         self._alive: dict[int, BrokerImage] = {}
-        #: As they were, and until when they are listed.
+        #: The last unfenced registration of each, and the time until which it is listed.
         self._fenced: dict[int, tuple[BrokerImage, int]] = {}
 
     def follow(self, store: MetadataStore, clock: Clock) -> None:
@@ -40,7 +40,7 @@ class LatelyFenced:
                 self._fenced.pop(broker_id, None)
                 continue
             before = self._alive.pop(broker_id, None)
-            # One that stops in order has been left by its partitions before.
+            # A broker in controlled shutdown no longer leads partitions, so clients do not need it.
             if before is not None and not before.in_controlled_shutdown:
                 self._fenced[broker_id] = (before, self._clock.now_ms() + _LISTED_MS)
 

@@ -1,11 +1,11 @@
-"""A broker's life as the controller sees it: registration, heartbeats, controlled shutdown (KIP-631).
+"""A broker's registration, heartbeats and controlled shutdown (KIP-631).
 
-start     register this incarnation until a controller takes it, then heartbeats; the controller unfences a broker
-          that has followed the metadata up to its own registration
-ready     the first heartbeat that finds it unfenced: clients find it from now on
-fenced    its session ran out, or its connection ended and it could not be dialled: the controller has others lead; the
-          next heartbeat that is answered unfences it. The log tells both, and since when nobody has answered
-stop      heartbeats ask to shut down; the controller moves the leaderships away and says when
+start     registers this incarnation until a controller accepts it, then sends heartbeats; the controller unfences a
+          broker that has followed the metadata up to its own registration
+ready     the first heartbeat response that reports it unfenced: from now on clients find it in the metadata
+fenced    its session ended, or its connection closed and it could not be reached: other brokers lead its partitions.
+          The next answered heartbeat unfences it. The log reports both, and the time since the last response
+stop      heartbeats request a shutdown; the controller moves the leaderships away, then allows it
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from barnabas.protocol.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
 
-#: Between heartbeats of a broker that waits to be unfenced or to be let go.
+#: The heartbeat interval of a broker that waits to be unfenced or to be allowed to stop.
 _EAGER_MS: Final = 10
-#: Between heartbeats while nobody answers: whatever parted them may be over at any moment.
+#: The heartbeat interval while no response arrives: the connection can come back at any moment.
 _UNANSWERED_MS: Final = 200
-#: Between heartbeats that fail while there is a directory without room to be told of.
+#: The heartbeat interval while heartbeats fail and a full directory is still to be reported.
 _TELL_AGAIN_MS: Final = 100
-#: Between attempts to register.
+#: Pauses between attempts to register: the first, and the longest.
 _REGISTRATION_PAUSE_MS: Final = 50
 _REGISTRATION_PAUSE_MS_MAX: Final = 1_000
-#: What does not get better by asking again, and what to do about it.
+#: Errors that a retry cannot fix, with their remedy.
 _HOPELESS: Final = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "its directories belong to another cluster: configure empty ones, or the right "
     "controller.quorum addresses",
@@ -46,10 +46,10 @@ _HOPELESS: Final = {
     ErrorCode.BROKER_ID_NOT_REGISTERED: "the controller does not accept brokers in ZooKeeper mode",
 }
 
-#: Causes of lines in the log.
+#: Keys of the rate-limited log lines.
 _UNANSWERED: Final = "unanswered"
 _FENCED: Final = "fenced"
-#: What may pass by itself.
+#: Errors that can pass without intervention, with an explanation.
 _WAITING: Final = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "; another process with this node.id is running, or ended a moment ago: "
     "each node needs its own node.id",
@@ -57,7 +57,7 @@ _WAITING: Final = {
 
 
 class BrokerLifecycle:
-    """Keeps this broker registered. `epoch` is -1 until the controller gave one."""
+    """The registration of this broker and its renewal. `epoch` is -1 until the controller has assigned one."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class BrokerLifecycle:
         on_epoch: Callable[[], None],
         refusing: Callable[[], Sequence[bytes]],
     ) -> None:
-        """`on_epoch`: the controller has given this incarnation its epoch. `refusing`: the ids of directories that take
-        no writes for now."""
+        """`on_epoch` is called when the controller has assigned an epoch to this incarnation. `refusing` returns the
+        ids of directories that take no writes for now."""
         self._on_epoch = on_epoch
         self._host = host
         self._config = config
@@ -86,19 +86,19 @@ class BrokerLifecycle:
         self._beats_no_more = False
         self._on_ready: Callable[[], None] | None = None
         self._on_stopped: Callable[[], None] | None = None
-        #: Ids of directories that failed (KIP-858); every heartbeat names them.
+        #: Ids of failed directories (KIP-858); every heartbeat contains them.
         self._lost_directories: list[bytes] = []
         self._untold: Timer | None = None
         self._refusing = refusing
-        #: As the controller was last told.
+        #: The directories without writes that the last heartbeat reported.
         self._told_refusing: Sequence[bytes] = ()
-        #: Whether the controller that was told of them has ignored it: Apache Kafka's does.
+        #: Whether the controller ignored that report, as Apache Kafka's controller does.
         self._is_unheard = False
         self._is_amending = False
         self._reports = LimitedReports(host.faults, host.clock)
-        #: When the controller last answered a heartbeat.
+        #: The time of the last heartbeat response.
         self._answered_ms = 0
-        #: As the metadata told last of this incarnation; None before they know it.
+        #: Whether the metadata shows this incarnation as fenced; None before it shows this incarnation.
         self._is_fenced: bool | None = None
         self.epoch = -1
 
@@ -109,7 +109,7 @@ class BrokerLifecycle:
         previous_broker_epoch: int,
         on_ready: Callable[[], None],
     ) -> None:
-        """Register. A controller that refuses this broker for good ends the process (`host.faults.fatal`)."""
+        """Registers the broker. If a controller refuses it permanently, the process ends (`host.faults.fatal`)."""
         self._on_ready = on_ready
         self._registration = BrokerRegistrationRequest(
             broker_id=self._config.node_id,
@@ -140,8 +140,8 @@ class BrokerLifecycle:
         self._register()
 
     def stop(self, done: Callable[[], None]) -> None:
-        """Controlled shutdown; calls `done` once the controller lets go, which can be within this call. Without
-        `controlled.shutdown.enable` the controller is not asked, and finds out as after a crash."""
+        """Starts the controlled shutdown; calls `done` once the controller allows the stop, possibly within this call.
+        Without `controlled.shutdown.enable` the controller is not asked, and detects the stop like a crash."""
         self._cancel_timer()
         self._stopping = True
         if self.epoch < 0 or not self._config.bool_of("controlled.shutdown.enable"):
@@ -153,8 +153,8 @@ class BrokerLifecycle:
             self._beat()
 
     def directory_failed(self, directory_id: bytes) -> None:
-        """Tell the controller, now. A broker that cannot for `log.dir.failure.timeout.ms` ends, for others still take
-        it for the leader of what it has lost."""
+        """Reports a failed directory to the controller immediately. If that fails for `log.dir.failure.timeout.ms`, the
+        process ends, because the cluster still takes this broker for the leader of partitions that it has lost."""
         self._lost_directories.append(directory_id)
         if self._untold is None:
             timeout_ms = self._config.int_of("log.dir.failure.timeout.ms")
@@ -162,15 +162,16 @@ class BrokerLifecycle:
         self._beat_soon()
 
     def refusing_changed(self) -> None:
-        """Other directories than before take no writes: tell the controller, now."""
+        """Reports immediately to the controller that the set of directories without writes has changed."""
         if not self._stopping:
             self._beat_soon()
 
     def _beat_soon(self) -> None:
-        """Unless an answer is awaited: the next heartbeat follows it at once where there is more to tell."""
+        """Sends a heartbeat soon, unless one is in flight: the next one then follows its response immediately if there
+        is more to report."""
         if self._timer is not None and self.epoch >= 0:
             self._cancel_timer()
-            # Not from within the request that met the fault.
+            # The call can come from a request that met the fault, so the heartbeat is sent in a later event.
             self._timer = self._host.timers.call_later(0, self._beat)
 
     def _give_up_telling(self) -> None:
@@ -214,7 +215,8 @@ class BrokerLifecycle:
         elif self._host.clock.now_ms() >= self._give_up_ms:
             self._host.faults.fatal(f"{who}; giving up after initial.broker.registration.timeout.ms")
         else:
-            # Most of all DUPLICATE_BROKER_REGISTRATION: the last incarnation's session has to run out.
+            # The usual cause is DUPLICATE_BROKER_REGISTRATION: the session of the previous incarnation has to end
+            # first.
             if self._pause_ms >= _REGISTRATION_PAUSE_MS_MAX:
                 left_s = (self._give_up_ms - self._host.clock.now_ms()) // 1000
                 self._host.faults.report(f"{who}{_WAITING.get(code, '')}; retrying for {left_s} s")
@@ -222,10 +224,11 @@ class BrokerLifecycle:
             self._pause_ms = min(2 * self._pause_ms, _REGISTRATION_PAUSE_MS_MAX)
 
     def _register_again(self) -> None:
-        """Another incarnation was registered after this one: a request of a process that is dead, and was long under
-        way. Nobody beats for it, so its session ends; where it lives after all, this one is refused, and gives up."""
+        """Registers as a new incarnation after another one was registered with this node id. Usually that was a delayed
+        request of a dead process: it sends no heartbeats, so its session ends. If its process does run, this
+        registration is refused until the timeout."""
         assert self._registration is not None, "made by start"
-        # Never the proof of a clean shutdown: this process has been running.
+        # This process has been running, so its previous epoch proves no clean shutdown.
         self._registration.previous_broker_epoch = -1
         self._registration.incarnation_id = self._host.random.uuid()
         self._give_up_ms = self._host.clock.now_ms() + self._config.int_of("initial.broker.registration.timeout.ms")
@@ -233,8 +236,8 @@ class BrokerLifecycle:
         self._register()
 
     def _maybe_amend(self) -> None:
-        """Register this same incarnation once more, where `metadata.version` has risen to one that keeps what the
-        first registration could not: the directories (KIP-858)."""
+        """Registers this incarnation again when `metadata.version` has risen to one that stores directories (KIP-858),
+        which the first registration could not do."""
         image = self._store.image
         own = image.brokers.get(self._config.node_id)
         if own is None or own.epoch != self.epoch or own.directories or image.metadata_version < V_3_7_IV2:
@@ -257,7 +260,8 @@ class BrokerLifecycle:
     # -- heartbeats
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A broker on its way out waits until all others have told the controller that they know: tell it now."""
+        """Sends a heartbeat immediately while a broker is in controlled shutdown: it waits until all others have
+        reported a metadata offset that includes the change."""
         leaving = any(
             broker is not None and broker.in_controlled_shutdown and not broker.fenced
             for broker in delta.changed_brokers.values()
@@ -301,9 +305,10 @@ class BrokerLifecycle:
         self._access.ask(request, lambda response: self._on_heartbeat(response, lost), timeout_ms=timeout_ms)
 
     def _must_be_fenced(self) -> bool:
-        """Whether a controller that knows nothing of full directories has to be told in the one way that it does know.
-        Apache Kafka's broker ends for want of room; this one asks to be fenced until it has some, where every partition
-        that it leads can be led by another replica in sync and none of its directories can be written."""
+        """Returns whether this broker must request fencing, because the controller ignores the report of full
+        directories. Apache Kafka's broker stops when its disk is full; this one asks to be fenced until it has space,
+        if none of its directories can be written and every partition that it leads has another active replica in the
+        ISR."""
         image, own_id = self._store.image, self._config.node_id
         own = image.brokers.get(own_id)
         if not self._is_unheard or own is None or not set(own.directories) <= set(self._told_refusing):
@@ -347,7 +352,7 @@ class BrokerLifecycle:
             on_ready()
         is_settled = (is_usable or code is not ErrorCode.NONE) and not self._stopping
         if self._told_refusing and was_unheard and self._is_unheard:
-            is_settled = True  # fenced at its own wish
+            is_settled = True  # the broker requested the fencing
         elif lost < len(self._lost_directories) or self._is_unheard or tuple(self._refusing()) != self._told_refusing:
             is_settled = False
         interval_ms = self._config.int_of("broker.heartbeat.interval.ms") if is_settled else _EAGER_MS
@@ -358,7 +363,7 @@ class BrokerLifecycle:
         self._timer = self._host.timers.call_later(interval_ms, self._beat)
 
     def _tell_silence(self) -> None:
-        """Nobody has answered a heartbeat."""
+        """Logs that no heartbeat was answered."""
         leader_id = self._access.leader_id()
         silent_s = (self._host.clock.now_ms() - self._answered_ms) / 1000
         session_s = self._config.int_of("broker.session.timeout.ms") / 1000

@@ -1,18 +1,18 @@
-"""What the metadata says before this process has registered is about its last life.
+"""The wait of a restarted broker until the metadata shows its new registration.
 
-A broker that starts again finds itself in the image as the leader it was. If it acted on that, it would lead in an
-epoch that it led before, with a log that may have lost its end since: its followers would cut off what they have
-committed. The controller decides about such leaderships when it registers the new incarnation, so the replicas are told
-nothing before the image shows that registration, and then everything at once (as Kafka's broker installs its metadata
-publishers only when the controller has acknowledged that it is caught up, KIP-631).
+A restarted broker finds itself in the image with the leaderships of its previous run. If it acted on them, it would
+lead in an epoch that it has led before, with a log that may have lost its end since: its followers would truncate
+records that they have committed. The controller decides about these leaderships when it registers the new incarnation.
+The replicas therefore receive no image until one shows that registration, and then the whole image (Kafka's broker
+installs its metadata publishers only when the controller has acknowledged that it is caught up, KIP-631).
 
-Clients have to wait for the same: what such a broker does not know yet it would call absent, and they would forget
-partitions that exist. So its host opens the listeners for clients only then (`Door`); before, they are refused and ask
-another broker. Kafka opens them a moment later, when the broker is unfenced; but then the first who hear of that find
-them closed.
+Clients have to wait too: this broker would report partitions as unknown that it has not learnt of yet, and clients
+would drop them. So its host opens the client listeners only then (`Door`); until then connections are refused and
+clients use another broker. Kafka opens them a little later, when the broker is unfenced, but then the first clients
+that see it unfenced find its listeners closed.
 
-A process whose own controller is the active one, and that is the only broker, need not wait: what it lacks nobody has,
-and it may have no room left to write a registration down.
+If the active controller is in this process and there is no other broker, there is no wait: no other node has newer
+metadata, and the disk may be too full to write a registration.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from barnabas.metadata.store import Subscriber
 
 
 def is_current(image: MetadataImage, node_id: int, broker_epoch: int, is_controller_active: bool) -> bool:
-    """Whether the image knows what was decided up to the registration of this incarnation."""
+    """Returns whether the image includes all decisions up to the registration of this incarnation."""
     own = image.brokers.get(node_id)
     if own is None:
         return False
@@ -32,7 +32,7 @@ def is_current(image: MetadataImage, node_id: int, broker_epoch: int, is_control
 
 
 class AfterOwnRegistration:
-    """Passes images on to `subscriber` once they show this incarnation."""
+    """A filter that passes images to `subscriber` once they show this incarnation."""
 
     def __init__(
         self,
@@ -56,13 +56,13 @@ class AfterOwnRegistration:
         self._subscriber(delta, image)
 
     def look(self, image: MetadataImage) -> None:
-        """The controller has acknowledged the registration: the image may show it already."""
+        """Checks `image` again after the controller's response: it can already show the registration."""
         if not self._is_open:
             self.on_image(MetadataDelta(image), image)
 
 
 class Door:
-    """Says once, by `on_open`, that clients may come; it does not take that back."""
+    """The one-time signal `on_open` that client listeners can open; it is never revoked."""
 
     def __init__(self, node_id: int, broker_epoch: Callable[[], int], is_controller_active: Callable[[], bool]) -> None:
         self._node_id = node_id
@@ -75,7 +75,7 @@ class Door:
         self.look(image)
 
     def close(self) -> None:
-        """Clients that are not in yet stay out."""
+        """Prevents a later `on_open`: client listeners that are not open yet stay closed."""
         self._on_open = None
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:

@@ -1,5 +1,5 @@
-"""Fetch sessions and the encoding of answers to Fetch.
+"""Fetch sessions and the encoding of Fetch responses.
 
-Reads come from `replication.fetching`; here is what a session remembers and how an answer is laid out. Begin with
-`fetch_sessions.py`.
+Owns what a session remembers and the layout of responses; the reads are in `replication.fetching`. `fetch_sessions`
+imports no other package of `broker`, `fetch_answers` imports `requests` and `topics`. Begin with `fetch_sessions.py`.
 """

@@ -1,5 +1,6 @@
-"""What a Fetch is answered with, versions 4-18, as chunks: records go from the log to the socket without being copied,
-but for small ones."""
+"""The encoding of Fetch responses, versions 4-18, as chunks: records go from the log to the socket without a copy,
+except small ones.
+"""
 
 from __future__ import annotations
 
@@ -17,15 +18,15 @@ _SESSIONS_SINCE = 7
 _FLEXIBLE = 12
 _BY_TOPIC_ID = 13
 _LEADER_SINCE = 16
-#: Records up to this size are copied behind the fields before them: one chunk less to send.
+#: Records up to this size are copied into the buffer of the preceding fields, which saves a chunk.
 _COPIED_BYTES_MAX = 16 * 1024
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _THROTTLE_ERROR_SESSION = struct.Struct(">ihi")
-#: index, error code, HW, LSO, log start offset
+#: (index, error code, HW, LSO, log start offset)
 _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V4 = struct.Struct(">ihqq")
-#: As `_PARTITION`, the number of aborted transactions (null, or none), and the preferred replica.
+#: The fields of `_PARTITION`, the number of aborted transactions (null or zero), and the preferred read replica.
 _PARTITION_V12 = struct.Struct(">ihqqqBi")
 _TRANSACTION = struct.Struct(">qq")
 _EPOCH_OFFSET = struct.Struct(">iq")
@@ -34,7 +35,7 @@ _LEADER = struct.Struct(">ii")
 Told = Sequence[tuple[FetchItem, FetchResult]]
 
 
-#: Partitions that are encoded in a step.
+#: Topics, and rows of a topic, that are encoded per step.
 _LOOK = 100
 
 
@@ -61,7 +62,7 @@ def encode_answer(
 
 
 class _Writer:
-    """Collects a response as chunks: fields in `head`, large records as they are."""
+    """The chunks of a response: fields collect in `head`, large records stay as they are."""
 
     __slots__ = ("_chunks", "_first", "_size_bytes", "head")
 
@@ -88,7 +89,7 @@ class _Writer:
 def _write_topics(
     writer: _Writer, topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]], version: int
 ) -> Generator[int, None, None]:
-    """Versions 4-11."""
+    """Writes the topics for versions 4-11."""
     writer.head += _INT32.pack(len(topics))
     for place, (topic, rows) in enumerate(topics.items(), 1):
         if place % _LOOK == 0:
@@ -117,7 +118,7 @@ def _write_topics(
 def _write_topics_flexible(
     writer: _Writer, topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]], version: int
 ) -> Generator[int, None, None]:
-    """Versions 12-18."""
+    """Writes the topics for versions 12-18."""
     write_unsigned_varint(writer.head, len(topics) + 1)
     for place, (topic, rows) in enumerate(topics.items(), 1):
         if place % _LOOK == 0:
@@ -163,7 +164,7 @@ def _write_topics_flexible(
 
 
 def _partition_tags(result: FetchResult, version: int) -> bytes:
-    """Tagged fields 0 (diverging epoch) and 1 (current leader, KIP-951)."""
+    """Returns tagged fields 0 (diverging epoch) and 1 (current leader, KIP-951)."""
     leader = result.leader if version >= _LEADER_SINCE else None
     if result.diverging is None and leader is None:
         return b"\0"
@@ -179,7 +180,7 @@ def _partition_tags(result: FetchResult, version: int) -> bytes:
 
 
 def _response_tags(request: InFlight, services: Services, told: Told) -> bytes:
-    """Tagged field 0: where the leaders are that partitions of this answer name."""
+    """Returns tagged field 0: the endpoints of the leaders that partitions of this response name."""
     leaders = sorted({result.leader[0] for _, result in told if result.leader is not None})
     if not leaders:
         return b"\0"

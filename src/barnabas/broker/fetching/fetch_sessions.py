@@ -1,12 +1,12 @@
-"""Incremental fetch sessions (KIP-227): what a reader asked for before need not be said again.
+"""Incremental fetch sessions (KIP-227): a request names only what changed since the session's previous one.
 
-A fetch reads only the session's active items; the others would be told nothing, and their partitions call them back
-(`Session.on_progress`, `on_note`), so that thousands of partitions where nothing happens cost nothing. Partitions that
-returned data move to the end of the active ones, so that all get their turn when the size limits bite.
+A fetch reads only the session's active items. The response would contain nothing for the others; their partitions
+activate them again (`Session.on_progress`, `on_note`), so thousands of idle partitions cost nothing. Partitions that
+returned data move to the end of the active ones, so that all get a turn when the size limits apply.
 
-The cache holds `max.incremental.fetch.session.cache.slots`. A full one evicts a session that was idle for two minutes,
-or one that is older than that and smaller than the new one; followers' sessions are worth more than any consumer's.
-Else the reader goes without.
+The cache holds `max.incremental.fetch.session.cache.slots` sessions. A full one evicts a session that was idle for two
+minutes, or one that is older than that and smaller than the new one; a follower's session outranks a consumer's.
+Otherwise the reader gets no session.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.replication.leadership import Heard
 from barnabas.replication.partition import Isolation, Partition
 
 _EVICTION_MS = 120_000
-#: A full cache looks for a smaller session to evict at most once in this time.
+#: The minimum interval between scans of a full cache for a smaller session to evict.
 _SCAN_INTERVAL_MS = 1000
 CONSUMER = Reader(Isolation.READ_UNCOMMITTED)
 EPOCH_FINAL = -1
@@ -43,7 +43,7 @@ class AskedPartition(Protocol):
 
 
 class Session:
-    """One reader's set of partitions. `epoch` is what its next request must carry."""
+    """One reader's set of partitions. `epoch` is the one that its next request must carry."""
 
     __slots__ = (
         "_heard",
@@ -68,11 +68,11 @@ class Session:
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.items: dict[Key, FetchItem] = {}
-        #: Those that the next fetch has to read, in the order of their turn.
+        #: The items that the next fetch must read, in the order of their turn.
         self.active: dict[FetchItem, None] = {}
-        #: Counts what its partitions told of.
+        #: The number of progress notifications from its partitions.
         self.progress = 0
-        #: Its fetch that waits for more.
+        #: The session's fetch that waits in the purgatory.
         self.waiting: DelayedFetch | None = None
         self._heard = Heard(now_ms)
         self._is_closed = False
@@ -83,13 +83,13 @@ class Session:
 
     @property
     def worth(self) -> tuple[bool, int, int]:
-        """What a new session must be worth to take this one's slot."""
+        """Returns the rank that a new session must reach to replace this one."""
         return (self.is_follower, len(self.items), self.session_id)
 
     # -- which partitions
 
     def keep(self, item: FetchItem) -> None:
-        """Asked for, maybe anew."""
+        """Adds an item, or marks a requested one as active again."""
         self.items[_key(item, self.uses_topic_ids)] = item
         item.keeper = self
         self._stir(item)
@@ -102,7 +102,7 @@ class Session:
                 self.active.pop(item, None)
 
     def close(self) -> None:
-        """It is none any more; a fetch that waits is answered."""
+        """Detaches the session from its partitions and completes its waiting fetch."""
         self._is_closed = True
         for item in self.items.values():
             self._release(item)
@@ -121,7 +121,7 @@ class Session:
         self.progress += 1
         self._stir(item)
         if self.waiting is None:
-            item.unwatch()  # it is read with the next fetch in any case: who never comes again costs nothing more
+            item.unwatch()  # the next fetch reads it in any case; an abandoned session costs no further notifications
         elif not (item.is_throttled and size_bytes):
             self.waiting.on_progress(size_bytes)
 
@@ -143,16 +143,16 @@ class Session:
     # -- fetches
 
     def go_on(self, reader: Reader, now_ms: int) -> None:
-        """Its next fetch begins."""
+        """Notes the begin of the session's next fetch."""
         self._heard.ms = now_ms
         if reader != self.reader:
             self.reader = reader
             for item in self.items.values():
-                item.unwatch()  # how far it may see decides who tells it
+                item.unwatch()  # the visible end, and so the events to watch, depend on the reader
                 self._stir(item)
 
     def watch(self, items: Iterable[FetchItem]) -> None:
-        """They have just been read: hear of all that comes."""
+        """Watches the partitions of items that have just been read."""
         if not self._is_closed:
             isolation = self.reader.isolation
             for item in items:
@@ -162,7 +162,7 @@ class Session:
     def changed(
         self, items: Sequence[FetchItem], results: Sequence[FetchResult]
     ) -> list[tuple[FetchItem, FetchResult]]:
-        """What an incremental answer must say of those that were read, noting what it said."""
+        """Returns the items that an incremental response must contain, and notes what it reports."""
         told = []
         for item, result in zip(items, results, strict=True):
             if (
@@ -178,10 +178,11 @@ class Session:
         return told
 
     def note(self, item: FetchItem, result: FetchResult) -> None:
-        """It was told that. What returned data goes behind the others; what has nothing more to tell is left alone."""
-        # Where histories part nothing else is heard: a follower cuts its log back, maybe by an epoch without records.
+        """Notes what the response reports for an item. An item that returned data moves behind the others; one with
+        nothing more to report becomes inactive."""
+        # At a divergence the follower ignores the other fields: it truncates, possibly by an epoch without records.
         item.answered_high_watermark = result.high_watermark if result.diverging is None else -1
-        # An error is told again with the next answer, whatever it says.
+        # A partition with an error is included in the next response again, whatever its result.
         item.answered_log_start_offset = result.log_start_offset if result.error is ErrorCode.NONE else -2
         if len(result.data) > 0:
             if self.active.pop(item, self) is None:
@@ -190,7 +191,7 @@ class Session:
             del self.active[item]
 
     def _may_rest(self, item: FetchItem, result: FetchResult) -> bool:
-        """Whether it would be told nothing, until its partition tells of something."""
+        """Returns whether the response would contain nothing for this item until its partition reports a change."""
         partition = item.partition
         if (
             partition is None
@@ -208,7 +209,8 @@ class Session:
         return not self.is_follower or self._rests_in_sync(item, partition)
 
     def _rests_in_sync(self, item: FetchItem, partition: Partition) -> bool:
-        """A follower out of the ISR is to be looked at with every fetch: it may join any time."""
+        """Returns whether the item of a follower can become inactive. A follower outside the ISR is checked with every
+        fetch, because it can rejoin at any time."""
         leadership, replica_id = partition.leadership, self.reader.replica_id
         if leadership is None or leadership.proposed is not None or replica_id not in leadership.isr:
             return False
@@ -226,7 +228,7 @@ def _key(item: FetchItem, uses_topic_ids: bool) -> Key:
 
 def update_item(item: FetchItem, asked: AskedPartition) -> FetchItem:
     if asked.current_leader_epoch != item.current_leader_epoch or asked.fetch_offset < item.offset:
-        # A follower in another epoch, or cut back: it has thrown away what it was told meanwhile, so tell it again.
+        # A follower in another epoch, or one that truncated, has discarded what was reported since: report it again.
         item.answered_high_watermark = item.answered_log_start_offset = -1
     item.offset = asked.fetch_offset
     item.max_bytes = asked.partition_max_bytes
@@ -251,7 +253,7 @@ class SessionCache:
 
     @property
     def partition_count(self) -> int:
-        """Of all sessions."""
+        """Returns the number of partitions of all sessions."""
         return sum(len(session.items) for session in self._sessions.values())
 
     def begin(
@@ -262,7 +264,8 @@ class SessionCache:
         now_ms: int,
         reader: Reader = CONSUMER,
     ) -> int:
-        """A new session of these partitions, which were told all. Its id, or 0 when all slots are worth more."""
+        """Creates a session of these partitions, all of which this response contains. Returns its id, or 0 if no
+        existing session can be evicted for it."""
         if len(self._sessions) >= self._slots and not self._evict(reader.replica_id >= 0, len(told), now_ms):
             return 0
         session_id = 0
@@ -277,7 +280,7 @@ class SessionCache:
         return session_id
 
     def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
-        """Make room for such a session. True if there was one that may go."""
+        """Makes room for a session of this rank. Returns whether one could be evicted."""
         victim = next(iter(self._sessions.values()), None)
         if victim is not None and now_ms - victim.used_ms <= _EVICTION_MS:
             if now_ms - self._scanned_ms < _SCAN_INTERVAL_MS:
@@ -301,7 +304,7 @@ class SessionCache:
         return True
 
     def find(self, session_id: int, epoch: int, uses_topic_ids: bool, now_ms: int) -> Session | ErrorCode:
-        """The session that an incremental request names, or why not."""
+        """Returns the session that an incremental request names, or the error."""
         session = self._sessions.get(session_id)
         if session is None:
             return ErrorCode.FETCH_SESSION_ID_NOT_FOUND
@@ -321,7 +324,7 @@ class SessionCache:
 
 
 def is_full(epoch: int) -> bool:
-    """Whether a request with this session epoch lists all its partitions."""
+    """Returns whether a request with this session epoch lists all its partitions."""
     return epoch in (EPOCH_INITIAL, EPOCH_FINAL)
 
 

@@ -1,6 +1,7 @@
-"""This broker's way to the others of the cluster, and to itself: one channel to each, by the inter-broker listener.
+"""Channels from this broker to the brokers of the cluster, one each, over the inter-broker listener.
 
-What is asked is a message of the protocol in every case, so that whoever asks need not know where the other one is.
+Every request is a message of the protocol, also to this broker itself, so that callers need not know where its receiver
+is.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class LocalBroker(Protocol):
 
 
 class BrokerChannels:
-    """`own` is this process's broker, set once by whoever puts the node together."""
+    """The channels of one broker. `own` is this process's broker, set once when the node is assembled."""
 
     own: LocalBroker
 
@@ -44,7 +45,8 @@ class BrokerChannels:
         self._closed = False
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The broker that leads it, -1 while none does that can be reached, None if there is no such partition."""
+        """Returns the broker that leads the partition, -1 if there is none that can be reached, None if there is no
+        such partition."""
         found = self._metadata.image.partition(*partition)
         if found is None:
             return None
@@ -59,7 +61,8 @@ class BrokerChannels:
         self.send(broker_id, request, reply)
 
     def send(self, broker_id: int, request: Message, reply: Reply) -> None:
-        """`reply` is called once, never from within this call; with None if there is no answer in time."""
+        """Sends a request. `reply` is called once, never within this call; with None if there is no response in
+        time."""
         if broker_id == self._config.node_id:
             self._host.timers.call_soon(lambda: self._ask_own(request, reply))
             return

@@ -1,15 +1,15 @@
-"""This node's way to the active controller: its own, when that is the active one, else a request over the network.
+"""Requests to the active controller: a call if it is in this process, otherwise a request over the network.
 
-What is asked is a message of the protocol in both cases (BrokerHeartbeat, AllocateProducerIds, ...), so that whoever
-asks need not know where the controller is.
+Every request is a message of the protocol (BrokerHeartbeat, AllocateProducerIds, ...), so that callers need not know
+where the controller is.
 
 Invariants
-- Every request is answered exactly once, and in its time: with the active controller's answer, or with None when there
-  was none. That holds for the controller of this process too: it may be unable to commit, and not know yet.
-- NOT_CONTROLLER, a lost link and a leader that is not known are tried again until the time is up. What is asked this
-  way may therefore arrive twice; all of it is fenced by epochs, or harmless twice.
-- What a former leader has not answered is asked again as soon as its successor is known: it may be paused, and keep its
-  connections.
+- Every request gets one reply within its timeout: the active controller's response, or None if there was none. This
+  includes the controller of this process, which can be unable to commit without knowing it yet.
+- After NOT_CONTROLLER, a lost link or while no leader is known, a request is retried until its timeout. A request can
+  therefore arrive twice; all of them are fenced by epochs, or harmless when repeated.
+- A request that a former leader has not answered is sent to its successor as soon as that is known: the former leader
+  can be paused, and keep its connections.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class LocalController(Protocol):
 
 
 class ControllerAccess:
-    """`leader_id` and `leader_address` tell which node leads the quorum, and where it listens. `own` is this process's
-    controller, set once by whoever puts the node together."""
+    """Access to the active controller. `leader_id` and `leader_address` return the quorum leader and its address. `own`
+    is this process's controller, set once when the node is assembled."""
 
     own: LocalController
 
@@ -65,32 +65,32 @@ class ControllerAccess:
         self._closed = False
 
     def ask(self, request: Message, reply: Reply, *, timeout_ms: int | None = None) -> None:
-        """Maybe answered from within this call, when the controller is in this process."""
+        """Sends a request. `reply` can be called within this call if the controller is in this process."""
         self.question(request, reply, timeout_ms=timeout_ms)
 
     def question(self, request: Message, reply: Reply, *, timeout_ms: int | None = None) -> Question:
-        """As `ask`, for one who may give up before."""
+        """Sends a request like `ask`, and returns it so that the caller can abandon it."""
         deadline_ms = self._host.clock.now_ms() + (self._timeout_ms if timeout_ms is None else timeout_ms)
         question = Question(self, request, reply, deadline_ms)
         question.put()
         return question
 
     def on_leader(self) -> None:
-        """Another node may lead now, or none."""
+        """Closes the channel if the leader has changed; there can be no leader now."""
         channel = self._channel
         if channel is not None and self._leader_address() not in (None, channel.address):
             self._channel = None
             self._host.timers.call_soon(channel.close)
 
     def close(self) -> None:
-        """Nothing more is asked; what waits is answered with None."""
+        """Stops sending requests; pending ones are answered with None."""
         self._closed = True
         if self._channel is not None:
             self._channel.close()
             self._channel = None
 
     def channel(self) -> Channel | None:
-        """To the active controller of another node."""
+        """Returns the channel to the active controller on another node; None while no leader is known."""
         address = self._leader_address()
         if address is None:
             return None
@@ -115,7 +115,7 @@ class Question:
         self._reply: Reply | None = later(reply)
         self._deadline_ms = deadline_ms
         self._pause_ms = _RETRY_MS
-        #: Of the next attempt, or of the end while this process's controller decides.
+        #: The timer of the next attempt, or of the timeout while this process's controller decides.
         self._timer: Timer | None = None
 
     @property
@@ -123,7 +123,7 @@ class Question:
         return self._reply is None
 
     def give_up(self) -> None:
-        """Nobody waits for it any more: it is not asked again, and `reply` is not called."""
+        """Abandons the request: it is not sent again, and `reply` is not called."""
         self._reply = None
         self._cancel_timer()
 
@@ -137,7 +137,8 @@ class Question:
             try:
                 access.own.handle(self._request, self._on_answer)
             finally:
-                # Whatever happens there: an answer, a refusal (then there is a timer), nothing for now, or a mistake.
+                # The controller can have answered, refused (then there is a timer), deferred its response, or raised an
+                # error.
                 if self._reply is not None and self._timer is None:
                     self._timer = access._host.timers.call_later(max(left_ms, 0), lambda: self._answer(None))
             return

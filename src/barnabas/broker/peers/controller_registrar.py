@@ -1,6 +1,6 @@
-"""A controller that does not lead tells the leader where it listens (ControllerRegistration, KIP-919).
+"""The registration of an inactive controller with the active one (ControllerRegistration, KIP-919).
 
-The one that leads writes its own registration when it becomes active.
+The active controller writes its own registration when it becomes active.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PAUSE_MS_MAX: Final = 5_000
 
 
 class ControllerRegistrar:
-    """Asks whenever the metadata lacks this process's registration, until it has it."""
+    """A registrar that sends requests while the metadata lacks this process's registration."""
 
     def __init__(
         self, host: Host, config: BrokerConfig, controller: Controller, access: ControllerAccess, store: MetadataStore

@@ -1,13 +1,13 @@
-"""Whether a broker whose connection to the active controller ended is still there.
+"""Probes of brokers whose connection to the active controller has closed.
 
-A process that dies takes its connections with it at once, long before its session runs out. So when the connection
-that a broker's heartbeats came by ends, the controller dials the broker's own listener: refused, that process is gone,
-and it is fenced now. While a system takes a dead process apart, its listener may still accept for a moment: so it is
-asked something, and dialled again when it hangs up instead of answering. A broker that answers, or a dial that gets
-lost, says nothing, and the session decides. A controller that becomes active looks for all brokers: whatever ended its
-predecessor may have ended a broker too.
+When a process dies, its connections close immediately, long before its session ends. So when the connection of a
+broker's heartbeats closes, the controller dials the broker's own listener: if it is refused, the process is gone, and
+the broker is fenced immediately. While the system cleans up after a dead process, its listener can still accept for a
+moment; so the probe sends a request, and dials again if the connection closes without a response. A broker that
+responds, or a dial that times out, decides nothing, and the session decides. A controller that becomes active probes
+all brokers: what ended its predecessor can have ended a broker too.
 
-A fence by mistake costs the broker one heartbeat: it is unfenced by its next one.
+A wrongly fenced broker loses one heartbeat interval: its next heartbeat unfences it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from barnabas.controller.kraft.controller import Controller
 from barnabas.metadata.cluster import BrokerImage
 
 _BUFFER_BYTES: Final = 4096
-#: A look that found nothing out for so long is given up.
+#: A probe without a result is abandoned after this time.
 _LOOK_MS_MAX: Final = 1_000
 _DIALS_MAX: Final = 20
 _PAUSE_MS: Final = 10
-#: ApiVersions, version 0, without a client id: every broker answers it.
+#: ApiVersions version 0 without a client id: every broker responds to it.
 _QUESTION: Final = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 
 
@@ -38,18 +38,19 @@ class BrokerLiveness:
         self._looking: set[int] = set()
 
     def look_for_all(self) -> None:
-        """This controller has just become active."""
+        """Probes all brokers, after this controller has become active."""
         for broker in self._controller.image.brokers.values():
             if broker.broker_id != self._node_id:
                 self.look_for(broker.broker_id, broker.epoch)
 
     def on_disconnected(self, broker_id: int, broker_epoch: int) -> None:
-        """The connection of this incarnation's heartbeats ended."""
+        """Reports to the controller that the connection of this incarnation's heartbeats closed, and probes the
+        broker."""
         self._controller.broker_disconnected(broker_id, broker_epoch)
         self.look_for(broker_id, broker_epoch)
 
     def look_for(self, broker_id: int, broker_epoch: int) -> None:
-        """See whether this incarnation is still there."""
+        """Probes whether this incarnation is still running."""
         broker = self._registered(broker_id, broker_epoch)
         endpoint = None if broker is None else broker.endpoint(self._listener)
         if broker is None or broker.fenced or endpoint is None or broker_id in self._looking:
@@ -63,7 +64,7 @@ class BrokerLiveness:
             self._controller.broker_is_gone(broker.broker_id)
 
     def _registered(self, broker_id: int, broker_epoch: int) -> BrokerImage | None:
-        """This incarnation, as the active controller knows it."""
+        """Returns this incarnation's registration, if this controller is active and it is still the current one."""
         if not self._controller.is_active:
             return None
         broker = self._controller.image.brokers.get(broker_id)
@@ -71,7 +72,7 @@ class BrokerLiveness:
 
 
 class _Look:
-    """One look at a broker, over as many dials as it takes: `common.host.LinkEnd` of each of them in turn."""
+    """One probe of a broker, over as many dials as needed; it is the `common.host.LinkEnd` of each of them in turn."""
 
     def __init__(self, liveness: BrokerLiveness, host: Host, broker: BrokerImage, address: tuple[str, int]) -> None:
         self._liveness = liveness

@@ -1,4 +1,4 @@
-"""Producer ids for idempotent producers, handed out from blocks that the controller gives (KIP-730)."""
+"""Producer ids for idempotent producers, taken from blocks that the controller allocates (KIP-730)."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from barnabas.protocol.messages.allocate_producer_ids import AllocateProducerIds
 #: `done(error, producer id)`.
 Done = Callable[[ErrorCode, int], None]
 
-#: Then the client is told to ask again.
+#: After this time the client gets a retriable error.
 _BLOCK_TIMEOUT_MS: Final = 5_000
 
 
 class ProducerIdPool:
-    """The block at hand. One request for the next block at a time; who comes meanwhile waits."""
+    """The current block of producer ids. There is one request for the next block at a time; callers wait for it."""
 
     __slots__ = ("_access", "_broker_epoch", "_broker_id", "_end", "_next", "_requested", "_waiting")
 
@@ -34,7 +34,7 @@ class ProducerIdPool:
         self._waiting: deque[Done] = deque()
 
     def take(self, done: Done) -> None:
-        """An id that nobody else gets, maybe at once."""
+        """Passes a unique producer id to `done`, possibly within this call."""
         if self._next < self._end:
             self._next += 1
             done(ErrorCode.NONE, self._next - 1)

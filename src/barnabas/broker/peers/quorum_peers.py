@@ -1,4 +1,4 @@
-"""The other nodes of the metadata quorum, asked over channels (`raft.peers.Peers`)."""
+"""Requests to the other nodes of the metadata quorum, over channels (an implementation of `raft.peers.Peers`)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from barnabas.protocol.messages.fetch_snapshot import FetchSnapshotRequest
 
 Address = tuple[str, int]
 
-#: A quorum that lost its leader cannot wait long for a peer that comes back. One that is paused is not dialled over and
-#: over: its system takes these connections until there is no room, and then no client reaches it when it wakes.
+#: A quorum without a leader cannot wait long for a peer that comes back. A paused peer is not dialled continuously: its
+#: system accepts these connections until the backlog is full, and then clients cannot connect when it resumes.
 _TIMES: Final = ChannelTimes(backoff_ms=20, backoff_ms_max=200)
 
 
 class QuorumPeers:
-    """Two channels to each address: a fetch may wait there for records, and nothing else may wait behind it."""
+    """Two channels to each address: a fetch can wait on one for records without delaying the other requests."""
 
     def __init__(self, host: Host, area: ReceiveArea, client_id: str) -> None:
         self._host = host
         self._area = area
         self._client_id = client_id
         self._channels: dict[tuple[Address, bool], Channel] = {}
-        #: Addresses of which the last that was learnt is that nobody listens there.
+        #: Addresses whose most recent connection attempt was refused.
         self._refused: set[Address] = set()
 
     def send(self, address: Address, request: Message, reply: Reply, *, timeout_ms: int) -> None:
@@ -46,7 +46,7 @@ class QuorumPeers:
         channel.send(request, answered, timeout_ms=timeout_ms)
 
     def is_refused(self, address: Address) -> bool:
-        """Whether the last attempt to reach it found that nobody listens there."""
+        """Returns whether the last attempt to connect to the address was refused."""
         return address in self._refused
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Tells the log who leads the metadata quorum: a line when a leader is known, and one in ten seconds while none is."""
+"""The log lines about the quorum leader: one when a leader is known, and one in ten seconds while there is none."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from barnabas.common.reports import INTERVAL_MS, LimitedReports
 from barnabas.raft.node import RaftNode
 
 _LOOK_MS: Final = 3_000
-#: A leader is named when it has led for so long: of elections in a row the last one counts.
+#: A leader is logged after it has led for this time: of several elections in a row only the last one is.
 _SETTLED_MS: Final = 200
 _NOBODY: Final = -1
 _NO_LEADER: Final = "no leader"
@@ -24,9 +24,9 @@ class QuorumWatch:
         self._reports = LimitedReports(host.faults, host.clock)
         self._timer: Timer | None = None
         self._naming: Timer | None = None
-        #: Since when nobody leads, as far as this node knows.
+        #: The time since which this node knows no leader.
         self._since_ms: int | None = None
-        #: (leader, epoch) that the log names.
+        #: The (leader, epoch) that the log last named.
         self._named = (_NOBODY, _NOBODY)
 
     def start(self) -> None:
@@ -40,7 +40,7 @@ class QuorumWatch:
         self._timer = self._naming = None
 
     def on_leader(self) -> None:
-        """The role of this node has changed, and with it maybe who leads."""
+        """Schedules a log line if a new leader is known."""
         if self._naming is None and self._raft.leader_id >= 0 and self._present != self._named:
             self._naming = self._host.timers.call_later(_SETTLED_MS, self._name)
 
@@ -49,7 +49,7 @@ class QuorumWatch:
         return self._raft.leader_id, self._raft.epoch
 
     def _name(self) -> None:
-        """At most one line in ten seconds; the last leader of those is named in the end."""
+        """Logs the leader: at most one line in ten seconds, the last of which names the current leader."""
         self._naming = None
         leader_id, epoch = self._present
         if leader_id < 0 or (leader_id, epoch) == self._named:

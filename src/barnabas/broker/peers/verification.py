@@ -1,9 +1,9 @@
-"""Whether partitions are part of a transaction, asked of its coordinator before the first records go in (KIP-890).
+"""The coordinator's check that partitions belong to a transaction, before its first records are appended (KIP-890).
 
-    version 1 of the protocol   the producer has added them before: that is verified
-    version 2                   they are added by this question
+    version 1 of the protocol   the producer has added them before: the coordinator verifies that
+    version 2                   this request adds them
 
-The codes in the answers are those that a producer understands.
+The codes that callers receive are those that a producer understands.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnR
 
 Codes = Mapping[TopicPartition, ErrorCode]
 
-#: What a coordinator says, in words for producers.
+#: The coordinator's error codes, translated for producers.
 _TRANSLATED: Final = {
     ErrorCode.PRODUCER_FENCED: ErrorCode.INVALID_PRODUCER_EPOCH,
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: ErrorCode.INVALID_TXN_STATE,
@@ -30,7 +30,7 @@ _TRANSLATED: Final = {
 
 
 class Question(NamedTuple):
-    """`adds`: put them into the transaction, as version 2 of the protocol has it."""
+    """One verification. `adds`: add the partitions to the transaction, as in version 2 of the protocol."""
 
     transactional_id: str
     producer: ProducerIdentity
@@ -39,7 +39,8 @@ class Question(NamedTuple):
 
 
 class TransactionVerifier:
-    """Of one broker. `coordinator_partition` says which partition of `__transaction_state` keeps a transactional id."""
+    """The verifier of one broker. `coordinator_partition` returns the partition of `__transaction_state` that keeps a
+    transactional id."""
 
     __slots__ = ("_brokers", "_config", "_coordinator_partition", "_host")
 
@@ -57,12 +58,12 @@ class TransactionVerifier:
 
     @property
     def is_enabled(self) -> bool:
-        """Whether version 1 is verified; version 2 always is."""
+        """Returns whether version 1 is verified; version 2 always is."""
         return self._config.bool_of("transaction.partition.verification.enable")
 
     def ask(self, question: Question, done: Callable[[Codes], None]) -> None:
-        """`done` once, never from within this call. While the last transaction of the producer is being completed, an
-        addition is tried again for a little while: a client would wait longer."""
+        """Calls `done` once, never within this call. While the producer's previous transaction is being completed, an
+        addition is retried for a short time, because a client would back off for longer."""
         until_ms = self._host.clock.now_ms() + self._config.int_of("add.partitions.to.txn.retry.backoff.max.ms")
         self._ask(question, done, until_ms)
 

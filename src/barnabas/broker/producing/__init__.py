@@ -1,5 +1,5 @@
 """Produce beyond one append.
 
-Owns the shortcut for repeated requests, the writes of one request, and producers and offsets of transactions. Imports
-`broker.requests` and `broker.peers`. Begin with `produce_writes.py`.
+Owns the shortcut for repeated requests, the writes of one request, and the producers and offsets of transactions.
+Imports `broker.requests` and `broker.peers`. Begin with `produce_writes.py`.
 """

@@ -1,8 +1,8 @@
-"""Produce requests of thousands of partitions: decoded and appended a few at a time, answered as one.
+"""Produce requests of thousands of partitions: decoded and appended a few at a time, with one response.
 
-What a producer sends to a broker at once has a batch for each partition that it writes to, and so hundreds of rows at
-most; a request may have a hundred thousand of them, and most of them may be nothing but an error. Nothing else of the
-connection is served meanwhile, so a producer's batches keep their order.
+A request has one batch for each partition that the producer writes to on this broker, usually hundreds at most; a
+hundred thousand are possible, and most of them can be errors. The connection's other requests wait meanwhile, so that a
+producer's batches keep their order.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from barnabas.protocol import codec
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.produce_frame import BY_TOPIC_ID_SINCE, Asked, ProduceFrame
 
-#: Rows that are appended in a turn.
+#: Rows that are appended in one part.
 _AT_ONCE: Final = 100
-#: Rows that are looked at in a step.
+#: Rows that are read per step.
 _LOOK: Final = 200
 
-#: Makes the response from the results of all rows; returns None if it is sent later.
+#: Builds the response from the results of all rows; returns None if the response is sent later.
 Answer = Callable[[ProduceFrame, Answered], Chunks | None]
 
 
 def serve(request: InFlight, frame: bytearray, position: int, services: Services, answer: Answer) -> Work:
-    """Work that begins the first append when all is decoded; the request is answered after the last."""
+    """Decodes the request in steps, then appends its parts one after the other; the response is sent after the last."""
     version = request.api_version
     message, end = yield from codec.decode_in_steps(ProduceRequest, version, frame, position)
     if end != len(frame):
@@ -44,7 +44,7 @@ def serve(request: InFlight, frame: bytearray, position: int, services: Services
 
 
 def _last_of_each(message: ProduceRequest, *, by_id: bool) -> Generator[int, None, Asked]:
-    """Returns the last batch of each partition: where a request repeats one, Kafka takes the last."""
+    """Returns the last batch of each partition: if a request repeats a partition, Kafka uses the last one."""
     found: dict[str | bytes, dict[int, memoryview]] = {}
     seen = 0
     for topic in message.topic_data:
@@ -58,8 +58,8 @@ def _last_of_each(message: ProduceRequest, *, by_id: bool) -> Generator[int, Non
 
 
 class _Appends:
-    """The appends of one request, one part after the other. The next part begins when the one before is done, which may
-    wait for its coordinator or for a thread that opens its batches."""
+    """The appends of one request, one part after the other. The next part begins when the previous one is done, which
+    can wait for its coordinator or for a thread that decompresses its batches."""
 
     def __init__(self, request: InFlight, services: Services, asked: ProduceFrame, answer: Answer) -> None:
         self._request = request
@@ -78,7 +78,7 @@ class _Appends:
         self._services.steps.start(self._append(), lambda _: None, request, lambda: not request.connection.is_closed)
 
     def _append(self) -> Work:
-        """The next part, or the answer."""
+        """Appends the next part, or sends the response."""
         yield 1
         request, asked = self._request, self._asked
         part = next(self._parts, None)

@@ -1,9 +1,9 @@
-"""The produce request that differs from the last one of its connection only in its records: the usual one.
+"""The produce request that differs from the previous one of its connection only in its records: the common case.
 
-A producer goes on sending to one partition with the same client id, acks, timeout and topic. What was understood of
-such a request is kept as bytes to compare with, and its answer as bytes to copy: then a request costs a comparison, the
-append, and three numbers written into the answer. Everything else (other bytes, something unanswered before it, an
-error, followers to wait for) goes the general way, `handlers/produce.py`.
+A producer keeps sending to one partition with the same client id, acks, timeout and topic. The other bytes of its last
+request are kept for comparison, and its response as a template. Serving a request then costs a comparison, the append,
+and three numbers written into the response. Everything else (other bytes, a pending earlier response, an error,
+followers to wait for) takes the general path, `handlers/produce.py`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,15 @@ from barnabas.storage.log import AppendInfo, Origin
 _RECORDS_SIZE = struct.Struct(">i")
 _OFFSETS = struct.Struct(">qqq")
 _OFFSETS_V3 = struct.Struct(">qq")
-#: The tagged fields of partition, topic and request: none.
+#: The empty tagged fields of partition, topic and request.
 _NO_TAGS = b"\0\0\0"
-#: What follows the offsets in an answer without errors: record errors, message, tagged fields, throttle time.
+#: The size of what follows the offsets in a response without errors: record errors, message, tagged fields, throttle
+#: time.
 _ANSWER_TAIL_BYTES = {**dict.fromkeys(range(3, 8), 4), 8: 10, **dict.fromkeys(range(9, 14), 9)}
 
 
 class ProduceShortcut:
-    """What one connection's last produce request said, but for correlation id and records."""
+    """One connection's last produce request, without correlation id and records."""
 
     __slots__ = (
         "_acks",
@@ -50,7 +51,7 @@ class ProduceShortcut:
     def __init__(
         self, request: InFlight, services: Services, partition: Partition, *, acks: int, size_at: int, answer: bytes
     ) -> None:
-        """`size_at` is where the size of the records stands in the frame; `answer` is what such a request got."""
+        """`size_at` is the position of the records' size in the frame; `answer` is the response to that request."""
         self._connection = request.connection
         self._services = services
         self._topic, self._index = partition.topic_partition
@@ -77,7 +78,7 @@ class ProduceShortcut:
         acks: int,
         answer: bytes,
     ) -> ProduceShortcut | None:
-        """From a request of one partition that went well; None if it has tagged fields."""
+        """Creates a shortcut from a successful request for one partition; None if it has tagged fields."""
         if request.api_version >= FLEXIBLE_SINCE:
             size_at = len(frame) - len(_NO_TAGS) - records_bytes - unsigned_varint_size(records_bytes + 1)
         else:
@@ -90,7 +91,7 @@ class ProduceShortcut:
         return self
 
     def serve(self, frame: memoryview) -> bool:
-        """Serve this request if it is such a one; False leaves everything as it was."""
+        """Serves the request if it matches. Returns False, with nothing changed, if it does not."""
         if frame[8 : self._size_at] != self._tail or frame[:4] != self._head or not self._connection.nothing_waits:
             return False
         records = self._records(frame)
@@ -106,14 +107,14 @@ class ProduceShortcut:
         wall_ms = services.host.clock.wall_ms()
         info = services.replicas.append_to(partition, records, self._acks, wall_ms, Origin.CLIENT).info
         if info is None:
-            return False  # refused, with nothing changed: the general way says so in the right words
+            return False  # refused, with nothing changed: the general path returns the precise error
         self._times[0] += 1
         if self._acks != 0:
             self._connection.respond_shortly(self._answered(frame, info))
         return True
 
     def _records(self, frame: memoryview) -> memoryview | None:
-        """The batches, if nothing but the expected end follows them."""
+        """Returns the batches, if only the expected end follows them."""
         if self._is_flexible:
             size, position = read_unsigned_varint(frame, self._size_at)
             end = position + size - 1

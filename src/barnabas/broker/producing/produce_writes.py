@@ -1,12 +1,12 @@
-"""The batches of one produce request on their way into their logs.
+"""The appends of one produce request.
 
-    as usual                  appended at once, in the order of the request
-    of a transaction          after the coordinator was asked (`broker.transactional_produce`)
-    too much work to open     copied, validated beside the loop one after the other, then appended like any other
+    normally                   appended immediately, in the order of the request
+    in a transaction           appended after the coordinator's response (`transactional_produce.py`)
+    expensive to decompress    copied, validated in the background one after the other, then appended like any other
 
-While batches are validated, nothing else of this connection is served: a producer's batches keep their order. Others
-may append in between, for a batch has its offsets from the moment at which it is appended. All checks but those of the
-records themselves are made again by then: leadership, settings, transaction, sequence.
+While batches are validated, no other request of this connection is served: a producer's batches keep their order.
+Other connections can append in between, because a batch gets its offsets when it is appended. At that point all checks
+but those of the records themselves are repeated: leadership, settings, transaction, sequence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.protocol.produce_frame import Asked
 from barnabas.records.deferred import DeferredValidation
 from barnabas.replication.manager import Appended
 
-#: By topic as the request names it, partitions and what became of their batches.
+#: For each topic as the request names it, the results of its partitions.
 Answered = list[tuple[str | bytes, list[tuple[int, Appended]]]]
 
 #: The values of `acks` that Kafka accepts.
@@ -36,7 +36,7 @@ def refuse_all(asked: Asked, code: ErrorCode) -> Answered:
 
 
 class Writes:
-    """Those of one request."""
+    """The appends of one request."""
 
     __slots__ = ("_acks", "_answer", "_request", "_services", "_transactional_id", "_validated", "answered")
 
@@ -48,7 +48,7 @@ class Writes:
         acks: int,
         answer: Callable[[Answered], Chunks | None],
     ) -> None:
-        """`answer` gets what became of all of them; what it returns is the answer, None if that comes later."""
+        """`answer` receives the results of all batches and returns the response, or None if it is sent later."""
         self._request = request
         self._services = services
         self._transactional_id = transactional_id
@@ -58,7 +58,8 @@ class Writes:
         self.answered: Answered = []
 
     def append(self, asked: Asked) -> Chunks | None:
-        """Append these, and answer; None if it takes longer. The views need to be valid in this call only."""
+        """Appends these batches and returns the response; None if it is sent later. The views need to be valid only
+        during this call."""
         if self._transactional_id is not None:
             return produce(self._request, self._services, self._transactional_id, asked, self._append)
         return self._append(asked, {})
@@ -107,15 +108,15 @@ class Writes:
         return answered
 
     def _fill_in(self, answered: Answered) -> None:
-        """What became of those that had been deferred."""
+        """Replaces the results of deferred batches."""
         found = {(topic, index): appended for topic, rows in answered for index, appended in rows}
         for topic, rows in self.answered:
             rows[:] = [(index, found.get((topic, index), appended)) for index, appended in rows]
 
-    # -- beside the loop
+    # -- in the background
 
     def _open(self, asked: Asked, answered: Answered) -> None:
-        """Validate what was deferred, then append it."""
+        """Validates the deferred batches in the background, then appends them."""
         wall_ms = self._services.host.clock.wall_ms()
         self._validated = {}
         late: Asked = []
@@ -132,7 +133,7 @@ class Writes:
         self._load(list(self._validated.values()), late)
 
     def _load(self, validations: list[DeferredValidation], late: Asked) -> None:
-        """One at a time, so that a request with many takes turns with others."""
+        """Validates one batch at a time, so that a request with many takes turns with others."""
 
         def loaded(error: BaseException | None) -> None:
             request.when_abandoned(None)

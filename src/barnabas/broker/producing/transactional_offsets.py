@@ -1,4 +1,4 @@
-"""TxnOffsetCommit, step by step: the group's partition becomes part of the transaction, then its coordinator writes."""
+"""TxnOffsetCommit: adds the group's partition to the transaction, then passes the request to the group coordinator."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from barnabas.storage.verification import Guard, has_ongoing
 
-#: From these versions on a client understands TRANSACTION_ABORTABLE, and leaves it to the broker to add the partition.
+#: The versions from which a client understands TRANSACTION_ABORTABLE, and from which the broker adds the partition.
 _LOADING_SINCE: Final = 2
 _ABORTABLE_SINCE: Final = 4
 _ADDS_SINCE: Final = 5
 
 
-#: Rows that are made in a step.
+#: Rows that are built per step.
 _LOOK: Final = 200
 
 
 def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: Services) -> None:
-    """Clients of before version 2 may crash when they are told that a coordinator is loading (KAFKA-7296)."""
+    """Commits offsets in a transaction. Clients before version 2 can crash on COORDINATOR_LOAD_IN_PROGRESS
+    (KAFKA-7296), so they get COORDINATOR_NOT_AVAILABLE."""
     partition = TopicPartition(GROUP_METADATA_TOPIC, services.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     adds = context.api_version >= _ADDS_SINCE
@@ -70,12 +71,13 @@ def _refusal(code: ErrorCode, api_version: int) -> ErrorCode:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.NETWORK_EXCEPTION or (code is ErrorCode.CONCURRENT_TRANSACTIONS and api_version < _ADDS_SINCE):
         return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    # The transaction's coordinator is not the one that the client asked: it need not look for another.
+    # It is the transaction coordinator that has moved, not the one that the client asked: the client need not find
+    # another.
     return ErrorCode.COORDINATOR_LOAD_IN_PROGRESS if code is ErrorCode.NOT_COORDINATOR else code
 
 
 def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> Generator[int, None, TxnOffsetCommitResponse]:
-    """The same code for each partition."""
+    """Returns a response with the same code for each partition."""
     response = TxnOffsetCommitResponse()
     for topic in request.topics:
         rows: list[TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition] = []

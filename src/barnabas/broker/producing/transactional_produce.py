@@ -1,12 +1,12 @@
-"""Produce requests of transactions: what is to be asked of the coordinator before their batches may be appended.
+"""Produce requests in transactions: the question to the coordinator before their batches can be appended.
 
-    nothing open here yet   the coordinator is asked; the connection is held back until it has answered, so that a
-                            producer's batches keep their order
-    open already            appended at once
+    no transaction open here yet   the coordinator is asked; the connection is held back until it has responded, so that
+                                   a producer's batches keep their order
+    already open                   appended immediately
 
-A batch that waited is appended only if no marker of its producer has come meanwhile (`storage.verification`). Where
-each transaction has an epoch of its own that goes without saying: the marker that ends it is beyond its records, and
-they are refused; one that comes meanwhile is the last transaction's.
+A batch that waited is appended only if no marker of its producer was written meanwhile (`storage.verification`). If
+each transaction has its own epoch (version 2), that check is not needed: the marker that ends a transaction has a
+higher epoch than its records, which are then refused; a marker that arrives meanwhile belongs to the previous one.
 """
 
 from __future__ import annotations
@@ -25,20 +25,21 @@ from barnabas.records.header import HEADER, HEADER_BYTES, MAGIC_V2, TRANSACTIONA
 from barnabas.replication.manager import Appended, ReplicaManager
 from barnabas.storage.verification import Guard, has_ongoing
 
-#: From these versions of Produce on a client understands TRANSACTION_ABORTABLE, and leaves it to the broker to add.
+#: The versions of Produce from which a client understands TRANSACTION_ABORTABLE, and from which the broker adds
+#: partitions.
 _ABORTABLE_SINCE: Final = 11
 _ADDS_SINCE: Final = 12
 
-#: By topic as the request names it and partition, what is not to be appended and why.
+#: By topic as the request names it and partition: the batches that are refused, with the error.
 Refused = Mapping[tuple[str | bytes, int], Appended]
-#: Appends and answers.
+#: Appends the batches that are not refused, and returns the response.
 Proceed = Callable[[Asked, Refused], Chunks | None]
 
 _TOPIC = str | bytes
 
 
 class _Batch(NamedTuple):
-    """One that opens a transaction in its partition."""
+    """A batch that opens a transaction in its partition."""
 
     topic: _TOPIC
     partition: TopicPartition
@@ -61,7 +62,7 @@ def produce(
     if any(batch.producer != producer for batch in opening):
         mixed = Appended(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return proceed(asked, {(batch.topic, batch.partition.partition): mixed for batch in opening})
-    # The views are valid in this call only.
+    # The views are valid only during this call.
     kept: Asked = [(topic, [(index, memoryview(bytearray(data))) for index, data in rows]) for topic, rows in asked]
 
     def answered(codes: Codes) -> None:
@@ -82,7 +83,7 @@ def produce(
 
 
 def _opens(services: Services, topic: _TOPIC, index: int, data: memoryview) -> _Batch | None:
-    """What is to be asked of a batch; None if it may go on to the log, which knows what else is wrong with it."""
+    """Returns what to verify for a batch; None if it can be passed to the log, which does all other checks."""
     if len(data) < HEADER_BYTES:
         return None
     header = BatchHeader._make(HEADER.unpack_from(data))
@@ -100,7 +101,7 @@ def _opens(services: Services, topic: _TOPIC, index: int, data: memoryview) -> _
 
 
 def name_of(replicas: ReplicaManager, topic: _TOPIC) -> str:
-    """Of a topic as a request names it; empty for an id that is not known."""
+    """Returns the name of a topic that a request names; empty for an unknown id."""
     if isinstance(topic, str):
         return topic
     image = replicas.topic_of(topic)
@@ -108,7 +109,7 @@ def name_of(replicas: ReplicaManager, topic: _TOPIC) -> str:
 
 
 def _refusal(code: ErrorCode, api_version: int) -> Appended:
-    """As a client of this version can take it: older ones know no more of the matter than to try again."""
+    """Returns the error in a form that a client of this version handles: older ones can only retry."""
     if code is ErrorCode.TRANSACTION_ABORTABLE and api_version < _ABORTABLE_SINCE:
         code = ErrorCode.INVALID_TXN_STATE
     retriable = code in _UNREACHABLE or (code is ErrorCode.CONCURRENT_TRANSACTIONS and api_version < _ADDS_SINCE)

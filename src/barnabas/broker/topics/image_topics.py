@@ -1,4 +1,4 @@
-"""The topics of the metadata image, as the group coordinator asks for them."""
+"""The topics of the metadata image, as the group coordinator queries them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from barnabas.metadata.topics import TopicImage
 
 
 class ImageTopics:
-    """Always of the newest image. `version` is the offset of the last record that made, removed or grew a topic, as
-    far as this broker has followed it; on another broker it may be a lower one, never for a newer state."""
+    """The topics of the newest image. `version` is the offset of the last record that created, deleted or expanded a
+    topic, as far as this broker has followed the metadata; another broker can have a lower version, but never for a
+    newer state."""
 
     def __init__(self, metadata: MetadataStore) -> None:
         self._metadata = metadata

@@ -1,7 +1,7 @@
-"""Topics that come into being because somebody asks for them: auto creation by Metadata, and the internal topics.
+"""Topics created on demand: auto creation by Metadata requests, and the internal topics.
 
-The asker is told "unknown" this time and finds the topic when it asks again, as with Kafka: the creation is another
-event, which may also fail. While it is under way it is not asked for twice.
+The client gets "unknown topic" the first time and finds the topic when it retries, as with Kafka: the creation is a
+separate event, which can also fail. While a creation is in flight, it is not requested again.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 
 SHARE_GROUP_STATE_TOPIC = "__share_group_state"
-#: Who wants the topic asks again anyway.
+#: Clients that want the topic retry anyway.
 _CREATION_TIMEOUT_MS: Final = 5_000
 _EVENTS_REPLICAS_MAX: Final = 3
 
 
 def auto_create(services: Services, names: Iterable[str]) -> dict[str, ErrorCode]:
-    """Ask for these topics with the broker's defaults. What to answer for each now."""
+    """Requests the creation of these topics with the broker's defaults. Returns the error code for each for the current
+    response."""
     answers: dict[str, ErrorCode] = {}
     wanted: list[str] = []
     for name in names:
@@ -39,7 +40,8 @@ def auto_create(services: Services, names: Iterable[str]) -> dict[str, ErrorCode
 
 
 def ensure_internal_topic(services: Services, name: str) -> None:
-    """Ask for `__consumer_offsets`, `__cluster_events` or another internal topic if it is not there yet."""
+    """Requests the creation of `__consumer_offsets`, `__cluster_events` or another internal topic if it does not
+    exist."""
     if name not in services.metadata.image.topics_by_name:
         _create(services, [name])
 
@@ -108,8 +110,8 @@ def _new_topic(services: Services, name: str) -> CreateTopicsRequest.CreatableTo
 
 
 def _events_topic(config: BrokerConfig, broker_count: int) -> CreateTopicsRequest.CreatableTopic:
-    """One partition, so that its readers see every change in order. Any replica in sync may take it on alone: when the
-    journal matters most there may be only one."""
+    """Returns the events topic: one partition, so that its readers see all changes in order. One replica in the ISR
+    suffices for writes: when the journal matters most, there can be only one."""
     return _topic(
         EVENTS_TOPIC,
         1,

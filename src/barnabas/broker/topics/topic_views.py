@@ -1,4 +1,4 @@
-"""How clients of one listener see the brokers and partitions: shared by Metadata and DescribeTopicPartitions."""
+"""Brokers and partitions as clients of one listener see them, for Metadata and DescribeTopicPartitions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.metadata.cluster import BrokerImage, Endpoint
 from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
 
-#: Bit sets of ACL operations that a topic, and the cluster, know: what is answered while nothing is forbidden.
+#: The ACL operations of a topic, and of the cluster, as bit sets: without an authorizer, all are allowed.
 TOPIC_OPERATIONS: Final = sum(1 << operation for operation in (3, 4, 5, 6, 7, 8, 10, 11))
 CLUSTER_OPERATIONS: Final = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 
@@ -20,7 +20,7 @@ def endpoint_of(image: MetadataImage, broker_id: int, listener: str) -> Endpoint
 
 
 def leader_of(image: MetadataImage, partition: PartitionImage, listener: str) -> tuple[int, ErrorCode]:
-    """The leader as a client of this listener can reach it, or -1 and why it cannot."""
+    """Returns the leader if clients of this listener can reach it, otherwise -1 and the error."""
     if endpoint_of(image, partition.leader, listener) is not None:
         return partition.leader, ErrorCode.NONE
     missing = partition.leader not in image.brokers
@@ -28,7 +28,8 @@ def leader_of(image: MetadataImage, partition: PartitionImage, listener: str) ->
 
 
 def offline_replicas(image: MetadataImage, partition: PartitionImage, listener: str) -> list[int]:
-    """Replicas on brokers that are gone, fenced or without this listener, or in a directory that failed."""
+    """Returns the replicas on brokers that are unregistered, fenced or without this listener, or in a failed
+    directory."""
     return [
         replica
         for replica, directory in zip(partition.replicas, partition.directories, strict=True)
@@ -43,7 +44,7 @@ def _serves(broker: BrokerImage | None, directory: bytes, listener: str) -> bool
 
 
 def reachable(image: MetadataImage, replicas: tuple[int, ...], listener: str) -> list[int]:
-    """Those on brokers that are alive and have this listener: all that Metadata 0 shows."""
+    """Returns the replicas on unfenced brokers with this listener: Metadata version 0 shows only these."""
     brokers = image.brokers
     return [
         replica
