@@ -1,4 +1,4 @@
-"""Compaction: which logs are due, which records stay, and the swap of segments.
+"""Compaction: chooses the logs that are due, filters their records, and swaps the segments.
 
-Imports `storage` only. Begin with `cleaner.py`.
+Imports `storage` and `records`. Begin with `cleaner.py`.
 """

@@ -1,7 +1,7 @@
-"""How much of a log compaction may touch, and how much it would gain.
+"""The part of a log that compaction can process, and how much it would gain.
 
     0 ........ first dirty offset ........ first uncleanable offset ........ active segment ... LEO
-      clean: passes were here   dirty: to be compacted     not yet: young, undecided, not replicated
+      clean: compacted before     dirty: to be compacted     not yet: young, undecided, not replicated
 
 Nothing is cleaned at or above the last stable offset, in the active segment, or in segments with records younger than
 `min.compaction.lag.ms`. Segments are cleaned as a whole.
@@ -21,13 +21,13 @@ _MAX_INT = 0x7FFFFFFF
 
 
 class Cleanable(NamedTuple):
-    """One log's part that may be cleaned. `ratio` is the share of the dirty bytes in it."""
+    """The part of one log that can be cleaned. `ratio` is the share of dirty bytes in it."""
 
     first_dirty: int
     first_uncleanable: int
     dirty_bytes: int
     ratio: float
-    #: Its oldest dirty record has waited for `max.compaction.lag.ms`.
+    #: Whether its oldest dirty record is older than `max.compaction.lag.ms`.
     is_overdue: bool
 
     def is_worth_it(self, min_ratio: float) -> bool:
@@ -35,14 +35,15 @@ class Cleanable(NamedTuple):
 
 
 def first_dirty_offset(log: Log, cleaned_to: int | None) -> int:
-    """Where the last pass ended, if that is in the log; else all of it is dirty."""
+    """Returns the offset where the last pass ended if the log contains it; otherwise the log start offset, as all is
+    dirty."""
     if cleaned_to is None or not log.log_start_offset <= cleaned_to <= log.log_end_offset:
         return log.log_start_offset
     return cleaned_to
 
 
 def cleanable(log: Log, cleaned_to: int | None, high_watermark: int, wall_ms: int) -> Cleanable:
-    """Raises OSError."""
+    """Returns what of this log can be cleaned. Raises OSError."""
     segments = log.segments
     first_dirty = first_dirty_offset(log, cleaned_to)
     limit = min(log.last_stable_offset(high_watermark), segments.active.base_offset)
@@ -74,7 +75,7 @@ def _is_overdue(dirty: Sequence[Segment], until_ms: int) -> bool:
 def group_segments(
     disk: Disk, segments: Sequence[Segment], segment_bytes: int, index_bytes: int, end_offset: int
 ) -> list[list[Segment]]:
-    """Neighbours that fit together into one segment, so that segments do not get ever smaller."""
+    """Groups neighbours that fit together into one segment, so that segments do not become ever smaller."""
     groups: list[list[Segment]] = []
     sizes = (0, 0, 0)
     for place, segment in enumerate(segments):

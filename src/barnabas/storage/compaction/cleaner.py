@@ -1,16 +1,16 @@
-"""Compaction of a broker's logs (`cleanup.policy=compact`): which, when, and back to the log.
+"""Compaction of a broker's logs (`cleanup.policy=compact`): when to clean which log, and the swap of the result.
 
-One timer looks for the log with the largest share of dirty bytes; after a pass the next is looked for at once. A pass
-reads and writes beside the loop, in slices of about a millisecond, so that nobody waits for it longer than that; the
-log itself is only touched on the loop, when a group of segments is done and takes the place of the old ones.
+A timer chooses the log with the largest share of dirty bytes; after a pass the next log is chosen immediately. A pass
+reads and writes in the background, in slices of about a millisecond, so that it delays nothing else by more than that.
+The log object is touched only on the loop, when a group of segments is complete and replaces the old ones.
 
 Invariants
-- Before the swap the log is looked at again: if a segment of the group was deleted, truncated or replaced meanwhile, or
-  the log is gone, the pass ends and its `.cleaned` files are removed.
-- What is compacted was synced before: no record gives way to a newer one that may yet be lost.
-- `cleaner-offset-checkpoint` says that a log is clean up to an offset only after all swaps below it are on disk.
-- A batch that cannot be read stays as it is, and is reported once; a log in which no batch can be where one must be is
-  left alone from then on, and reported. The others are cleaned.
+- Before the swap the log is checked again: if a segment of the group was deleted, truncated or replaced meanwhile, or
+  the log no longer exists, the pass is aborted and its `.cleaned` files are removed.
+- What is compacted was synced before: no record is removed because of a newer one that could still be lost.
+- `cleaner-offset-checkpoint` states that a log is clean up to an offset only after all swaps below it are on disk.
+- A batch that cannot be read is kept unchanged and reported once. A log with an impossible batch size is reported and
+  not cleaned again; the other logs are.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.transactions import AbortedTxn
 
 Offsets = dict[TopicPartition, int]
-#: What Kafka's cleaner takes at least and at most for its map.
+#: Kafka's limits for the memory of the cleaner's offset map.
 _MAP_BYTES_MIN = 1 << 20
 _MAP_BYTES_MAX = 0x7FFFFFFF
 _BUFFER_BYTES_MIN = 64 * 1024
 
 
 class CleanerState:
-    """Up to where the logs of each directory are clean, as the checkpoint says."""
+    """The offsets up to which the logs of each directory are clean, as in the checkpoint."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -64,7 +64,8 @@ class CleanerState:
         self._writing = False
 
     def load(self, root: str) -> None:
-        """Raises OSError. What a damaged checkpoint said is found out again by the next passes."""
+        """Reads the directory's checkpoint; if it is damaged, the next passes start from the beginnings of the logs.
+        Raises OSError."""
         path = f"{root}/{CLEANER_CHECKPOINT}"
         self._clean[root] = {}
         if not self._host.disk.exists(path):
@@ -77,11 +78,11 @@ class CleanerState:
             self._unknown.add(root)
 
     def is_unknown(self, root: str) -> bool:
-        """Whether the checkpoint could not be read, so that any log may have been compacted."""
+        """Returns whether the checkpoint could not be read, so that any log could have been compacted."""
         return root in self._unknown
 
     def _begin_file(self, path: str) -> None:
-        """Empty, as Kafka's; it says nothing, and can do without room."""
+        """Creates an empty file, as Kafka does. It has no entries, so a lack of space does not matter."""
         try:
             self._host.disk.write(path, b"")
         except OSError as error:
@@ -100,7 +101,7 @@ class CleanerState:
             self._write(root)
 
     def move(self, topic_partition: TopicPartition, source: str, target: str) -> None:
-        """The copy of a log in the directory `target` is as clean as the log is."""
+        """Moves the entry of a log to the directory `target`: the copy there is as clean as the log."""
         clean = self.get(source, topic_partition)
         self.remove(source, topic_partition)
         if clean is None:
@@ -113,13 +114,13 @@ class CleanerState:
         self._unwritten.discard(root)
 
     def write_now(self) -> None:
-        """At a stop: what waits is written before the directories are given up."""
+        """Writes what is pending, before the directories are closed at shutdown."""
         for root in sorted(self._unwritten):
             self._write_file(root, encode_offsets(self._clean[root]))
         self._unwritten.clear()
 
     def _write(self, root: str) -> None:
-        """Beside the loop, one after the other; what changes meanwhile is written in one go."""
+        """Writes in the background, one file at a time; changes that arrive meanwhile are written together."""
         self._unwritten.add(root)
         if not self._writing:
             self._writing = True
@@ -145,7 +146,7 @@ class CleanerState:
 
 
 class Pass:
-    """One log being cleaned."""
+    """The cleaning of one log."""
 
     __slots__ = ("copy", "directory", "is_aborted", "log", "plan", "root", "stages", "steps", "wall_ms")
 
@@ -157,17 +158,18 @@ class Pass:
         self.root = log.directory.rpartition("/")[0]
         self.is_aborted = False
         self.copy: Copy | None = None
-        #: Gives the work to be done beside the loop, and does on the loop what lies between.
+        #: Yields the work for the background; the steps between two yields run on the loop.
         self.stages: Generator[Steps, None, None]
         self.steps: Steps | None = None
 
 
 class PassGivenUp(Exception):
-    """The log is not any more what the pass began with."""
+    """The log has changed so that the pass cannot continue."""
 
 
 class UnreadableBatches:
-    """How many the last pass over each log met; told once for each log, for every pass meets the same ones."""
+    """The number of unreadable batches in the last pass over each log; reported once per log, as every pass finds the
+    same ones."""
 
     def __init__(self, faults: FaultHandler) -> None:
         self._faults = faults
@@ -187,7 +189,8 @@ class UnreadableBatches:
 
 
 class LogCleaner:
-    """`logs` and `offline` are looked at whenever something is decided; `failed` is told of a directory's faults."""
+    """Cleans one log after the other. `logs` and `offline` are read anew for every decision; `failed` is called when a
+    directory fails."""
 
     def __init__(
         self,
@@ -210,10 +213,10 @@ class LogCleaner:
         self._full: set[str] = set()
         self._paused: set[TopicPartition] = set()
         self.state = CleanerState(host)
-        #: Logs that could not be cleaned; they are not tried again before the next start.
+        #: Logs that could not be cleaned; they are not tried again before a restart.
         self.uncleanable: set[TopicPartition] = set()
         self.unreadable = UnreadableBatches(host.faults)
-        #: For whoever watches: passes that came to their end, and bytes read and written by all.
+        #: Metrics: completed passes, and the bytes read and written by all passes.
         self.passes = 0
         self.io_bytes = 0
 
@@ -226,7 +229,7 @@ class LogCleaner:
             self._look_later()
 
     def stop(self) -> None:
-        """Give up what is being done. The old segments are still there."""
+        """Aborts the current pass. The old segments are still there."""
         self._is_stopped = True
         if self._timer is not None:
             self._timer.cancel()
@@ -239,12 +242,12 @@ class LogCleaner:
             self._host.faults.report(f"cannot write {CLEANER_CHECKPOINT}", error)
 
     def abort(self, log: Log) -> None:
-        """Its present pass comes to nothing."""
+        """Aborts the pass over this log, if there is one."""
         if self._pass is not None and self._pass.log is log:
             self._pass.is_aborted = True
 
     def on_truncated(self, log: Log) -> None:
-        """What comes at and above its end now was never cleaned."""
+        """Marks everything at and above the new log end as never cleaned."""
         self.abort(log)
         end_offset = log.log_end_offset
         root = log.directory.rpartition("/")[0]
@@ -253,7 +256,7 @@ class LogCleaner:
             self.state.put(root, log.topic_partition, end_offset)
 
     def pause(self, log: Log) -> None:
-        """Leave it alone: it is being copied."""
+        """Stops cleaning a log while it is being copied."""
         self.abort(log)
         self._paused.add(log.topic_partition)
 
@@ -261,7 +264,7 @@ class LogCleaner:
         self._paused.discard(log.topic_partition)
 
     def forget(self, log: Log) -> None:
-        """It is deleted; one of the same name begins anew."""
+        """Removes all state of a deleted log; a new one of the same name starts without any."""
         self.abort(log)
         self._paused.discard(log.topic_partition)
         self.uncleanable.discard(log.topic_partition)
@@ -287,7 +290,7 @@ class LogCleaner:
             self._begin(*found)
 
     def find_filthiest(self) -> tuple[Log, Cleanable] | None:
-        """The log that most needs a pass, if one does."""
+        """Returns the log that most needs a pass, or None."""
         wall_ms = self._host.clock.wall_ms()
         best: tuple[Log, Cleanable] | None = None
         high_watermarks: Offsets | None = None
@@ -326,11 +329,12 @@ class LogCleaner:
         self._next_stage(job)
 
     def _stages(self, job: Pass) -> Generator[Steps, None, None]:
-        """The pass as a story. What is yielded runs beside the loop; the log may be another after it."""
+        """Runs the pass from begin to end. Each yielded step runs in the background; the log can have changed after
+        it."""
         log, plan, disk = job.log, job.plan, self._host.disk
         offsets = OffsetMap(min(self._share("log.cleaner.dedupe.buffer.size", _MAP_BYTES_MIN), _MAP_BYTES_MAX))
         if log.recovery_point < plan.first_uncleanable:
-            # A synced record must not give way to a newer one that the next power failure takes.
+            # A synced record must not be removed because of a newer one that the next power failure loses.
             sync, synced = log.sync_job(plan.first_uncleanable)
             yield _sync(sync)
             self._check(job, ())
@@ -366,7 +370,7 @@ class LogCleaner:
         self.unreadable.note(log.topic_partition, rules.unreadable)
 
     def _index(self, job: Pass, offsets: OffsetMap) -> Steps:
-        """Of the keys between the first dirty and the first uncleanable offset."""
+        """Returns the work that indexes the keys between the first dirty and the first uncleanable offset."""
         log, plan = job.log, job.plan
         dirty = [s for s in log.segments.from_offset(plan.first_dirty) if s.base_offset < plan.first_uncleanable]
         ends = [*(segment.base_offset for segment in dirty[1:]), plan.first_uncleanable]
@@ -379,7 +383,7 @@ class LogCleaner:
         return index_keys(self._host.disk, sources, plan.first_dirty, transactions, offsets, self._buffer_bytes())
 
     def _check(self, job: Pass, group: Sequence[Segment]) -> None:
-        """PassGivenUp if the log is not any more what the work was done on."""
+        """Raises PassGivenUp if the log is no longer what the pass works on."""
         log = job.log
         if job.is_aborted or self._is_stopped or job.root in self._offline:
             raise PassGivenUp
@@ -395,7 +399,7 @@ class LogCleaner:
         return self._share("log.cleaner.io.buffer.size", _BUFFER_BYTES_MIN) // 2
 
     def _share(self, key: str, least: int) -> int:
-        """What one of the configured threads would have; there is one pass at a time."""
+        """Returns the share of one of the configured threads, as only one pass runs at a time."""
         return max(least, self._config.int_of(key) // max(1, self._config.int_of("log.cleaner.threads")))
 
     def _legacy_horizon_ms(self, log: Log, first_dirty: int) -> int:
@@ -404,7 +408,7 @@ class LogCleaner:
             return 0
         return self._host.disk.modified_ms(clean[-1].path(LOG_SUFFIX)) - log.config.delete_retention_ms
 
-    # -- its work, slice by slice
+    # -- the background work, slice by slice
 
     def _next_stage(self, job: Pass) -> None:
         try:
@@ -445,7 +449,7 @@ class LogCleaner:
                 self._run(job)
 
     def _throttle(self, done_bytes: int) -> float:
-        """How long to wait, for not to exceed `log.cleaner.io.max.bytes.per.second`."""
+        """Returns the milliseconds to wait in order not to exceed `log.cleaner.io.max.bytes.per.second`."""
         now_ms = self._host.clock.now_ms()
         rate = self._config.float_of("log.cleaner.io.max.bytes.per.second")
         if rate <= 0:
@@ -454,7 +458,7 @@ class LogCleaner:
         return self._io_free_ms - now_ms
 
     def _end(self, job: Pass, error: BaseException) -> None:
-        """The pass comes to nothing: the old segments stay, what was made is removed."""
+        """Ends a pass without a result: the old segments stay, the new files are removed."""
         self._pass = None
         job.stages.close()
         topic_partition = job.log.topic_partition
@@ -477,7 +481,7 @@ class LogCleaner:
         if job.copy is None:
             return
         try:
-            # The directory has another name by now if the log was deleted.
+            # The directory was renamed meanwhile if the log was deleted.
             for path in cleaned_files(self._host.disk, job.log.directory, job.copy.base_offset):
                 self._host.disk.remove(path)
         except OSError as error:
@@ -496,7 +500,7 @@ def _last_records(log: Log) -> dict[int, LastRecord]:
 
 
 def _aborted_transactions(log: Log, from_offset: int, end_offset: int) -> list[AbortedTxn]:
-    """Those with records in the range."""
+    """Returns the aborted transactions with records in this range."""
     return [
         aborted
         for segment in log.segments.from_offset(from_offset)
@@ -511,7 +515,7 @@ def _sync(work: Callable[[], None]) -> Steps:
 
 
 def _finish(disk: Disk, directory: str, offsets: OffsetMap) -> Steps:
-    """Make the swaps sure, and give back the memory."""
+    """Makes the swaps durable and frees the memory."""
     disk.sync_dir(directory)
     yield 0
     yield from offsets.release()

@@ -1,10 +1,10 @@
-"""What compaction knows while it goes through a log: the newest offset of each key, and the state of transactions.
+"""The state of a compaction pass: the newest offset of each key, and the transactions.
 
-`OffsetMap` holds what one pass can hold. Its keys are the records' own (a long one by its digest), so that two keys are
-never taken for one. It fills up by an estimate of the memory that it takes; what did not fit is for the next pass.
+`OffsetMap` holds as many keys as fit into its memory, by an estimate of what they take; the others are left for the
+next pass. It stores the keys themselves (long ones as a digest), so that two keys are never confused.
 
-`CleanedTransactions` follows producers from the first batch on: data of an aborted transaction goes at once, a marker
-may go once none of its transaction's batches is left in the log.
+`CleanedTransactions` follows producers from the first batch on: data of an aborted transaction is removed immediately,
+a marker can be removed once none of its transaction's batches is left in the log.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from barnabas.records.batch import ControlType
 from barnabas.records.header import BatchHeader
 from barnabas.storage.transactions import AbortedTxn
 
-#: A dictionary's share, an int and the head of a bytes object.
+#: The share of a dictionary, an int and the header of a bytes object.
 ENTRY_BYTES = 128
-#: Longer keys are kept as a digest, which has one byte more than this: it never equals a short key.
+#: Longer keys are stored as a digest, which is one byte longer than this and so never equals a short key.
 _KEY_BYTES_MAX = 64
 PARTS = 256
 
 
 def map_key(key: bytes) -> bytes:
-    """How a key stands in the map."""
+    """Returns the form in which the map stores a key."""
     return key if len(key) <= _KEY_BYTES_MAX else b"#" + blake2b(key).digest()
 
 
 class OffsetMap:
-    """Newest offset of each key among the records up to `latest_offset`.
+    """The newest offset of each key among the records up to `latest_offset`.
 
-    It is in many parts, for a dictionary that grows or goes away holds up every thread for as long as that takes: the
+    It is divided into many parts, because a dictionary that grows or is freed blocks all threads for that time. The
     part of a key is `parts[hash(key) % PARTS]`.
     """
 
@@ -40,7 +40,7 @@ class OffsetMap:
 
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
-        #: What it takes in memory, rather too much than too little.
+        #: The estimated memory, rather too high than too low.
         self.size_bytes = 0
         self.latest_offset = -1
         self.parts: tuple[dict[bytes, int], ...] = tuple({} for _ in range(PARTS))
@@ -50,7 +50,7 @@ class OffsetMap:
         return self.size_bytes >= self._memory_bytes
 
     def add(self, keys: Sequence[bytes], offsets: Iterable[int]) -> None:
-        """Records of one batch, in their order."""
+        """Adds the records of one batch, in their order."""
         parts = self.parts
         new_bytes = 0
         for key, offset in zip(keys, offsets, strict=True):
@@ -61,22 +61,23 @@ class OffsetMap:
         self.size_bytes += new_bytes
 
     def get(self, key: bytes) -> int:
-        """-1 if it does not have the key."""
+        """Returns the newest offset of the key, or -1 if the map does not have it."""
         return self.parts[hash(key) % PARTS].get(key, -1)
 
     def reach(self, offset: int) -> None:
-        """All up to this offset is in it."""
+        """Records that the map covers all offsets up to this one."""
         self.latest_offset = max(self.latest_offset, offset)
 
     def release(self) -> Iterator[int]:
-        """Give the memory back, part by part."""
+        """Frees the memory, part by part."""
         for part in self.parts:
             part.clear()
             yield 0
 
 
 class _Ongoing:
-    """An aborted transaction that the pass is in. `is_seen`: a batch of it is still in the log."""
+    """An aborted transaction that is open at the current position. `is_seen`: one of its batches is still in the
+    log."""
 
     __slots__ = ("aborted", "is_seen")
 
@@ -86,21 +87,21 @@ class _Ongoing:
 
 
 class CleanedTransactions:
-    """Which batches belong to aborted transactions, and which markers are still needed."""
+    """Decides which batches belong to aborted transactions, and which markers are still needed."""
 
     __slots__ = ("_aborting", "_committing", "_waiting", "retained")
 
     def __init__(self, aborted: Iterable[AbortedTxn] = ()) -> None:
-        #: Aborted transactions by their first offsets, which the pass has not reached.
+        #: Aborted transactions that begin after the current position, by first offset.
         self._waiting: list[tuple[int, AbortedTxn]] = [(txn.first_offset, txn) for txn in aborted]
         heapify(self._waiting)
         self._aborting: dict[int, _Ongoing] = {}
         self._committing: set[int] = set()
-        #: Those whose marker stays, since they were last taken from here: the new transaction index.
+        #: Aborted transactions whose marker stays, since the list was last cleared: the new transaction index.
         self.retained: list[AbortedTxn] = []
 
     def on_data(self, header: BatchHeader) -> bool:
-        """Whether the batch belongs to an aborted transaction."""
+        """Returns whether the batch belongs to an aborted transaction."""
         self._begin_up_to(header.last_offset)
         if not header.is_transactional:
             return False
@@ -112,8 +113,8 @@ class CleanedTransactions:
         return True
 
     def on_marker(self, header: BatchHeader, kind: int | None) -> bool:
-        """Whether nothing of the marker's transaction is left before it. `kind` None: a batch emptied by an earlier
-        pass."""
+        """Returns whether no batch of the marker's transaction is left before it. `kind` is None for a batch that an
+        earlier pass emptied."""
         self._begin_up_to(header.last_offset)
         producer_id = header.producer_id
         if kind is None:

@@ -1,14 +1,14 @@
-"""One batch through compaction: as it was, smaller, empty or gone.
+"""One batch through compaction: unchanged, smaller, empty or removed.
 
-A record goes when a later one has its key, when it is a tombstone whose time is over, or when it has no key. What stays
-keeps its bytes: of each record only the key is read, and retained ones are copied in runs. The batch keeps its base
-offset, last offset and sequence, its producer and codec, whatever is taken out of it.
+A record is removed when a later one has its key, when it is a tombstone past its delete horizon, or when it has no key.
+Retained records keep their bytes: only the key of each record is read, and retained ones are copied in runs. Whatever
+is removed, the batch keeps its base offset, last offset and sequence, its producer and codec.
 
-A batch with a tombstone, or a marker that is not needed any more, gets a delete horizon the first time that compaction
-meets it (KIP-534): bit 6 of the attributes, and the time in the base timestamp, from which the records' time deltas
-count then. They go when the horizon is past.
+A batch with a tombstone, or a marker that is no longer needed, gets a delete horizon when compaction first processes it
+(KIP-534): bit 6 of the attributes, and the time in the base timestamp, to which the records' time deltas then refer.
+They are removed once the horizon has passed.
 
-Magic 0 and 1 leave as magic 2.
+Magic 0 and 1 are converted to magic 2.
 """
 
 from __future__ import annotations
@@ -38,22 +38,23 @@ from barnabas.records.header import (
 from barnabas.records.record import read_varint, wrap_64, write_record, write_varint
 from barnabas.storage.compaction.offset_map import PARTS, OffsetMap, map_key
 
-#: Where a record lies in the (unpacked) records of its batch, and what compaction asks of it. A plain tuple, for there
-#: is one for every record that is looked at.
+#: The position of a record in the (decompressed) records of its batch, and what compaction needs to know about it. A
+#: plain tuple for speed, as one is made for every record.
 Outline = tuple[int, int, int, int, int, bytes | None, bool]
 _START: Final = 0
-#: Behind the time delta: from here on nothing ever changes.
+#: The end of the time delta: nothing after it ever changes.
 _REST: Final = 1
 _END: Final = 2
 _TIME: Final = 3
 _OFFSET: Final = 4
-#: As the offset map has it.
+#: The key in the form of the offset map.
 _KEY: Final = 5
 _HAS_VALUE: Final = 6
 
 
 def outline(data: bytes, position: int, end: int, count: int) -> list[Outline]:
-    """The `count` records in data[position:end], which they must fill. RecordsRejected if they do not."""
+    """Returns the outlines of the `count` records in data[position:end]. Raises RecordsRejected unless they fill it
+    exactly."""
     found: list[Outline] = []
     try:
         for _ in range(count):
@@ -102,7 +103,7 @@ def outline(data: bytes, position: int, end: int, count: int) -> list[Outline]:
                     key = map_key(key)
             if position >= stop:
                 raise corrupt(f"a key of {size} bytes reaches beyond its record")
-            # Only a negative length, null, is odd in zigzag form.
+            # In zigzag form only a negative length, null, is odd.
             found.append((start, rest, stop, time_delta, offset_delta, key, not data[position] & 1))
             position = stop
     except IndexError:
@@ -113,7 +114,7 @@ def outline(data: bytes, position: int, end: int, count: int) -> list[Outline]:
 
 
 def outline_batch(buffer: bytes, position: int, header: BatchHeader) -> tuple[bytes, list[Outline]]:
-    """Of a magic 2 batch that lies whole at `position`: the bytes in which its records are, and where."""
+    """Returns the bytes that contain the records of the complete magic 2 batch at `position`, and their outlines."""
     start, end = position + HEADER_BYTES, position + header.size_bytes
     if not 0 <= header.record_count <= header.last_offset_delta + 1:
         raise invalid(f"a batch of {header.record_count} records over {header.last_offset_delta + 1} offsets")
@@ -125,7 +126,7 @@ def outline_batch(buffer: bytes, position: int, header: BatchHeader) -> tuple[by
 
 
 def keys_of(buffer: bytes, position: int, header: BatchHeader, from_offset: int) -> tuple[list[bytes], list[int]]:
-    """Keys and offsets of the records at or above an offset, for the map."""
+    """Returns keys and offsets of the records at or above `from_offset`, for the map."""
     if header.magic == MAGIC_V2:
         _, records = outline_batch(buffer, position, header)
         base = header.base_offset
@@ -143,22 +144,22 @@ class Retention:
     """What one pass keeps."""
 
     offsets: OffsetMap
-    #: Records above it are not in the map, and stay.
+    #: Records above this offset are not in the map, and stay.
     latest_offset: int
     wall_ms: int
     delete_retention_ms: int
-    #: Magic 0 and 1 cannot hold a delete horizon: their tombstones go by the age of their segment.
+    #: Magic 0 and 1 cannot have a delete horizon: their tombstones are removed by the age of their segment.
     keep_legacy_tombstones: bool = True
 
 
 class Verdict(NamedTuple):
-    """What is known of a batch before its records are looked at."""
+    """What is known about a batch before its records are read."""
 
     #: None of its records is needed.
     discard: bool
-    #: It stays, if only as a header.
+    #: The batch stays, if only as a header.
     keep_empty: bool
-    #: A marker whose transaction has nothing else left: it may go after its delete horizon.
+    #: A marker whose transaction has nothing else left: it can be removed after its delete horizon.
     is_idle_marker: bool
 
 
@@ -171,7 +172,7 @@ class Kept(NamedTuple):
 
 
 def filter_batch(buffer: bytes, position: int, header: BatchHeader, rule: Retention, verdict: Verdict) -> Kept | None:
-    """The batch at `position` as it goes on; None if it is gone."""
+    """Returns what remains of the batch at `position`; None if nothing does."""
     if header.magic < MAGIC_V2:
         return _convert(buffer, position, header, rule)
     if verdict.discard:
@@ -210,7 +211,7 @@ def _select(records: list[Outline], header: BatchHeader, rule: Retention) -> lis
 
 
 def _rebuild(header: BatchHeader, data: bytes, kept: list[Outline], horizon_ms: int | None) -> Kept:
-    """The batch with these of its records only."""
+    """Returns the batch with only these records."""
     old_base = header.base_timestamp
     fixed = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     times = [wrap_64(old_base + r[_TIME]) if fixed is None else fixed for r in kept]
@@ -230,7 +231,7 @@ def _rebuild(header: BatchHeader, data: bytes, kept: list[Outline], horizon_ms: 
 
 
 def _copy_runs(data: bytes, kept: list[Outline]) -> Buffer:
-    """Records that follow each other are copied in one go."""
+    """Copies records; consecutive ones in one go."""
     view = memoryview(data)
     runs = []
     start = end = kept[0][_START]
@@ -255,7 +256,7 @@ def _copy_with_times(data: bytes, kept: list[Outline], time_deltas: list[int]) -
 
 
 def empty_batch(header: BatchHeader) -> Kept:
-    """Only the header: it keeps what a producer's last sequence was, or where the log ends."""
+    """Returns only the header: it keeps a producer's last sequence, or the end offset of the log."""
     attributes = header.attributes & ~(DELETE_HORIZON_FLAG | CODEC_MASK)
     return _pack(header._replace(attributes=attributes, base_timestamp=NO_TIMESTAMP, record_count=0), b"")
 
@@ -272,7 +273,7 @@ def _pack(header: BatchHeader, body: Buffer) -> Kept:
 
 
 def _convert(buffer: bytes, position: int, header: BatchHeader, rule: Retention) -> Kept | None:
-    """A magic 0 or 1 entry, with what is in it if it is compressed."""
+    """Returns what remains of a magic 0 or 1 entry and, if it is compressed, of the entries in it."""
     newest = rule.offsets.get
     kept = [
         record

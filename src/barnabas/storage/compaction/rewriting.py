@@ -1,14 +1,15 @@
-"""The work of one pass over a log: index the keys of its dirty part, then copy its segments without what is superseded.
+"""The background work of one pass over a log: index the keys of its dirty part, then copy its segments without the
+superseded records.
 
-    index_keys    first dirty offset .. first uncleanable offset -> OffsetMap (as far as it goes)
-    copy_group    neighbouring segments -> one segment in `.cleaned` files, synced
+    index_keys    first dirty offset .. first uncleanable offset -> OffsetMap (as far as it fits)
+    Copy          neighbouring segments -> one segment in `.cleaned` files, synced
 
-Both are generators that give up control every few hundred records, so that the work can be done in slices beside the
-loop; between two slices nothing is assumed about the log. They have descriptors of their own and touch neither the log
-object nor any file of the log but to read it; a pass that is given up leaves nothing but `.cleaned` files.
+Both are generators that yield every few hundred records, so that the work runs in slices in the background; between two
+slices they assume nothing about the log. They use descriptors of their own, do not touch the log object, and only read
+the log's files; an aborted pass leaves nothing but `.cleaned` files.
 
-What is read is checked: where no batch can be, the pass ends with RecordsRejected. A batch with a wrong checksum, or
-whose records cannot be read, stays as it is (`Unreadable`): its keys are not known, and its neighbours are compacted.
+All input is checked. An impossible batch size ends the pass with RecordsRejected. A batch with a wrong checksum or
+unreadable records is kept unchanged (`Unreadable`): its keys are not known, and its neighbours are compacted.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from barnabas.storage.compaction.offset_map import CleanedTransactions, OffsetMa
 from barnabas.storage.compaction.record_filter import Kept, Retention, Verdict, filter_batch, keys_of
 from barnabas.storage.segment import RollLimits, Segment
 
-#: A slice of work ends after about so much; a record counts for as much as so many bytes.
+#: The cost at which a slice of work ends, in bytes; each record counts as `_RECORD_COST` bytes in addition.
 _SLICE_COST = 256 * 1024
 _RECORD_COST = 1024
 _RELATIVE_MAX = 0x7FFFFFFF
 
-#: Bytes read and written since the last one.
+#: Yields the bytes read and written since the last yield.
 Steps = Generator[int, None, None]
 
 
 class Source(NamedTuple):
-    """A segment as it was when the pass began; from `position` on it is read."""
+    """A segment as it was when the pass began, to be read from `position` on."""
 
     path: str
     base_offset: int
@@ -47,14 +48,14 @@ class Source(NamedTuple):
 
 
 class LastRecord(NamedTuple):
-    """Where a producer's last data ended, None if its last batch was a marker; and its epoch."""
+    """The offset where a producer's last data ended, None if its last batch was a marker; and its epoch."""
 
     last_data_offset: int | None
     epoch: int
 
 
 class Unreadable:
-    """Batches that a pass could not read: how many, and the first of them."""
+    """The batches that a pass could not read: their count, and the first one."""
 
     __slots__ = ("count", "first")
 
@@ -74,16 +75,16 @@ class CopyRules:
     limits: RollLimits
     wall_ms: int
     delete_retention_ms: int
-    #: Magic 0 and 1: tombstones in segments last changed up to then go.
+    #: Magic 0 and 1: tombstones in segments last modified at or before this time are removed.
     legacy_horizon_ms: int
-    #: Where the pass ends: the batch before it stays, if only as a header, so that the offset is not lost.
+    #: The end of the pass: the batch before it stays, if only as a header, so that the offset is not lost.
     end_offset: int
     buffer_bytes: int
     unreadable: Unreadable
 
 
 class CleanedSegment(Segment):
-    """One that is not yet part of the log: its files have a suffix more."""
+    """A segment that is not yet part of the log: its files have an additional suffix."""
 
     __slots__ = ()
 
@@ -96,7 +97,8 @@ class CleanedSegment(Segment):
 
 
 def read_batches(disk: Disk, source: Source, buffer_bytes: int) -> Iterator[tuple[bytes, int, BatchHeader, bool]]:
-    """(buffer, place in it, header, whether its checksum is right) of each batch, each whole."""
+    """Yields (buffer, position in it, header, whether the checksum is valid) of each batch; each batch is complete in
+    its buffer."""
     file = disk.open(source.path, read_only=True)
     try:
         position, buffer, start = source.position, b"", source.position
@@ -133,9 +135,9 @@ def index_keys(
     offsets: OffsetMap,
     buffer_bytes: int,
 ) -> Steps:
-    """Fill the map from these segments, each with the offset at which it ends, until it is full or they end.
+    """Fills the map from these segments, each with its end offset, until it is full or all are read.
 
-    It takes at least one batch, however large, so that every pass comes further than the one before.
+    At least one batch is read, however large, so that every pass advances.
     """
     cost = done = 0
     for source, end_offset in sources:
@@ -144,7 +146,7 @@ def index_keys(
                 yield done
                 return
             if is_intact:
-                with suppress(RecordsRejected):  # told by the copy, which keeps it
+                with suppress(RecordsRejected):  # reported by `Copy`, which keeps it
                     _index(buffer, place, header, first_dirty, transactions, offsets)
                 if header.last_offset >= first_dirty:
                     offsets.reach(header.last_offset)
@@ -172,7 +174,7 @@ def _index(
 
 
 def _marker_kind(buffer: bytes, place: int, header: BatchHeader) -> int | None:
-    """Of a control batch; None if an earlier pass emptied it."""
+    """Returns the type of a control batch; None if an earlier pass emptied it."""
     if not header.record_count:
         return None
     records = decode_batch(memoryview(buffer)[place : place + header.size_bytes])
@@ -181,7 +183,7 @@ def _marker_kind(buffer: bytes, place: int, header: BatchHeader) -> int | None:
 
 
 class Copy:
-    """One group on its way into `.cleaned` files; `end_offset` is that of its last batch once it is done."""
+    """The copy of one group into `.cleaned` files; at the end `end_offset` is the one of its last batch."""
 
     def __init__(
         self,
@@ -245,11 +247,11 @@ class Copy:
     def _keep(
         self, source: Source, retention: Retention, header: BatchHeader, buffer: bytes, place: int, *, is_intact: bool
     ) -> Kept | None:
-        """What stays of a batch; all of one that cannot be read."""
+        """Returns what remains of a batch; all of an unreadable one."""
         data = memoryview(buffer)[place : place + header.size_bytes]
         if not is_intact:
             self._rules.unreadable.add(source, header, "its checksum is wrong")
-            # Its header may be as wrong as the rest.
+            # The header can be as wrong as the rest.
             is_near = self.end_offset <= header.base_offset <= self.base_offset + _RELATIVE_MAX
             return Kept(data, header.base_offset if is_near else self.end_offset, NO_TIMESTAMP)
         try:
@@ -294,7 +296,7 @@ class Copy:
 
 
 def cleaned_files(disk: Disk, directory: str, base_offset: int) -> list[str]:
-    """Those that a group's copy left, whole or not."""
+    """Returns the files that the copy of a group left, complete or not."""
     stem = f"{directory}/{base_offset:020d}"
     suffixes = (LOG_SUFFIX, ".index", ".timeindex", ".txnindex")
     return [path for suffix in suffixes if disk.exists(path := f"{stem}{suffix}{CLEANED_SUFFIX}")]

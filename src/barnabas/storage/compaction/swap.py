@@ -1,12 +1,13 @@
-"""Putting a compacted segment in the place of those that it was made of.
+"""The swap of a compacted segment into the place of those that it was built from.
 
-    1  every `.cleaned` file becomes `.swap`; from the last one on, opening the log finishes what follows
+    1  every `.cleaned` file becomes `.swap`; once all have, opening the log completes the rest
     2  the old files become `.deleted`, to be removed after `file.delete.delay.ms`
-    3  every `.swap` file gets its name
+    3  every `.swap` file gets its final name
 
-A crash before the end of 1 leaves the old segments, for a `.cleaned` file says that the swap had not begun; any later
-one the new. Opening finds the segments to replace by the offsets that the `.swap` files span. Where the compacted data
-end before an old segment begins, an empty `.swap` file stands for that segment meanwhile: otherwise it would come back.
+A crash before the end of 1 leaves the old segments, because a remaining `.cleaned` file shows that the swap had not
+begun; a later crash leaves the new one. Opening finds the segments to replace by the offsets that the `.swap` files
+span. Where the compacted data end before an old segment begins, an empty `.swap` file represents that segment
+meanwhile: without it, the old segment would come back.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ _SUFFIXES = (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 def swap_in(disk: Disk, log: Log, replaced: Sequence[Segment], end_offset: int) -> None:
-    """The compacted segment of these, complete in `.cleaned` files and ending at `end_offset`, takes their place.
+    """Replaces these segments by the compacted one, which is complete in `.cleaned` files and ends at `end_offset`.
 
-    Raises OSError; from want of room or descriptors only before anything has changed. Otherwise what is on disk is
-    finished or undone when the log is opened again.
+    Raises OSError; for lack of space or descriptors only before anything has changed. Otherwise the next opening of the
+    log completes or undoes what is on disk.
     """
     beyond = [segment for segment in replaced[1:] if segment.base_offset >= end_offset]
     placeholders = [
@@ -55,7 +56,7 @@ def swap_in(disk: Disk, log: Log, replaced: Sequence[Segment], end_offset: int) 
 
 
 def _write_placeholders(disk: Disk, paths: Sequence[str]) -> None:
-    """All or none: one that is left behind would undo a later swap at the next start."""
+    """Writes all placeholders or none: a leftover would undo a later swap at the next start."""
     written: list[str] = []
     try:
         for path in paths:
@@ -70,8 +71,8 @@ def _write_placeholders(disk: Disk, paths: Sequence[str]) -> None:
 def _swap(disk: Disk, directory: Directory, log: Log, replaced: Sequence[Segment], placeholders: Sequence[str]) -> None:
     first = replaced[0]
     names = [path for suffix in _SUFFIXES if disk.exists((path := first.path(suffix)) + CLEANED_SUFFIX)]
-    # Each step is sure before the next: where names are not synced in order, an old segment would go without a new one,
-    # or come back beside it.
+    # Each step is made durable before the next: if names reached the disk out of order, an old segment could vanish
+    # without its replacement, or reappear next to it.
     for group in (placeholders, names):
         for path in group:
             disk.rename(path + CLEANED_SUFFIX, path + SWAP_SUFFIX)
