@@ -1,5 +1,5 @@
-"""The journal of the cluster: every change of the metadata with its cause, in the topic `__cluster_events`.
+"""The cluster's journal: every change of the metadata with its cause, in the topic `__cluster_events`.
 
-Owns events, causes and the records of both. Imports `controller` and what is below it, never `broker`. Begin with
-`events.py`; `broker.journal_wiring` connects it to a node.
+Owns the events, their causes and the records of both. Imports `controller` and the packages below it, never `broker`.
+Begin reading with `events.py`; `broker.journal_wiring` connects the journal to a node.
 """

@@ -1,7 +1,8 @@
-"""Why something changed: the causes of the controller's decisions as codes and sentences; where the decision was that
-of another controller, as far as the cause can be read off the change itself.
+"""The causes of metadata changes, as a code and a sentence each.
 
-A code is a word for machines and stays as it is from release to release; a sentence is for people.
+The cause comes with the controller's decision. Where another controller decided, and its cause was lost with it, the
+cause is inferred from the change itself, as far as that is possible. Codes are for programs and stay the same from
+release to release; sentences are for people.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ UNKNOWN: Final = "unknown"
 
 
 class Why(NamedTuple):
-    """`actor` is who saw it or asked for it; `is_inferred` where the decision's own cause went with its controller."""
+    """The cause of one change.
+
+    `actor` is the node or client that observed or requested the change. `is_inferred` is set where the cause was lost
+    with the controller that decided and was inferred from the change.
+    """
 
     code: str
     text: str
@@ -28,7 +33,7 @@ class Why(NamedTuple):
     seen: Sighting | None = None
 
 
-#: Event of a decision -> code and sentence.
+#: Event of a decision (`Cause.event`) -> code and sentence.
 TOLD: Final = {
     "its process is gone": ("broker-gone", "{detail} was fenced: no process listens at its address"),
     "session expired": ("session-expired", "{detail} was fenced: it sent no heartbeat for broker.session.timeout.ms"),
@@ -72,7 +77,7 @@ _REGISTERED: Final = {
 
 
 def why(cause: Cause | None, delta: MetadataDelta) -> Why:
-    """Of a whole change."""
+    """Returns the cause of a whole change."""
     if cause is None:
         return _inferred(delta)
     told = _REGISTERED.get(cause.detail) if cause.event == "BrokerRegistration" else TOLD.get(cause.event)
@@ -109,7 +114,11 @@ def shown_directories(directories: Iterable[bytes]) -> str:
 def why_of_partition(
     whole: Why, cause: Cause | None, key: tuple[bytes, int], before: PartitionImage, after: PartitionImage
 ) -> Why:
-    """Of one partition's part in a change: what its leader saw, and what the election had to do with."""
+    """Returns the cause of one partition's part in a change.
+
+    Adds what the leader reported about the replicas that joined or left the ISR, and which records an unclean election
+    loses.
+    """
     joined = [replica for replica in after.isr if replica not in before.isr]
     left = [replica for replica in before.isr if replica not in after.isr]
     by_leader = whole.code == "isr-asked" or (whole.code == UNKNOWN and after.leader == before.leader != NO_LEADER)
@@ -130,7 +139,7 @@ def why_of_partition(
 
 
 def is_unclean(before: PartitionImage, after: PartitionImage) -> bool:
-    """Whether the new leader lacks records that others had."""
+    """Returns whether the new leader was elected uncleanly and lacks records that other replicas had."""
     if after.leader in (NO_LEADER, before.leader) or after.leader_recovery_state == 0:
         return False
     return after.leader not in (*before.isr, *before.elr)

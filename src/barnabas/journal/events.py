@@ -1,9 +1,9 @@
-"""A change of the metadata as events of the journal: plain values, ready to be written as JSON (docs/explain.md).
+"""The events of the journal that one change of the metadata makes: plain values, ready to be written as JSON.
 
 One event for each (metadata offset, subject): partition, broker, controller, resource, feature, or up to 200 new
-partitions of a topic. Which events a change makes, their ids and all they say of before and after follow from the
-metadata log alone, so that two controllers that tell the same change tell it alike; only what is said of the cause may
-differ. Pure.
+partitions of a topic. Number, ids and before/after content of the events depend on the metadata log alone, so two
+controllers that report the same change write the same events; only the cause can differ. Has no side effects. The
+schema is in docs/explain.md.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from barnabas.metadata.topics import PartitionImage, TopicDelta
 
 Event = dict[str, Any]
 
-#: New partitions that one event tells of.
+#: The largest number of new partitions in one event.
 _PARTITIONS_PER_EVENT: Final = 200
 _RESOURCES: Final = {2: "topic", 4: "broker", 8: "broker-logger", 16: "client-metrics", 32: "group"}
 _HIDDEN: Final = "[hidden]"
 
 
 class Change(NamedTuple):
-    """One committed change. `voters`: those of the quorum before and after it, where it changed them."""
+    """One committed change. `voters`: the quorum's voters before and after it, or None if they are the same."""
 
     delta: MetadataDelta
     image: MetadataImage
@@ -44,7 +44,10 @@ class Change(NamedTuple):
 
     @property
     def weight(self) -> int:
-        """What it takes to keep, in changed partitions: an image keeps a slot for each partition of a changed topic."""
+        """The memory that the change takes, in changed partitions.
+
+        An image has a slot for each partition of a changed topic; eight of them count as one.
+        """
         weight = 1
         for topic in self.delta.changed_topics.values():
             weight += len(topic.changed_partitions) + (0 if topic.base is None else len(topic.base.partitions) // 8)
@@ -52,7 +55,7 @@ class Change(NamedTuple):
 
 
 def is_worth_telling(delta: MetadataDelta) -> bool:
-    """Whether a change makes any event at all; markers, no-ops and producer ids make none."""
+    """Returns whether a change makes any event; markers, no-ops and producer ids make none."""
     topics, cluster = delta.topics, delta.cluster
     return bool(
         topics.changed
@@ -65,7 +68,7 @@ def is_worth_telling(delta: MetadataDelta) -> bool:
 
 
 def events_of(change: Change, view: ControllerView, node_id: int) -> Iterator[tuple[str, Event]]:
-    """(subject, event), the brokers that others follow from first. `view` is of the image after the change."""
+    """Yields (subject, event), nodes first, as they cause the others. `view` shows the image after the change."""
     whole = why(change.cause, change.delta)
     teller = _Teller(change, whole, view, node_id)
     yield from teller.controllers()
@@ -172,7 +175,7 @@ class _Teller:
                 }
             yield self.event(changes[0], f"{topic.name}-{index}", told, fields)
 
-    # -- the rest
+    # -- configurations and features
 
     def settings(self) -> Iterator[tuple[str, Event]]:
         delta = self._change.delta
@@ -193,7 +196,7 @@ class _Teller:
 
 
 def changes_of(before: PartitionImage, after: PartitionImage, cause: str = "") -> list[str]:
-    """What kinds of change this is, the weightiest first; nothing for a replica's directory."""
+    """Returns the kinds of change, the most important first; a replica's directory is none of them."""
     found = []
     if after.leader != before.leader:
         found.append(_leader_kind(before, after, cause))
@@ -277,7 +280,7 @@ def _broker_kind(before: BrokerImage | None, after: BrokerImage | None) -> str:
 
 
 def _value(resource_type: int, key: str, value: str | None) -> str | None:
-    """What may be secret is not told: passwords, and what a broker's key unknown here may be."""
+    """Returns a config's value, or a placeholder if it can be secret: a broker's password or unknown key."""
     if value is not None and resource_type == BROKER_RESOURCE:
         known = BROKER_KEYS.get(key)
         if known is None or known.is_sensitive:

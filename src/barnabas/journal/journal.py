@@ -1,18 +1,19 @@
-"""Every change with its cause, in the topic `__cluster_events` (docs/explain.md has its schema).
+"""The journal of one node: writes every change of the metadata with its cause to the topic `__cluster_events`.
 
-The active controller tells each committed change of the metadata, in order, with the cause that its decision carried.
-Controllers that are not active keep the last changes too: one that becomes active reads from the end of the topic how
-far its predecessor came, and goes on from there. What it tells anew has the same ids, which follow from the metadata
-offset, so a reader drops what comes twice. A broker tells what only it can know: what it cut off its own logs.
+The active controller writes each committed change, in order, with the cause of its decision. Controllers that are not
+active keep the last changes in memory: one that becomes active reads from the end of the topic how far its predecessor
+came, and continues there. Events that are written twice have the same ids, derived from the metadata offset, so readers
+can drop the second copy. Each broker writes what only it knows: the records it cut off its own logs.
 
 Invariants
-- No decision waits for the journal. A change is put aside, told some milliseconds later, a few events at a time, one
-  request under way; if the topic cannot be written it is tried again, ever more slowly.
-- Nothing is kept without bound; what had to be let go of is told as a gap.
-- Where nothing changes nothing is done: no timer, no request.
+- No decision waits for the journal. Changes are queued and written some milliseconds later, a few events at a time,
+  with one request in flight; failed writes are retried with growing pauses.
+- Memory is bounded; changes that were dropped are reported as a gap.
+- An idle cluster costs nothing: no timer and no request.
 
-The topic comes into being with the first change that needs an explanation (`_needs_explaining`), a second after it: a
-cluster where all goes as planned has the topics that its users made, as with Kafka, and a failover goes first.
+The topic is created one second after the first change that needs an explanation (`_needs_explaining`): a cluster
+without failures has only its users' topics, as with Kafka, and the failover itself comes first. Its schema is in
+docs/explain.md.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ _LINGER_MS: Final = 10
 _CREATE_MS: Final = 1_000
 _PAUSE_MS: Final = 50
 _PAUSE_MS_MAX: Final = 2_000
-#: So many are made into records in one go: some milliseconds of work.
+#: The largest number of events encoded in one step, which takes some milliseconds.
 _EVENTS_PER_BATCH: Final = 250
 #: Smaller batches are not worth compressing.
 _EVENTS_TO_COMPRESS: Final = 8
@@ -47,13 +48,15 @@ _GZIP: Final = 1
 
 
 class Deciding(Protocol):
-    """The controller of this node."""
+    """The part of this node's controller that the journal uses."""
 
     @property
     def is_active(self) -> bool: ...
 
 
 class Quorum(Protocol):
+    """The part of this node's quorum that the journal uses."""
+
     @property
     def epoch(self) -> int: ...
     @property
@@ -61,7 +64,7 @@ class Quorum(Protocol):
 
 
 class Where(NamedTuple):
-    """What a journal is part of."""
+    """The parts of the node that the journal reads."""
 
     metadata: MetadataStore
     quorum: Quorum
@@ -70,7 +73,7 @@ class Where(NamedTuple):
 
 
 class Journal:
-    """One per node. `create` asks for the topic, and may be called again and again."""
+    """The journal; one per node. `create` requests the creation of the topic and can be called repeatedly."""
 
     def __init__(
         self, host: Host, config: BrokerConfig, where: Where, topic: EventsTopic, create: Callable[[], None]
@@ -83,7 +86,7 @@ class Journal:
         self._node_id = config.node_id
         self._is_enabled = config.bool_of("barnabas.cluster.events.enable")
         self._is_following = False
-        #: Of the last change that this node was told of, one by one or with others.
+        #: The offset of the last change that this node has seen, published alone or together with others.
         self._seen_offset = -1
         self._causes: deque[tuple[int, Cause]] = deque()
         self._cause: Cause | None = None
@@ -91,7 +94,7 @@ class Journal:
         self._voter_ids: tuple[int, ...] = ()
         self.window = ChangeWindow()
         self.testimonies = Witnessed(config.node_id, host.clock)
-        #: The quorum's epoch in which this node, active, has learned how far the journal is.
+        #: The quorum's epoch in which this node, as the active controller, has read how far the journal is.
         self._resumed_epoch = -1
         self._timer: Timer | None = None
         self._is_busy = False
@@ -101,15 +104,15 @@ class Journal:
     # -- what happens
 
     def on_decision(self, first_offset: int, cause: Cause) -> None:
-        """`Controller.journal`."""
+        """Remembers the cause of a decision, whose first record is at this offset (`Controller.journal`)."""
         if not self._is_enabled:
             return
         while self._causes and self._causes[-1][0] >= first_offset:
-            self._causes.pop()  # the quorum did not take it
+            self._causes.pop()  # the quorum did not append it
         self._causes.append((first_offset, cause))
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """A subscriber of the metadata."""
+        """Queues the published change; a subscriber of the metadata."""
         if not self._is_enabled:
             return
         if self._config.is_controller:
@@ -118,11 +121,14 @@ class Journal:
             self._later(_LINGER_MS)
 
     def on_past(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """`MetadataStore.on_past`: one of the changes that this node learns late, at its start above all. It may be the
-        one that has to tell them."""
+        """Queues a change that is published only together with others (`MetadataStore.on_past`).
+
+        That is so while this node is behind, as at each start, and this node can be the one that has to write these
+        changes.
+        """
         if self._is_enabled and self._config.is_controller:
             if delta.image.offset != self._seen_offset:
-                self.window.begin_after(delta.image.offset)  # a snapshot stands for what was before
+                self.window.begin_after(delta.image.offset)  # a snapshot replaced the earlier changes
             self._seen_offset = image.offset
             self._keep(delta, image, None)
 
@@ -132,7 +138,7 @@ class Journal:
             self._is_following = True
             self._voter_ids = voter_ids
         if image.offset <= self._seen_offset:
-            return  # all of it was told as past
+            return  # on_past has queued all of it
         if delta.image.offset != self._seen_offset or self._seen_offset < 0:
             self.window.begin_after(image.offset)
             self._seen_offset = image.offset
@@ -161,7 +167,7 @@ class Journal:
             self._later(_CREATE_MS)
 
     def _cause_of(self, offset: int) -> Cause | None:
-        """Of the decision that has the record at this offset."""
+        """Returns the cause of the decision that wrote the record at this offset."""
         if not self._where.controller.is_active:
             self._causes.clear()
             self._cause = None
@@ -171,7 +177,7 @@ class Journal:
         return self._cause
 
     def on_witness(self, topic: str, partition: int, topic_id: bytes, what: str, facts: dict[str, int]) -> None:
-        """A replica here has lost something, or leads without all that others had."""
+        """Queues an event about a replica here that lost records, or leads without all that others had."""
         if self._is_enabled:
             self.testimonies.add(topic, topic_id, partition, what, facts)
             self._later(_LINGER_MS if self._topic.exists else _CREATE_MS)
@@ -186,8 +192,10 @@ class Journal:
     # -- whether it is needed
 
     def _needs_explaining(self, change: Change) -> bool:
-        """A broker was lost, or a partition of a user's topic has another leader, ISR or place. Not where one broker
-        is all there is: a leader that comes and goes with its broker needs no journal."""
+        """Returns whether a broker was lost, or a partition of a user's topic changed its leader, ISR or replicas.
+
+        False in a cluster of one broker: there the leaders only come and go with the broker.
+        """
         delta = change.delta
         if len(change.image.brokers) < 2:
             return False
@@ -205,7 +213,7 @@ class Journal:
         return False
 
     def _may_create(self) -> bool:
-        """Not while most brokers are on their way out: the cluster is being stopped."""
+        """Returns whether the topic can be created now; not while at least half of the brokers shut down."""
         brokers = self._where.metadata.image.brokers
         active = sum(broker.is_active for broker in brokers.values())
         if not active or 2 * sum(broker.in_controlled_shutdown for broker in brokers.values()) >= len(brokers):
@@ -225,7 +233,7 @@ class Journal:
         self._pause_ms = min(2 * self._pause_ms, _PAUSE_MS_MAX)
 
     def _go_on(self) -> None:
-        """The next step: make the topic, learn how far it is, or write a batch."""
+        """Takes the next step: creates the topic, reads how far it is, or writes a batch."""
         self._timer = None
         if self._is_closed:
             return
@@ -249,7 +257,7 @@ class Journal:
             codec = _GZIP if len(records) >= _EVENTS_TO_COMPRESS else 0
             self._topic.append(encode_batch(records, codec=codec), self._on_written)
         elif is_active:
-            self.window.written()  # changes that made no events
+            self.window.written()  # these changes made no events
 
     def _told(self, change: Change) -> Iterator[Record]:
         random, cluster_id = self._host.random, self._where.cluster_id
@@ -271,7 +279,7 @@ class Journal:
         self._again()
 
     def _resume(self, epoch: int, key: bytes | None, is_known: bool) -> None:
-        """How far an earlier controller came: the change that it told last may be told in part only."""
+        """Continues after an earlier controller; the change it wrote last can be incomplete and is kept."""
         self._is_busy = False
         if not is_known:
             self._again()
@@ -289,5 +297,5 @@ class Journal:
 
 
 def _names_offset(key: bytes) -> bool:
-    """Whether it is the key of a change of the metadata; those of testimonies begin with a letter."""
+    """Returns whether this is the key of a metadata change; the keys of brokers' own events begin with a letter."""
     return key.partition(b":")[0].isdigit()

@@ -1,7 +1,7 @@
-"""What a broker tells the journal of its own replicas, which no controller can know (`journal`).
+"""The events that a broker reports about its own replicas, which no controller can know.
 
-An unclean election is decided by the controller, but only the new leader knows where its log ends, and only the former
-one, when it comes back and cuts off what the new history lacks, knows exactly what is lost.
+The controller decides an unclean election, but only the new leader knows where its log ends, and only the former
+leader, when it truncates its log, knows exactly which records are lost.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _KEPT_MAX: Final = 5_000
 
 
 class Witnessed:
-    """Records to be written, in order, at most so many; when one had to go, the next one says how many."""
+    """The bounded queue of records to be written; if some were dropped, the next one has their number."""
 
     def __init__(self, node_id: int, clock: Clock) -> None:
         self._node_id = node_id
@@ -46,7 +46,7 @@ class Witnessed:
         self._put(kind, f"{topic}-{partition}", fields, what, text)
 
     def add_gap(self, first_offset: int, last_offset: int) -> None:
-        """Changes of the metadata that no controller has told."""
+        """Queues an event about metadata changes that no controller has reported."""
         text = (
             f"changes from metadata offset {first_offset} to {last_offset} may be missing here: no controller that has "
             "them was left to tell them"
@@ -56,7 +56,7 @@ class Witnessed:
     def _put(self, kind: str, subject: str, fields: Mapping[str, object], cause: str, text: str) -> None:
         wall_ms = self._clock.wall_ms()
         self._count += 1
-        # Unique over the lives of a node, as far as its clock is.
+        # Unique over the restarts of a node, as far as its clock is right.
         name = f"n{self._node_id}.{wall_ms}.{self._count}:{subject}"
         event: dict[str, Any] = {
             "v": VERSION,

@@ -1,4 +1,4 @@
-"""An event as a record of the journal: its id is the key, so that whoever reads can tell what comes twice."""
+"""An event as a record of the journal. Its key is the event's id, so that readers can drop a second copy."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any, Final
 
 from barnabas.records.batch import Record
 
-#: Of the events; raised when a field changes its meaning, not when one is added.
+#: The version of the events' schema. It is raised when a field changes its meaning, not when a field is added.
 VERSION: Final = 1
-#: One for all of them: making one takes longer than using it.
+#: One encoder for all events: to make one takes longer than to use it.
 _ENCODE: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 

@@ -1,7 +1,7 @@
-"""The journal's topic as a node uses it: one partition, led here or elsewhere.
+"""The journal's topic as a node reads and writes it: one partition, whose leader is this broker or another one.
 
-Written with acks=all: through this broker's own replica where it leads, else by Produce to the leader under the client
-id that Kafka lets write to internal topics. Read only from its end, to learn how far an earlier controller came.
+Writes use acks=all: through this broker's own replica if it is the leader, else by a Produce request with the client id
+that Kafka allows to write to internal topics. Reads start at the end, to find how far an earlier controller came.
 """
 
 from __future__ import annotations
@@ -27,15 +27,17 @@ _TIMES: Final = ChannelTimes(request_timeout_ms=15_000, backoff_ms=50, backoff_m
 _WRITE_TIMEOUT_MS: Final = 10_000
 _PARTITION: Final = TopicPartition(EVENTS_TOPIC, 0)
 _READ_BYTES: Final = 1 << 20
-#: Batches looked at from the end; those of brokers, which name no metadata offset, may lie between.
+#: The largest number of batches read from the end; some can be from brokers and have no metadata offset.
 _BATCHES_MAX: Final = 64
 _LATEST: Final = -1
 
-#: Offset of an answer, None where there was none.
+#: Receives the offset of a response, None if there was no valid one.
 Found = Callable[[int | None], None]
 
 
 class EventsTopic:
+    """The topic `__cluster_events`, with a channel to its leader."""
+
     def __init__(
         self, host: Host, config: BrokerConfig, metadata: MetadataStore, partitions: InternalPartitions
     ) -> None:
@@ -56,7 +58,10 @@ class EventsTopic:
             self._channel = None
 
     def append(self, batch: bytearray, done: Callable[[bool], None]) -> None:
-        """`done(whether it is committed)`, maybe at once. False says nothing for sure."""
+        """Appends a batch and calls `done(is_committed)`, possibly before it returns.
+
+        False leaves open whether the batch was written.
+        """
         if self._is_led_here:
             self._partitions.append(_PARTITION, batch, lambda code, _: done(code is ErrorCode.NONE))
             return
@@ -71,7 +76,7 @@ class EventsTopic:
         self._ask(request, answered)
 
     def last_key(self, is_wanted: Callable[[bytes], bool], done: Callable[[bytes | None, bool], None]) -> None:
-        """The last record's key that is wanted, from the end on: `done(key or None, whether it could be read)`."""
+        """Finds the last record whose key is wanted and calls `done(key or None, whether the topic could be read)`."""
         _Look(self, is_wanted, done).begin()
 
     # -- where it is
@@ -122,10 +127,10 @@ class EventsTopic:
         try:
             return self._partitions.log_end_offset(_PARTITION)
         except RequestFailed:
-            return None  # the replica follows the metadata a moment later
+            return None  # the replica is created a moment after the metadata
 
     def read(self, offset: int, done: Callable[[Buffer | None], None]) -> None:
-        """The batches from the one that holds `offset`; None where that failed, empty where there is none."""
+        """Reads from the batch with `offset` on: None if that failed, empty if there is no batch."""
         if self._is_led_here:
             self._partitions.read(
                 _PARTITION, offset, _READ_BYTES, lambda data: done(None if isinstance(data, Exception) else data)
@@ -141,7 +146,7 @@ class EventsTopic:
             topics = response.responses if isinstance(response, FetchResponse) else []
             rows = topics[0].partitions if topics else []
             if not rows or rows[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
-                done(b"" if rows else None)  # retention was there before us
+                done(b"" if rows else None)  # retention has deleted the record meanwhile
             else:
                 done(rows[0].records or b"" if rows[0].error_code == ErrorCode.NONE else None)
 
@@ -149,7 +154,7 @@ class EventsTopic:
 
 
 class _Look:
-    """One search from the end backwards."""
+    """One search for a key, from the end of the topic backwards."""
 
     def __init__(
         self, topic: EventsTopic, is_wanted: Callable[[bytes], bool], done: Callable[[bytes | None, bool], None]

@@ -1,11 +1,11 @@
-"""Changes that are not yet known to be in the journal, on every node that may become the active controller.
+"""The changes that are not yet known to be in the journal, on each node that can become the active controller.
 
-    add -> [ told | being told | waiting ... ] -> drawn in order as records -> `written`, or `rewind` and once more
+    add -> [ written in part | drawn ... | waiting ... ] -> drawn in order as records -> `written`, or `rewind`
 
 Invariants
-- A change leaves when all its events are written, or when the window is full: then `floor` says up to which metadata
-  offset this node cannot tell any more.
-- What a change has to tell is worked out only when it is drawn, a few events at a time.
+- A change leaves when all its events are written, or when the window is full: then `floor` is the metadata offset up
+  to which this node no longer has the changes.
+- The events of a change are computed only when they are drawn, a few at a time.
 """
 
 from __future__ import annotations
@@ -20,18 +20,20 @@ from barnabas.journal.events import Change
 T = TypeVar("T")
 
 _CHANGES_MAX: Final = 4_096
-#: Partitions touched by all of them.
+#: The largest sum of the changes' weights, which are in changed partitions.
 _WEIGHT_MAX: Final = 60_000
 
 
 class ChangeWindow:
+    """The bounded queue of changes, and how far they are drawn and written."""
+
     def __init__(self) -> None:
         self._changes: deque[Change] = deque()
         self._weight = 0
-        #: Up to this metadata offset nothing is known here: what was before this node began, or had to be let go.
+        #: This node has no changes up to this metadata offset: they are from before its start, or were dropped.
         self.floor = -1
-        #: Changes of which everything is drawn, events drawn of the one behind them, and events of the first one that
-        #: are written already.
+        #: `_drawn` changes are drawn completely, and `_partly` events of the one after them; `_written` events of the
+        #: first change are already written.
         self._drawn = 0
         self._partly = 0
         self._written = 0
@@ -56,21 +58,21 @@ class ChangeWindow:
             self._let_go()
 
     def begin_after(self, offset: int) -> None:
-        """What is here does not lead to what comes now."""
+        """Empties the window: its changes are not continuous with those after `offset`."""
         self.rewind()
         self._changes.clear()
         self._weight = self._written = 0
         self.floor = offset
 
     def forget_before(self, offset: int) -> None:
-        """All events of what came before it are written."""
+        """Removes the changes before `offset`, all of whose events are written."""
         self.rewind()
         self._written = 0
         while self._changes and self._changes[0].offset < offset:
             self._let_go()
 
     def draw(self, tell: Callable[[Change], Iterator[T]], count_max: int) -> list[T]:
-        """The next events, at most so many."""
+        """Returns the next events, at most `count_max`."""
         found: list[T] = []
         while len(found) < count_max and self._drawn < len(self._changes):
             if self._current is None:
@@ -86,14 +88,14 @@ class ChangeWindow:
         return found
 
     def written(self) -> None:
-        """Everything drawn so far."""
+        """Removes everything that was drawn so far."""
         for _ in range(self._drawn):
             self._let_go()
         self._drawn = 0
         self._written = self._partly
 
     def rewind(self) -> None:
-        """What was drawn and not written has to be drawn again."""
+        """Makes the next `draw` begin again with what was drawn but not written."""
         self._drawn = self._partly = 0
         self._current = None
 

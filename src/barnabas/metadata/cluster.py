@@ -1,4 +1,4 @@
-"""Brokers and controllers as values, and the delta that turns registration records into new ones."""
+"""Brokers and controllers as values, and the delta that builds new ones from registration records."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Endpoint(NamedTuple):
 
 
 def endpoints_of(listeners: Sequence[Listener], advertised: Sequence[Listener]) -> tuple[Endpoint, ...]:
-    """These listeners as they are advertised; one that names no host is reached on this machine only."""
+    """Returns the advertised form of these listeners; one without a host gets localhost."""
     by_name = {listener.name: listener for listener in advertised}
     shown = (by_name.get(listener.name, listener) for listener in listeners)
     return tuple(
@@ -52,7 +52,7 @@ class FeatureRange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """One registration of a broker: this incarnation of its process, with this epoch. Endpoints are sorted by name."""
+    """One registration of a broker: one incarnation of its process, with its epoch. Endpoints are sorted by name."""
 
     broker_id: int
     epoch: int
@@ -64,12 +64,12 @@ class BrokerImage:
     in_controlled_shutdown: bool = False
     is_migrating_zk_broker: bool = False
     directories: tuple[bytes, ...] = ()
-    #: Those of them that take no writes for now (decision 0012).
+    #: The directories that currently refuse writes (decision 0012).
     refusing: tuple[bytes, ...] = ()
 
     @property
     def is_active(self) -> bool:
-        """May lead and may be joined to an ISR."""
+        """Whether the broker can lead and join an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def endpoint(self, listener: str) -> Endpoint | None:
@@ -79,15 +79,19 @@ class BrokerImage:
         return None
 
     def has_online_directory(self, directory_id: bytes) -> bool:
-        """Whether a replica said to be in this directory can be served. Kafka reserves ids below 100 (KIP-858):
-        of those only "lost" is offline."""
+        """Returns whether a replica assigned to this directory can be served.
+
+        Kafka reserves ids below 100 (KIP-858); of these only LOST is offline.
+        """
         if directory_id == _LOST_DIRECTORY:
             return False
         return directory_id < _FIRST_REAL_DIRECTORY or not self.directories or directory_id in self.directories
 
     def takes_writes(self, directory_id: bytes) -> bool:
-        """Whether a replica said to be in this directory can be appended to. One whose directory is not known yet can,
-        as long as any directory takes writes."""
+        """Returns whether a replica assigned to this directory can be appended to.
+
+        A replica whose directory is not known yet can, as long as any directory takes writes.
+        """
         if not self.refusing:
             return True
         if directory_id < _FIRST_REAL_DIRECTORY:
@@ -132,7 +136,7 @@ _FIRST_REAL_DIRECTORY = bytes(15) + b"\x64"
 def _features(
     features: Sequence[RegisterBrokerRecord.BrokerFeature] | Sequence[RegisterControllerRecord.ControllerFeature],
 ) -> tuple[FeatureRange, ...]:
-    """By name: they are a set, and Kafka writes them in any order."""
+    """Returns the features sorted by name: they are a set, and Kafka writes them in any order."""
     return tuple(sorted(FeatureRange(f.name, f.min_supported_version, f.max_supported_version) for f in features))
 
 
@@ -200,7 +204,7 @@ Controllers = Map[int, ControllerImage]
 
 
 class ClusterDelta:
-    """What happened to the registrations. A broker or controller that went is None in `changed_*`."""
+    """The changes of the registrations. A broker or controller that was removed is None in `changed_*`."""
 
     __slots__ = ("_brokers", "_controllers", "changed_brokers", "changed_controllers")
 
@@ -211,7 +215,7 @@ class ClusterDelta:
         self.changed_controllers: dict[int, ControllerImage | None] = {}
 
     def broker(self, broker_id: int, epoch: int) -> BrokerImage:
-        """The broker as it is now. KeyError if it is not registered with this epoch."""
+        """Returns the broker as it is now. Raises KeyError if it is not registered with this epoch."""
         if broker_id in self.changed_brokers:
             broker = self.changed_brokers[broker_id]
         else:
@@ -234,7 +238,7 @@ class ClusterDelta:
         self.changed_brokers[record.id] = replace(self.broker(record.id, record.epoch), fenced=False)
 
     def replay_change(self, record: BrokerRegistrationChangeRecord) -> None:
-        """`fenced` and `in_controlled_shutdown` are 1 (set), -1 (clear) or 0 (as it was)."""
+        """Applies a change of `fenced` and `in_controlled_shutdown`, each 1 (set), -1 (clear) or 0 (unchanged)."""
         broker = self.broker(record.broker_id, record.broker_epoch)
         assert record.fenced in (-1, 0, 1), record.fenced
         assert record.in_controlled_shutdown in (-1, 0, 1), record.in_controlled_shutdown
@@ -253,7 +257,7 @@ class ClusterDelta:
         self.changed_controllers[record.controller_id] = controller_from_record(record)
 
     def replay_difference(self, brokers: Brokers, controllers: Controllers) -> None:
-        """Take on whatever differs between the base and these (a snapshot that replaces the base)."""
+        """Records all differences between the base and these registrations, from a snapshot that replaces the base."""
         for broker_id in sorted({*self._brokers, *brokers}):
             broker = brokers.get(broker_id)
             if broker != self._brokers.get(broker_id):

@@ -1,6 +1,6 @@
-"""Feature levels: which there are, which this release can run, and which a new cluster starts with (KIP-584, KIP-1022).
+"""Feature levels: those that exist, those that this release can run, and those of a new cluster (KIP-584, KIP-1022).
 
-Levels of `metadata.version` are numbers in the log and names such as 4.1-IV1 to people.
+A level of `metadata.version` is a number in the log and has a name, such as 4.1-IV1, for people.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SupportedFeature(NamedTuple):
     max_version: int
 
 
-#: As a broker and a controller of this release register them.
+#: The ranges that brokers and controllers of this release register.
 SUPPORTED_FEATURES: Final = (
     SupportedFeature(GROUP_VERSION, 0, 1),
     SupportedFeature(TRANSACTION_VERSION, 0, 2),
@@ -38,17 +38,17 @@ SUPPORTED_FEATURES: Final = (
     SupportedFeature(METADATA_VERSION, MINIMUM_METADATA_VERSION, LATEST_METADATA_VERSION),
 )
 
-#: Kafka's features that nothing here serves. Nobody can turn them on; a level that a log of Kafka's brought along stays
-#: until somebody takes it back, and keeps no broker out.
+#: Kafka's features that Barnabas does not serve. They cannot be turned on; a level from a log that Kafka wrote stays
+#: until an operator removes it, and does not keep brokers from registering.
 UNSERVED_FEATURES: Final = frozenset({SHARE_VERSION})
 
-#: (feature, level) -> what else must be at least at which level.
+#: (feature, level) -> the levels that other features need at least.
 DEPENDENCIES: Final[Mapping[tuple[str, int], tuple[tuple[str, int], ...]]] = {
     (ELR_VERSION, 1): ((METADATA_VERSION, V_4_0_IV1),),
     (KRAFT_VERSION, 1): ((METADATA_VERSION, V_3_9_IV0),),
 }
 
-#: From which `metadata.version` on a new cluster has a level of a feature, in the order of its bootstrap records.
+#: (feature, level, the `metadata.version` from which on a new cluster has it), in the order of the bootstrap records.
 _BEGINNINGS: Final = (
     (ELR_VERSION, 1, V_4_1_IV0),
     (GROUP_VERSION, 1, V_4_0_IV0),
@@ -57,10 +57,10 @@ _BEGINNINGS: Final = (
 
 
 def default_features(metadata_version: int) -> tuple[tuple[str, int], ...]:
-    """What a cluster is formatted with at this `metadata.version` when nothing else is asked for."""
+    """Returns the features that a cluster at this `metadata.version` is formatted with by default."""
     others = [(name, level) for name, level, since in _BEGINNINGS if metadata_version >= since]
     return ((METADATA_VERSION, metadata_version), *others)
 
 
-#: At the latest one.
+#: The default features at the latest `metadata.version`.
 DEFAULT_FEATURES: Final = default_features(LATEST_METADATA_VERSION)

@@ -1,9 +1,9 @@
-"""The frame around a metadata record in the log (KIP-631).
+"""The frame of a metadata record in the log (KIP-631).
 
     frame version (1) | record type | record version | body in that version, flexible encoding
     each of the first three an unsigned varint
 
-The value of a log record in `__cluster_metadata-0` and in its snapshots is one such frame; the key is null.
+A log record in `__cluster_metadata-0` and in its snapshots has one frame as its value; its key is null.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ RECORD_CLASSES: Final[dict[int, type[Message]]] = {cls.API_KEY: cls for cls in _
 
 
 def encode_record(record: Message, version: int) -> bytes:
-    """The framed record."""
+    """Returns the framed record."""
     assert record.API_KEY is not None, f"{record.NAME} is no metadata record"
     out = bytearray()
     write_unsigned_varint(out, FRAME_VERSION)
@@ -64,7 +64,10 @@ def encode_record(record: Message, version: int) -> bytes:
 
 
 def decode_record(data: Buffer) -> tuple[Message, int]:
-    """The record in a frame and its version. DecodeError for an unknown frame, type or version, or bytes left over."""
+    """Returns the record in a frame and its version.
+
+    Raises DecodeError for an unknown frame version, record type or record version, and for bytes left over.
+    """
     frame_version, offset = read_unsigned_varint(data, 0)
     if frame_version != FRAME_VERSION:
         raise DecodeError(f"metadata record in frame version {frame_version}, known is {FRAME_VERSION}")

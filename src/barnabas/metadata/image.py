@@ -1,13 +1,13 @@
-"""The cluster's metadata as one immutable value, and the delta by which metadata records make the next one.
+"""The cluster's metadata as one immutable value, and the delta by which metadata records build the next one.
 
     image --records--> MetadataDelta --apply--> image'
 
-An image is shared freely: nothing in it ever changes. `MetadataDelta.replay` is the only way in which a record takes
-effect, so that brokers, controllers and snapshots agree by construction. What a delta touched can be asked of it
-(`changed_topics`, `deleted_topics`, `changed_brokers`, `changed_configs`), so that whoever follows the metadata pays
-for what changed, not for the size of the cluster. Both kinds of controller (metadata quorum, ZooKeeper) make it.
+An image is shared freely, because nothing in it ever changes. A record takes effect only through
+`MetadataDelta.replay`, so brokers, controllers and snapshots agree by construction. A delta lists what it changed
+(`changed_topics`, `deleted_topics`, `changed_brokers`, `changed_configs`), so the cost of following the metadata
+depends on the change, not on the size of the cluster.
 
-Maps are hash tries: their order depends on the hash seed of the process. Whatever leaves the process in some order is
+Maps are hash tries: their order depends on the hash seed of the process. Whatever leaves the process in an order is
 sorted first.
 """
 
@@ -44,7 +44,7 @@ _NO_OVERRIDES: Overrides = Map()
 
 @dataclass(frozen=True, slots=True)
 class MetadataImage:
-    """Everything the metadata log says up to and including `offset` (-1: nothing yet)."""
+    """The content of the metadata log up to and including `offset` (-1: nothing yet)."""
 
     offset: int = -1
     epoch: int = -1
@@ -53,14 +53,14 @@ class MetadataImage:
     topics_by_id: TopicsById = field(default_factory=Map)
     brokers: Brokers = field(default_factory=Map)
     controllers: Controllers = field(default_factory=Map)
-    #: (resource type, name) -> overrides; the cluster-wide broker default has the name "".
+    #: (resource type, name) -> overrides; the cluster-wide default of brokers has the name "".
     configs: Map[ConfigResource, Overrides] = field(default_factory=Map)
-    #: Finalized feature levels, `metadata.version` among them; level 0 is not listed.
+    #: Finalized feature levels, including `metadata.version`; features at level 0 are not listed.
     features: Map[str, int] = field(default_factory=Map)
-    #: The next producer id that no broker was given; -1 before the first block.
+    #: The first producer id that is not allocated to a broker; -1 before the first block.
     next_producer_id: int = -1
     security: SecurityImage = field(default_factory=SecurityImage)
-    #: State of a migration from ZooKeeper (0 = none, as in clusters born without it).
+    #: State of a migration from ZooKeeper; 0 (none) in clusters that were created without it.
     zk_migration_state: int = 0
 
     def partition(self, topic: str, partition_id: int) -> PartitionImage | None:
@@ -76,14 +76,14 @@ class MetadataImage:
         return self.configs.get((TOPIC_RESOURCE, topic), _NO_OVERRIDES)
 
     def topics(self) -> list[TopicImage]:
-        """All topics by name."""
+        """Returns all topics, sorted by name."""
         return [topic for _, topic in sorted(self.topics_by_name.items())]
 
     def broker_ids(self) -> list[int]:
         return sorted(self.brokers)
 
     def alive_brokers(self) -> list[BrokerImage]:
-        """Those that are not fenced, by id: what clients get to see."""
+        """Returns the brokers that are not fenced, sorted by id: those that clients see."""
         return [broker for _, broker in sorted(self.brokers.items()) if not broker.fenced]
 
     @property
@@ -99,7 +99,7 @@ EMPTY_IMAGE: Final = MetadataImage()
 
 
 class MetadataDelta:
-    """What happened to the metadata since `image`."""
+    """The changes of the metadata since `image`."""
 
     __slots__ = (
         "_next_producer_id",
@@ -116,9 +116,9 @@ class MetadataDelta:
         self.image = image
         self.topics = TopicsDelta(image.topics_by_name, image.topics_by_id)
         self.cluster = ClusterDelta(image.brokers, image.controllers)
-        #: Resource -> key -> new value, None where the override went.
+        #: Resource -> key -> new value, None where the override was removed.
         self.changed_configs: dict[ConfigResource, dict[str, str | None]] = {}
-        #: Feature -> new level, 0 where it went.
+        #: Feature -> new level, 0 where the feature was removed.
         self.changed_features: dict[str, int] = {}
         self.security = image.security
         self._next_producer_id = image.next_producer_id
@@ -126,7 +126,7 @@ class MetadataDelta:
 
     @classmethod
     def between(cls, old: MetadataImage, new: MetadataImage) -> MetadataDelta:
-        """What makes `new` of `old`: for a snapshot that replaces the metadata followed so far."""
+        """Returns the delta from `old` to `new`, for a snapshot that replaces the metadata followed so far."""
         delta = cls(old)
         delta.topics.replay_difference(new.topics_by_id)
         delta.cluster.replay_difference(new.brokers, new.controllers)
@@ -145,7 +145,7 @@ class MetadataDelta:
 
     @property
     def changed_topics(self) -> dict[bytes, TopicDelta]:
-        """Created or changed topics by id; a topic that was deleted and made again appears in both dicts (two ids)."""
+        """Created or changed topics by id. A topic that was deleted and created again is in both dicts."""
         return self.topics.changed
 
     @property
@@ -161,13 +161,15 @@ class MetadataDelta:
         return self.cluster.changed_controllers
 
     def config_of(self, resource: ConfigResource) -> Overrides:
-        """The overrides of a resource as they are now."""
+        """Returns the overrides of a resource as they are now."""
         return _with_changes(self.image.configs.get(resource, _NO_OVERRIDES), self.changed_configs.get(resource, {}))
 
     def replay(self, record: Message) -> None:
-        """Take one record in. Markers of metadata transactions (KIP-868) and no-ops change nothing: whoever feeds a
-        delta keeps an open transaction's records back (`store.MetadataStore`). KeyError or AssertionError: the record
-        does not fit what came before it, the log is not a metadata log of Kafka's making."""
+        """Applies one record. Markers of metadata transactions (KIP-868) and no-ops change nothing.
+
+        The caller holds back the records of an open transaction (`store.MetadataLoader`). Raises KeyError or
+        AssertionError if the record does not fit the records before it: then the log is not a valid metadata log.
+        """
         replay = _REPLAY.get(type(record))
         if replay is None:
             raise KeyError(f"{type(record).__name__} is no metadata record")
@@ -196,7 +198,7 @@ class MetadataDelta:
         self.security = _SECURITY[type(record)](self.security, record)
 
     def apply(self, offset: int, epoch: int, timestamp_ms: int) -> MetadataImage:
-        """The image after all records taken in; `offset` is that of the last of them."""
+        """Returns the image after all applied records; `offset` is the offset of the last one."""
         image = self.image
         changes: dict[str, Any] = {}
         if self.topics.changed or self.topics.deleted:
@@ -241,7 +243,7 @@ def _with_changes(overrides: Overrides, changes: dict[str, str | None]) -> Overr
 
 
 def _nothing(delta: MetadataDelta, record: Any) -> None:
-    """Markers and no-ops: they move the offset only."""
+    """Changes nothing: markers and no-ops only move the offset."""
 
 
 _SECURITY: Final[dict[type[Message], Callable[[SecurityImage, Any], SecurityImage]]] = {

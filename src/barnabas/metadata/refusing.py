@@ -1,14 +1,15 @@
-"""Log directories that take no writes for now, as brokers tell it and as the metadata keep it (decision 0012).
+"""Log directories that currently take no writes, as brokers report them and as the metadata stores them.
 
-Kafka has no word for a directory that is in order and full. It travels as a tagged field, which every flexible version
-allows and whoever does not know the tag skips (KIP-482); the number is far beyond those that Kafka gives out from 0.
+Kafka has no state for a directory that works but is full (decision 0012). The directories travel in a tagged field,
+which every flexible version allows and which a receiver that does not know the tag skips (KIP-482); its number is far
+above those that Kafka assigns from 0 on.
 
     BrokerHeartbeat request         the directories of this broker that refuse writes
-    BrokerHeartbeat response        empty: the controller has understood
+    BrokerHeartbeat response        empty: the controller understands the field
     BrokerRegistrationChange,       the directories that refuse writes from now on; empty for none
     RegisterBroker in a snapshot
 
-    the directories' ids, 16 bytes each
+The content of the field is the directories' ids, 16 bytes each.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from barnabas.protocol.message import UnknownTags
 
 REFUSING_TAG: Final = 8_193
 _ID_BYTES: Final = 16
-#: No broker has more log directories.
+#: The size limit of the field; no broker has that many log directories.
 _BYTES_MAX: Final = 4_096 * _ID_BYTES
 
 
@@ -29,7 +30,7 @@ def refusing_tags(directories: Iterable[bytes]) -> UnknownTags:
 
 
 def read_refusing(tags: Iterable[tuple[int, bytes]]) -> tuple[bytes, ...] | None:
-    """None where the field is not there, or is none that can be read."""
+    """Returns the directories, or None if the field is absent or invalid."""
     for tag, data in tags:
         if tag == REFUSING_TAG:
             if len(data) % _ID_BYTES or len(data) > _BYTES_MAX:

@@ -1,6 +1,6 @@
-"""Credentials, access rules, tokens and quotas as the metadata log holds them, kept so that snapshots lose nothing.
+"""Credentials, ACLs, tokens and quotas as in the metadata log, kept so that snapshots lose nothing.
 
-The values are the records themselves; a record that an image holds is never changed.
+The values are the records themselves; a record in an image is never changed.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ from barnabas.protocol.messages.records_metadata import (
     UserScramCredentialRecord,
 )
 
-#: ((entity type, entity name or None for the default), ...) sorted by type.
+#: ((entity type, entity name or None for the default), ...), sorted by type.
 QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SecurityImage:
-    #: By (mechanism, user).
+    """The security part of an image. `replay_*` returns it with one more record applied."""
+
+    #: (mechanism, user) -> credential.
     scram: Map[tuple[int, str], UserScramCredentialRecord] = field(default_factory=Map)
-    #: By rule id.
+    #: Rule id -> ACL.
     acls: Map[bytes, AccessControlEntryRecord] = field(default_factory=Map)
-    #: By token id.
+    #: Token id -> token.
     tokens: Map[str, DelegationTokenRecord] = field(default_factory=Map)
     quotas: Map[QuotaEntity, Map[str, float]] = field(default_factory=Map)
 

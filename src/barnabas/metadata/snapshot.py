@@ -1,4 +1,4 @@
-"""An image as the records that make it from nothing: the content of a metadata snapshot (KIP-630)."""
+"""The content of a metadata snapshot (KIP-630): an image as the records that build it from an empty image."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from barnabas.protocol.messages import records_metadata as r
 
 
 def image_records(image: MetadataImage) -> Iterator[tuple[Message, int]]:
-    """The records with their versions, kind after kind as Kafka writes them; sorted within a kind."""
+    """Yields the records with their versions, in Kafka's order of record types; sorted within a type."""
     yield from _feature_records(image)
     for _, broker in sorted(image.brokers.items()):
         yield _broker_record(broker, image.metadata_version)
@@ -41,7 +41,7 @@ def image_records(image: MetadataImage) -> Iterator[tuple[Message, int]]:
 
 
 def _feature_records(image: MetadataImage) -> Iterator[tuple[Message, int]]:
-    """`metadata.version` first: it decides how the rest is read."""
+    """Yields `metadata.version` first, because the other records are read according to it."""
     if image.metadata_version:
         yield r.FeatureLevelRecord(name=METADATA_VERSION, feature_level=image.metadata_version), 0
     for name, level in sorted(image.features.items()):

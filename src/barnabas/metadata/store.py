@@ -1,11 +1,11 @@
-"""The metadata that this node follows: committed records in, images out, subscribers told of each change.
+"""The metadata that this node follows: takes committed records, publishes images, and notifies subscribers.
 
 Invariants
-- `image` holds exactly the records up to `image.offset`; it only moves forward.
-- The records of a metadata transaction (KIP-868) become visible together, at its end record, or, when it is aborted,
-  not at all. While one is open `image.offset` stays before it.
-- Subscribers are called in the order of their subscription, once per published image, with what changed. They run to
-  completion; what they publish in turn (a controller that reacts) is appended behind.
+- `image` contains exactly the records up to `image.offset`, and only moves forward.
+- The records of a metadata transaction (KIP-868) become visible together, at its end record, or not at all if it is
+  aborted. While one is open, `image.offset` stays before it.
+- Subscribers are called in the order of their subscription, once per published image, with the change. Each runs to
+  completion; what it publishes in turn (as a controller that reacts) is published afterwards.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Subscriber = Callable[[MetadataDelta, MetadataImage], None]
 
 
 class MetadataLoader:
-    """Turns committed batches into images. Holds back an open transaction's records."""
+    """Builds images from committed batches. Holds back the records of an open transaction."""
 
     __slots__ = ("_delta", "_last_offset", "_rollback", "_taken", "image")
 
@@ -33,14 +33,13 @@ class MetadataLoader:
         self.image = image
         self._delta: MetadataDelta | None = None
         self._last_offset = image.offset
-        #: Records taken in since `image` that an abort would not undo, and how many of them there were when the open
-        #: transaction began.
+        #: The records applied since `image`, and how many of them are before the open transaction: an abort keeps these.
         self._taken: list[Message] = []
         self._rollback: int | None = None
 
     @property
     def last_offset(self) -> int:
-        """Of the last record taken in, visible or not."""
+        """The offset of the last applied record, visible or not."""
         return self._last_offset
 
     @property
@@ -50,7 +49,7 @@ class MetadataLoader:
     def load(
         self, base_offset: int, epoch: int, timestamp_ms: int, records: Sequence[Message]
     ) -> tuple[MetadataDelta, MetadataImage] | None:
-        """Take one batch in. Returns the change it makes visible, None while a transaction is open."""
+        """Applies one batch. Returns the change that it makes visible, or None while a transaction is open."""
         assert base_offset > self._last_offset, f"batch at {base_offset} after offset {self._last_offset}"
         for record in records:
             self._take(record)
@@ -60,7 +59,7 @@ class MetadataLoader:
         return self._publish(self._last_offset, epoch, timestamp_ms)
 
     def skip(self, offset: int, epoch: int, timestamp_ms: int) -> tuple[MetadataDelta, MetadataImage] | None:
-        """A control batch of the quorum that ends at `offset`: no metadata in it, but the image moves on."""
+        """Moves the image past a control batch of the quorum, which has no metadata and ends at `offset`."""
         assert offset > self._last_offset, f"batch to {offset} after offset {self._last_offset}"
         self._last_offset = offset
         if self._rollback is not None:
@@ -96,13 +95,13 @@ class MetadataLoader:
 
 
 class MetadataStore:
-    """The published image and who listens to it."""
+    """The published image and its subscribers."""
 
     __slots__ = ("_past_subscribers", "_pending", "_publishing", "_subscribers", "image", "in_transaction")
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self.image = image
-        #: Whether the committed log ends within a metadata transaction, which `image` does not show.
+        #: Whether the committed log ends within a metadata transaction, whose records are not in `image`.
         self.in_transaction = False
         self._subscribers: list[Subscriber] = []
         self._past_subscribers: list[Subscriber] = []
@@ -110,20 +109,25 @@ class MetadataStore:
         self._publishing = False
 
     def subscribe(self, callback: Subscriber, past: Subscriber | None = None) -> None:
-        """`callback(delta, image)` from the next publication on. What is there already is in `image`. `past(delta,
-        image)` for each change that is published only together with others, because this node was behind."""
+        """Calls `callback(delta, image)` for each publication from now on; `image` has what was published before.
+
+        `past(delta, image)` is called for each change that is published only together with others, because this node is
+        behind.
+        """
         self._subscribers.append(callback)
         if past is not None:
             self._past_subscribers.append(past)
 
     def on_past(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """One of the changes that are going to be published together."""
+        """Notifies `past` subscribers of one of the changes that are about to be published together."""
         for subscriber in self._past_subscribers:
             subscriber(delta, image)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Make `image` the current one and tell everybody. Called from within a subscriber, it waits its turn, so that
-        all subscribers see all images in one order."""
+        """Makes `image` the current image and notifies the subscribers.
+
+        A call from within a subscriber is queued, so that all subscribers see all images in the same order.
+        """
         assert delta.image.offset <= image.offset, "metadata goes forward"
         self._pending.append((delta, image))
         if self._publishing:

@@ -1,8 +1,8 @@
-"""Topics and partitions as values, and the delta that turns metadata records into new ones.
+"""Topics and partitions as values, and the delta that builds new ones from metadata records.
 
 A topic's partitions are a tuple indexed by partition id: Kafka's controller numbers them 0..n-1 without holes, and a
-tuple is the cheapest thing to read. A delta keeps only what its records touched; `apply` pays for that alone (plus one
-tuple copy per touched topic).
+tuple is the fastest to read. A delta keeps only what its records changed, and the cost of `apply` depends on that
+alone, plus one copy of the tuple per changed topic.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from barnabas.protocol.messages.records_metadata import (
     TopicRecord,
 )
 
-#: `leader` of a PartitionChangeRecord that leaves the leader, and its epoch, as they are.
+#: `leader` of a PartitionChangeRecord that changes neither the leader nor its epoch.
 NO_LEADER_CHANGE: Final = -2
 NO_LEADER: Final = -1
-#: `leader_recovery_state`: 1 while a leader that was elected uncleanly has not yet recovered (KIP-704).
+#: `leader_recovery_state`: 1 from an unclean election until the new leader has recovered (KIP-704).
 RECOVERED: Final = 0
 RECOVERING: Final = 1
 
-#: Reserved directory ids (KIP-858): replica in no directory yet, and (older records) in the only one there was.
+#: Reserved directory ids (KIP-858): no directory assigned yet; a failed directory; (older records) the only directory.
 UNASSIGNED_DIRECTORY: Final = bytes(15) + b"\x01"
 LOST_DIRECTORY: Final = bytes(15) + b"\x02"
 MIGRATING_DIRECTORY: Final = bytes(16)
 
 
 class PartitionImage(NamedTuple):
-    """One partition as the controller has decided it. `directories[i]` holds `replicas[i]`."""
+    """The state of one partition as the controller decided it. `directories[i]` is the directory of `replicas[i]`."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
@@ -58,11 +58,11 @@ class PartitionImage(NamedTuple):
         return self.replicas[0] if self.replicas else NO_LEADER
 
     def directory_of(self, broker_id: int) -> bytes:
-        """Directory id of this broker's replica. The broker must be one of `replicas`."""
+        """Returns the directory id of this broker's replica; the broker must be one of `replicas`."""
         return self.directories[self.replicas.index(broker_id)]
 
     def merge(self, record: PartitionChangeRecord) -> PartitionImage:
-        """This partition after a change record: what the record leaves out stays."""
+        """Returns this partition after a change record. Fields that the record omits keep their values."""
         replicas = self.replicas if record.replicas is None else tuple(record.replicas)
         directories = self.directories if record.directories is None else tuple(record.directories)
         if len(directories) != len(replicas):
@@ -105,7 +105,7 @@ def partition_from_record(record: PartitionRecord) -> PartitionImage:
 
 
 def partition_to_record(topic_id: bytes, partition_id: int, image: PartitionImage) -> PartitionRecord:
-    """The record that makes this partition as it is. Empty ELRs are left out, as Kafka does."""
+    """Returns the record that creates this partition as it is. Empty ELRs are omitted, as Kafka does."""
     return PartitionRecord(
         partition_id=partition_id,
         topic_id=topic_id,
@@ -131,7 +131,7 @@ class TopicImage:
 
 
 class TopicDelta:
-    """What happened to one topic since `base` (None: it is new)."""
+    """The changes of one topic since `base` (None: it is new)."""
 
     __slots__ = ("base", "changed_partitions", "name", "topic_id")
 
@@ -139,7 +139,7 @@ class TopicDelta:
         self.name = name
         self.topic_id = topic_id
         self.base = base
-        #: Partition id -> the partition as it is now, in the order of the first touch.
+        #: Partition id -> the partition as it is now, in the order of the first changes.
         self.changed_partitions: dict[int, PartitionImage] = {}
 
     @property
@@ -147,7 +147,7 @@ class TopicDelta:
         return self.base is None
 
     def partition(self, partition_id: int) -> PartitionImage:
-        """The partition as it is now. KeyError if there is none."""
+        """Returns the partition as it is now. Raises KeyError if it does not exist."""
         changed = self.changed_partitions.get(partition_id)
         if changed is not None:
             return changed
@@ -192,7 +192,7 @@ TopicsById = Map[bytes, TopicImage]
 
 
 class TopicsDelta:
-    """What happened to the topics. `changed` and `deleted` are by topic id, in record order."""
+    """The changes of the topics. `changed` and `deleted` are keyed by topic id, in the order of the records."""
 
     __slots__ = ("_by_id", "_by_name", "_new_names", "changed", "deleted")
 
@@ -218,7 +218,7 @@ class TopicsDelta:
         self._touch(record.topic_id).replay_change(record)
 
     def replay_remove(self, record: RemoveTopicRecord) -> str:
-        """Returns the name of the topic that went, so that its configs go too."""
+        """Applies a deletion. Returns the name of the topic, so that the caller can delete its configs."""
         topic_id = record.topic_id
         delta = self.changed.pop(topic_id, None)
         base = self._by_id.get(topic_id)
@@ -231,7 +231,7 @@ class TopicsDelta:
         return name
 
     def replay_clear_elr(self, record: ClearElrRecord) -> None:
-        """An empty name means every topic (KIP-966)."""
+        """Clears the ELRs of one topic, or of all topics if the name is empty (KIP-966)."""
         if record.topic_name:
             topic_id = self.topic_id_of(record.topic_name)
             if topic_id is None:
@@ -249,7 +249,7 @@ class TopicsDelta:
                 yield topic
 
     def topic_id_of(self, name: str) -> bytes | None:
-        """Of the topic that has this name now."""
+        """Returns the id of the topic that has this name now."""
         new = self._new_names.get(name)
         if new is not None:
             return new
@@ -266,8 +266,10 @@ class TopicsDelta:
         return delta
 
     def replay_difference(self, by_id: TopicsById) -> None:
-        """Take on whatever differs between the base and these topics (a snapshot that replaces the base), in the
-        order of their ids: that of a map would be another one in every process."""
+        """Records all differences between the base and these topics, from a snapshot that replaces the base.
+
+        They are recorded in the order of topic ids, because the order of a map differs between processes.
+        """
         for topic_id in sorted(self._by_id):
             if topic_id not in by_id:
                 self.deleted[topic_id] = self._by_id[topic_id]

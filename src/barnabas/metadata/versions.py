@@ -1,6 +1,6 @@
-"""Which version of a metadata record a cluster at some `metadata.version` may write.
+"""The levels of `metadata.version`, and the versions of metadata records that a cluster at each level can write.
 
-A record in a newer version than the finalized `metadata.version` would make older nodes of the cluster stop.
+A record in a version newer than the finalized `metadata.version` allows would stop older nodes of the cluster.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ class MetadataVersion(NamedTuple):
 
     level: int
     name: str
-    #: Whether it brought a kind or a version of records that older levels cannot read.
+    #: Whether the level introduced a record type or version that older levels cannot read.
     changes_metadata: bool
 
 
 def _release(release: str, first_level: int, changes: str) -> tuple[MetadataVersion, ...]:
-    """One version per letter: "y" where the metadata changed."""
+    """Returns one version for each letter of `changes`; "y" if the level changed the metadata."""
     return tuple(
         MetadataVersion(first_level + index, f"{release}-IV{index}", letter == "y")
         for index, letter in enumerate(changes)
     )
 
 
-#: All that a cluster may be at, oldest first.
+#: All levels that a cluster can be at, oldest first.
 METADATA_VERSIONS: Final = (
     MetadataVersion(7, "3.3-IV3", True),
     *_release("3.4", 8, "y"),
@@ -38,7 +38,7 @@ METADATA_VERSIONS: Final = (
     *_release("4.1", 26, "nn"),
 )
 
-#: Feature levels of `metadata.version` at which something below changes, by Kafka's names for them.
+#: The levels of `metadata.version` at which something below changes, under Kafka's names.
 V_3_3_IV3: Final = 7
 V_3_6_IV1: Final = 13
 V_3_7_IV0: Final = 15
@@ -55,17 +55,17 @@ LATEST_METADATA_VERSION: Final = V_4_1_IV1
 
 
 def metadata_changes_between(older: int, newer: int) -> bool:
-    """Whether a log written at `newer` may hold what `older` cannot read."""
+    """Returns whether a log written at `newer` can contain records that `older` cannot read."""
     return any(version.changes_metadata for version in METADATA_VERSIONS if older < version.level <= newer)
 
 
 def metadata_version_name(level: int) -> str:
-    """As people know it; the number itself where this release has no name for it."""
+    """Returns the level's name, or its number if this release does not know it."""
     return next((version.name for version in METADATA_VERSIONS if version.level == level), str(level))
 
 
 def metadata_version_named(name: str) -> MetadataVersion | None:
-    """By its full name (4.0-IV1), or by a release's (4.0: the last one of it). None if there is no such."""
+    """Returns the version with this full name (4.0-IV1) or the last one of this release (4.0), or None."""
     found = [v for v in METADATA_VERSIONS if name in (v.name, v.name.partition("-")[0])]
     return found[-1] if found else None
 
@@ -81,7 +81,7 @@ def partition_version(metadata_version: int) -> int:
 
 
 def broker_change_version(metadata_version: int, *, with_directories: bool, with_shutdown: bool) -> int:
-    """The least version that carries the fields in use, as Kafka picks it."""
+    """Returns the lowest version that has the fields in use, as Kafka chooses it."""
     if with_directories and metadata_version >= V_3_7_IV2:
         return 2
     return 1 if with_shutdown else 0
