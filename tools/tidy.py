@@ -55,7 +55,9 @@ CORE_BANNED_CALLS = {
     "id": "a name or a number of its own",
 }
 #: The packages whose docstrings, comments and messages are in plain English; the list grows until it holds all of them.
-PLAIN_PACKAGES = frozenset({"cli", "common", "controller", "embedded", "histories", "monitor", "server", "tls"})
+PLAIN_PACKAGES = frozenset(
+    {"cli", "common", "controller", "embedded", "histories", "metadata", "monitor", "server", "tls"}
+)
 #: Words that, at the start of a docstring, leave its subject to the reader's guess: prepositions and bare pronouns.
 UNCLEAR_OPENING = re.compile(
     r"(about|above|after|against|along|among|around|as|at|before|behind|below|beside|besides|between|beyond|"
