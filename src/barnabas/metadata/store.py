@@ -33,7 +33,7 @@ class MetadataLoader:
         self.image = image
         self._delta: MetadataDelta | None = None
         self._last_offset = image.offset
-        #: The records applied since `image`, and how many of them are before the open transaction: an abort keeps these.
+        #: The records applied since `image`, and the number of those before the open transaction, which an abort keeps.
         self._taken: list[Message] = []
         self._rollback: int | None = None
 
