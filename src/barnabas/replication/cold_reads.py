@@ -1,8 +1,8 @@
-"""Work that waits for the disk or a processor, a few pieces at a time: reads of cold data, batches to be opened.
+"""A queue for work that waits for the disk or a processor: reads of cold data, batches to be decompressed.
 
-All reads of a broker share one queue, so that readers of old data take neither all threads of the host (syncs and
-compaction need some) nor memory without bound: besides the few that run, a read in the queue is only a note of what is
-wanted. First come, first served; a fetch that asks for many partitions has one in the queue at a time (`ColdFetch`).
+All reads of a broker share one queue, which runs a few at a time. So readers of old data take neither all of the host's
+threads (syncs and compaction need some) nor unbounded memory: a queued read holds no data. The order is first come,
+first served; a fetch of many partitions has one of them in the queue at a time (`ColdFetch`).
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from typing import Protocol
 from barnabas.common.continuations import detached, later
 from barnabas.common.host import Blocking
 
-#: Of the host's threads, which are five.
+#: Out of the host's five threads.
 _RUNNING_MAX = 3
 
 
 class Loadable(Protocol):
-    """A `ColdRead`, a `TimeSearch`, a `DeferredValidation`."""
+    """Work for the queue: a `ColdRead`, a `TimeSearch`, a `DeferredValidation`."""
 
     def load(self) -> None:
-        """Read, waiting for the disk, in a thread. What goes wrong with the disk is kept for who takes it over."""
+        """Reads in a thread, waiting for the disk. A disk error is kept for the caller that takes the result."""
 
 
 class Waiting:
-    """One read in the queue or running."""
+    """One entry of the queue, waiting or running."""
 
     __slots__ = ("done", "wanted")
 
@@ -35,7 +35,7 @@ class Waiting:
         self.done: Callable[[BaseException | None], None] | None = later(done)
 
     def cancel(self) -> None:
-        """Nobody waits for it any more."""
+        """Drops the callback; the result is then discarded."""
         self.done = None
 
 
@@ -49,15 +49,15 @@ class ColdReads:
         self._running_max = running_max
         self._queue: deque[Waiting] = deque()
         self.running = 0
-        #: How many have been run.
+        #: The number of entries run since the start.
         self.count = 0
 
     def __len__(self) -> int:
-        """Those that are not yet done."""
+        """Returns the number of entries that are not finished."""
         return self.running + len(self._queue)
 
     def load(self, wanted: Loadable, done: Callable[[BaseException | None], None]) -> Waiting:
-        """Load it beside the loop, then call `done` in an event of its own, with what nobody expected to go wrong."""
+        """Runs `wanted.load` in a thread, then calls `done` in an event of its own, with an unexpected error if any."""
         waiting = Waiting(wanted, done)
         self._queue.append(waiting)
         self._run()

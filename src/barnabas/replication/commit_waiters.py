@@ -1,8 +1,8 @@
-"""Who waits for a partition's HW, lowest offset first.
+"""Callbacks that wait for a partition's HW, lowest offset first.
 
-Most wait in the order of their appends; a repeated idempotent batch comes late and wants an offset that others want
-already. Who gives up leaves at once as far as its callback goes; its entry goes when it is reached, or when half of all
-entries are such.
+Most are added in the order of their appends; a repeated idempotent batch is late and waits for an offset that others
+wait for already. A cancelled waiter drops its callback immediately; its entry stays until it is reached, or until half
+of all entries are cancelled.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _SWEEP_AT_MIN = 64
 
 
 class CommitWaiter:
-    """One of them; `cancel` when nobody wants to know any more."""
+    """One waiting callback; `cancel` drops it."""
 
     __slots__ = ("_owner", "done", "offset", "sequence")
 
@@ -39,7 +39,7 @@ class CommitWaiter:
 
 
 class CommitWaiters:
-    """Of one partition. False when nobody waits."""
+    """The waiting callbacks of one partition; false if there are none."""
 
     __slots__ = ("_cancelled", "_heap", "_sequence")
 
@@ -55,14 +55,14 @@ class CommitWaiters:
         return len(self._heap) - self._cancelled
 
     def add(self, offset: int, done: Done) -> CommitWaiter:
-        """Until the HW is at `offset` or above."""
+        """Adds a callback for when the HW reaches `offset`."""
         self._sequence += 1
         waiter = CommitWaiter(self, offset, self._sequence, done)
         heapq.heappush(self._heap, waiter)
         return waiter
 
     def take(self, high_watermark: int | None = None) -> list[Done]:
-        """Those whose offset is reached, or all of them, in their order; they wait no more."""
+        """Removes and returns, in order, the callbacks whose offset is reached, or all of them."""
         heap, reached = self._heap, []
         while heap and (high_watermark is None or heap[0].offset <= high_watermark):
             waiter = heapq.heappop(heap)

@@ -1,11 +1,11 @@
-"""What a replica does whose log lost something: decided by who else has the partition, as the metadata say.
+"""Replicas whose logs lost records: what happens to them depends on the other replicas, as the metadata has them.
 
-    another one leads, and this one is in neither ISR nor ELR    cut at the first lost offset, and fetched from there
-    this one leads, for nobody else is in sync                   it goes on with what it has (`storage.mending`)
-    nobody leads                                                 nothing yet
+    another broker leads, this replica is in neither ISR nor ELR    truncated at the first lost offset, fetched again
+    this broker leads, because no other replica is in sync          continues with what it has (`storage.mending`)
+    no leader                                                       undecided for now
 
-A broker that found such a log at its start registers as after a stop that was not in order: the controller takes it out
-of ISR and ELR wherever another replica is in sync.
+A broker that finds a damaged log at startup registers as after an unclean shutdown: the controller removes it from ISR
+and ELR wherever another replica is in sync.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from barnabas.storage.manager import LogManager
 
 
 def may_be_cut(image: PartitionImage, node_id: int) -> bool:
-    """Whether others have all that was committed, and no election counts on this replica."""
+    """Returns whether other replicas have all committed records, and no election relies on this one."""
     return image.leader not in (node_id, NO_LEADER) and node_id not in (*image.isr, *image.elr)
 
 
 def settle(logs: LogManager, partition: Partition, image: PartitionImage, node_id: int) -> None:
-    """Before it assumes its role. Raises StorageFault."""
+    """Repairs the log before its replica assumes its role, where that can be decided. Raises StorageFault."""
     log = partition.log
     losses = log.losses
     if losses.suspected and not log.config.is_compacted:
@@ -43,7 +43,7 @@ def settle(logs: LogManager, partition: Partition, image: PartitionImage, node_i
 
 
 def set_aside(logs: LogManager, topic_partition: TopicPartition, image: PartitionImage, node_id: int) -> bool:
-    """Whether a log that could not be opened is out of the way now. Raises StorageFault."""
+    """Moves a log that cannot be opened out of the way; False if it must stay. Raises StorageFault."""
     if not may_be_cut(image, node_id):
         return False
     logs.damaged.give_up(topic_partition)
@@ -51,5 +51,5 @@ def set_aside(logs: LogManager, topic_partition: TopicPartition, image: Partitio
 
 
 def is_waiting(log: Log) -> bool:
-    """Whether something is to be decided about it when its role is known."""
+    """Returns whether the log needs a decision (`settle`) once the role of its replica is known."""
     return log.losses.damage is not None or bool(log.losses.suspected or log.holes)

@@ -1,4 +1,4 @@
-"""Fetches that wait until their partitions have more for them, or for their deadline."""
+"""Fetches that wait until their partitions have enough data, or until their deadline."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from barnabas.replication.purgatory import DelayedOperation
 
 
 class DelayedFetch(DelayedOperation):
-    """Waits until its partitions gained `missing_bytes`, or one changed in another way, or the deadline; then reads."""
+    """A fetch that reads again when its partitions gained `missing_bytes` or changed otherwise, or at its deadline."""
 
     __slots__ = ("_answer", "_follower", "_missing_bytes", "_partitions", "_waits")
 
@@ -28,7 +28,7 @@ class DelayedFetch(DelayedOperation):
             partition.watch(self, isolation)
 
     def end_with(self, follower: int, waits: FollowerWaits) -> None:
-        """End, too, when this follower is about to have more to ask for."""
+        """Makes the fetch end early when the follower is expected to fetch more partitions."""
         self._follower, self._waits = follower, waits
         waits.enter(follower, self)
 
@@ -38,7 +38,7 @@ class DelayedFetch(DelayedOperation):
             self.complete()
 
     def on_note(self) -> None:
-        """It reads all of them again in any case."""
+        """Does nothing: the fetch reads all its partitions again in any case."""
 
     def on_complete(self, expired: bool) -> None:
         answer = self._answer
@@ -46,7 +46,7 @@ class DelayedFetch(DelayedOperation):
         answer()
 
     def on_cancel(self) -> None:
-        """Its deadline may still hold it for a while, and it holds nothing then."""
+        """Releases everything it holds, since the queue of deadlines keeps the object itself for a while."""
         for partition in self._partitions:
             partition.unwatch(self)
         self._partitions = ()
@@ -56,13 +56,13 @@ class DelayedFetch(DelayedOperation):
 
 
 class Waitable(Protocol):
-    """A session whose partitions tell who waits (`waiting`)."""
+    """A fetch session, which knows the fetch that waits."""
 
     waiting: DelayedFetch | None
 
 
 class DelayedSessionFetch(DelayedFetch):
-    """As above, of a session, which watches its partitions all the time."""
+    """A waiting fetch of a session, which watches its partitions between fetches too."""
 
     __slots__ = ("_session",)
 
@@ -71,7 +71,7 @@ class DelayedSessionFetch(DelayedFetch):
         before, session.waiting = session.waiting, self
         self._session: Waitable | None = session
         if before is not None:
-            before.complete()  # its answer says that the session went on
+            before.complete()  # It is answered with the error that its session epoch is outdated.
 
     def on_cancel(self) -> None:
         super().on_cancel()

@@ -1,4 +1,4 @@
-"""Where two histories part, by leader epochs (KIP-101, KIP-279, KIP-595)."""
+"""The point where two logs diverge, by leader epochs (KIP-101, KIP-279, KIP-595)."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from barnabas.storage.log import Log
 
 
 def common_end(log: Log, leader_epoch: int, end_offset: int) -> int:
-    """Up to where `log` is surely the same as the leader's, which has `leader_epoch` up to `end_offset` as the last
-    epoch at or below our last one. The next fetch tells whether that was far enough; -1 for an epoch that the leader
-    does not know."""
+    """Returns the offset up to which `log` is known to equal the leader's log.
+
+    The leader has `leader_epoch`, the last epoch at or below the last one in `log`, up to `end_offset`; -1 if it has
+    none. Truncation to the result is possibly not enough: the next fetch then finds another divergence.
+    """
     target = min(end_offset, log.log_end_offset)
     if leader_epoch >= 0 and end_offset >= 0:
         own_epoch, own_end = log.end_offset_for_epoch(leader_epoch)

@@ -1,7 +1,7 @@
-"""The values of a fetch: what is asked of one partition, what it answers, and how one request reads.
+"""The values of a fetch: the request for one partition, its result, and how one request reads.
 
-An item of a session is also who waits at its partition: it hears of whatever could change its answer and hands that
-to its session (`Keeper`). One of a fetch without a session is only a value.
+An item of a fetch session also watches its partition: it passes every change that can affect its response to its
+session (`Keeper`). An item of a fetch without a session is only a value.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ NO_REPLICA = -1
 
 
 class Keeper(Protocol):
-    """The session that an item belongs to."""
+    """The fetch session of an item."""
 
     def on_progress(self, item: FetchItem, size_bytes: int) -> None:
-        """As `Watcher.on_progress`, of that item's partition."""
+        """Handles `Watcher.on_progress` of the item's partition."""
 
     def on_note(self, item: FetchItem) -> None: ...
 
 
 class FetchItem:
-    """One partition that is asked for; lives as long as its fetch session. `topic` is None for an unknown topic id."""
+    """One requested partition; lives as long as its fetch session. `topic` is None for an unknown topic id."""
 
     __slots__ = (
         "answered_high_watermark",
@@ -56,21 +56,21 @@ class FetchItem:
         self.current_leader_epoch = -1
         self.last_fetched_epoch = -1
         self.log_start_offset = -1
-        #: What the session's last answer said, to leave out what did not change (KIP-227).
+        #: The values of the session's last response, to leave out what did not change (KIP-227).
         self.answered_high_watermark = -1
         self.answered_log_start_offset = -1
-        #: Where it was read from last.
+        #: The partition as found by the last read.
         self.partition: Partition | None = None
-        #: It got nothing when it was read last, for it would have exceeded the leader's rate (KIP-73).
+        #: The last read returned nothing, because data would have exceeded the replication quota (KIP-73).
         self.is_throttled = False
         self.keeper: Keeper | None = None
-        #: The partition that tells it of changes.
+        #: The partition that this item watches.
         self.watched: Partition | None = None
-        #: What the leader knows of the follower that asks, while there is nothing for it here.
+        #: The fetching follower's state at the leader, while it is caught up here.
         self.resting: Follower | None = None
 
     def watch(self, isolation: Isolation) -> None:
-        """Hear of changes of the partition that it was read from last."""
+        """Watches the partition of the last read, instead of an earlier one."""
         partition = self.partition
         if partition is not self.watched:
             self.unwatch()
@@ -93,7 +93,7 @@ class FetchItem:
 
 
 class FetchResult:
-    """What one partition answers. Offsets are -1 when they are not known."""
+    """The response for one partition. Unknown offsets are -1."""
 
     __slots__ = (
         "aborted",
@@ -116,19 +116,19 @@ class FetchResult:
         #: (producer id, first offset) of the aborted transactions in `data`; None unless read_committed.
         self.aborted: Sequence[tuple[int, int]] | None = None
         self.data: Buffer = b""
-        #: Whether it is not to wait for data: other segments lie behind `data`, or what it says is wanted soon.
+        #: The response must not wait for more data: `data` is not from the active segment, or other news is urgent.
         self.is_urgent = False
-        #: (epoch, end offset) where the reader's history parted from ours (KIP-595).
+        #: (epoch, end offset) at which the reader's log diverges from this one (KIP-595).
         self.diverging: tuple[int, int] | None = None
-        #: (leader id, leader epoch) for a reader that asked the wrong broker or epoch.
+        #: (leader id, leader epoch) for a reader that used the wrong broker or epoch.
         self.leader: tuple[int, int] | None = None
-        #: Which replica the consumer had better ask (KIP-392).
+        #: The replica that the consumer should read from (KIP-392).
         self.preferred = NO_REPLICA
 
 
 class Reader(NamedTuple):
-    """Who reads, and how far it may see. Replica ids are negative for consumers; the broker epoch says which
-    incarnation of a follower it is, -1 where it does not say."""
+    """The reader and its isolation. Replica ids of consumers are negative; `replica_epoch` is the follower's broker
+    epoch, -1 if not sent."""
 
     isolation: Isolation
     replica_id: int = -1
@@ -136,7 +136,7 @@ class Reader(NamedTuple):
 
 
 class FetchPlan:
-    """How one request reads."""
+    """The limits and conditions under which one request reads."""
 
     __slots__ = (
         "any_replica",
@@ -162,9 +162,8 @@ class FetchPlan:
         listener: str = "",
         min_one_batch: bool = True,
     ) -> None:
-        """`min_one_batch`: the first batch found may exceed `max_bytes`. `any_replica`: followers serve it, too.
-        `rack`: where the consumer is, for a leader that knows a replica nearer to it which can be reached by
-        `listener`."""
+        """`min_one_batch`: the first batch found can exceed `max_bytes`. `any_replica`: followers serve the request
+        too. `rack`: the consumer's rack, for which the leader can name a nearer replica that `listener` reaches."""
         self.reader = reader
         self.isolation = reader.isolation
         self.replica_id = reader.replica_id
@@ -174,5 +173,5 @@ class FetchPlan:
         self.any_replica = any_replica
         self.rack = rack
         self.listener = listener
-        #: Only then it tells how far the follower is; when a fetch that waited is read again, that is old news.
+        #: Only the first read reports the follower's position; a re-read after waiting would repeat an old one.
         self.is_first_look = True

@@ -1,21 +1,21 @@
-"""Following one leader: its broker is asked for all partitions that follow it, with one request under way at a time.
+"""The fetcher of one leader: fetches all partitions that follow it, with one request in flight at a time.
 
     full fetch -> session -> incremental fetches, which name only what changed (KIP-227)
 
-Per partition, what an answer means:
+The response for a partition leads to:
 
-    records              appended as they are; the HW and the log start offset follow the leader's
-    diverging epoch      cut back to where the histories part, then fetched on from there (KIP-595)
-    OFFSET_OUT_OF_RANGE  the leader is asked where its log begins and ends (`replication.repositioning`)
-    FENCED_LEADER_EPOCH  nothing more until the metadata tells of a newer epoch
-    anything else        left out for a while, longer from time to time
+    records              appended unchanged; the HW and the log start offset follow the leader's
+    diverging epoch      truncation to the common end of both logs, then further fetches from there (KIP-595)
+    OFFSET_OUT_OF_RANGE  the leader is asked for its first and last offsets (`replication.repositioning`)
+    FENCED_LEADER_EPOCH  no more fetches until the metadata contains a newer epoch
+    any other error      a pause, longer each time
 
 Invariants
-- What is appended was fetched in the epoch that the replica follows now, from the offset where its log ends now.
-- A replica is truncated only by leader epochs, never to its HW (G1).
-- A fetch whose answer is `_OVERDUE_MS` later than the leader may wait with it ends the link, and the next one is
-  dialled: after a cut the old one may stay silent as long again. A leader that is only slow gets twice the time each
-  time, up to `replica.socket.timeout.ms`.
+- Records are appended only if they were fetched in the replica's current epoch, from its current LEO.
+- A replica is truncated by leader epochs only, never to its HW (G1).
+- If a response is `_OVERDUE_MS` later than the leader may delay it, the connection is closed and opened again: after a
+  network partition an old connection can stay silent for long. The limit doubles each time for a slow leader, up to
+  `replica.socket.timeout.ms`.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _Answer = FetchResponse.PartitionData
 _Key = tuple[bytes, int]
 
 _PAUSE_MS: Final = 20
-#: A partition whose directory takes no writes is looked at again so often.
+#: How often a partition whose log directory takes no writes is tried again.
 _WITHOUT_ROOM_MS: Final = 250
 _OVERDUE_MS: Final = 2_000
-#: Of one answer: a millisecond or two, in which nobody else is served.
+#: The most record bytes appended in one event: one or two milliseconds, in which no other work is done.
 _AT_ONCE_BYTES: Final = 1 << 20
 _SESSION_LOST: Final = frozenset(
     {
@@ -55,7 +55,7 @@ _SESSION_LOST: Final = frozenset(
 
 
 class FetchLimits(Protocol):
-    """How much and how long, from the broker's configuration (`replica.fetch.*`)."""
+    """Sizes and times from the broker's configuration (`replica.fetch.*`)."""
 
     @property
     def wait_ms_max(self) -> int: ...
@@ -79,14 +79,14 @@ class Followed:
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self.epoch = partition.leader_epoch
-        #: The leader says that a newer epoch has begun.
+        #: The leader reported that a newer epoch has begun.
         self.is_fenced = False
-        #: Whether it had all up to the leader's HW with the last answer.
+        #: Whether the last response brought it up to the leader's HW.
         self.is_in_sync = False
-        #: Not asked for before this time.
+        #: It is not fetched before this time.
         self.resume_ms = 0
         self.backoff_ms = _PAUSE_MS
-        #: What the session knows of it: (offset, last epoch, log start offset); None if it is not in the session.
+        #: Its position in the session: (offset, last epoch, log start offset); None if it is not in the session.
         self.told: tuple[int, int, int] | None = None
 
     @property
@@ -96,7 +96,7 @@ class Followed:
 
 
 class Fetcher:
-    """All that this broker follows from one leader."""
+    """Fetches everything that this broker follows from one leader."""
 
     def __init__(
         self,
@@ -108,8 +108,8 @@ class Fetcher:
         takes_writes: Callable[[str], bool],
         quota: ReplicationQuota,
     ) -> None:
-        """`replica`: this broker's id and its epoch. `takes_writes`: whether a log in this directory can be appended
-        to, as far as is known; otherwise it is not fetched. `quota`: what may be fetched how fast."""
+        """`replica`: this broker's id and epoch. `takes_writes`: whether logs in a directory can be appended to, as far
+        as known; others are not fetched. `quota`: the limit on replication traffic."""
         self._host = host
         self._channel = channel
         self._limits = limits
@@ -117,11 +117,11 @@ class Fetcher:
         self._on_fault = on_fault
         self._quota = quota
         self._followed: dict[_Key, Followed] = {}
-        #: Those whose position may have changed since the session was told of it; the others are not looked at.
+        #: Partitions whose position possibly differs from the session's; only these are checked for the next fetch.
         self._dirty: dict[_Key, None] = {}
-        #: Those that wait for their pause or their rate, until then; they are not in the session.
+        #: Partitions outside the session that wait for a pause or the quota, with the end of the wait.
         self._held: dict[_Key, int] = {}
-        #: How many of those that are followed are in the session.
+        #: The number of partitions in the session.
         self._told_count = 0
         self._forgotten: dict[_Key, None] = {}
         self._session_id = 0
@@ -130,9 +130,9 @@ class Fetcher:
         self._scheduled = False
         self._closed = False
         self._timer: Timer | None = None
-        #: Fetches in a row that were sent and not answered in time.
+        #: Fetches in a row that timed out after they were sent.
         self._overdue = 0
-        #: Whether the fetch under way went out at once, and did not wait for a link.
+        #: Whether the fetch in flight was sent immediately, without waiting for a connection.
         self._was_sent = False
         self._takes_writes = takes_writes
         self.repositioning = Repositioning(channel, node_id=self._node_id, on_fault=on_fault)
@@ -140,13 +140,13 @@ class Fetcher:
     # -- what is followed
 
     def add(self, partition: Partition) -> None:
-        """Follow, or follow on in another epoch."""
+        """Begins to follow the partition, or continues in a new epoch."""
         key = (partition.topic_id, partition.topic_partition.partition)
         self._forgotten.pop(key, None)
         known = self._followed.get(key)
         followed = self._followed[key] = Followed(partition)
         if known is not None and known.told is not None:
-            followed.told = (-1, -1, -1)  # named again, with the new epoch
+            followed.told = (-1, -1, -1)  # It is named again, with the new epoch.
         self._dirty[key] = None
         self._fetch_soon()
 
@@ -170,10 +170,10 @@ class Fetcher:
             self._timer.cancel()
         self._channel.close()
 
-    # -- asking
+    # -- requests
 
     def _fetch_soon(self) -> None:
-        """After the event at hand, so that all that it brings goes with one request."""
+        """Schedules a fetch after the current event, so that one request contains all its changes."""
         if not self._scheduled and not self._asking and not self._closed:
             self._scheduled = True
             self._host.timers.call_soon(self._fetch)
@@ -217,7 +217,7 @@ class Fetcher:
         return max(min(limits.wait_ms_max + overdue_ms, limits.timeout_ms_max), limits.wait_ms_max + _OVERDUE_MS)
 
     def _changes(self, now_ms: int) -> dict[bytes, list[_Asked]]:
-        """The partitions to name: all of them to begin a session, later those whose position changed."""
+        """Returns the partitions to name: all of them in a full fetch, else those whose position changed."""
         topics: dict[bytes, list[_Asked]] = {}
         is_full = self._session_id == 0
         max_bytes = self._limits.partition_bytes_max
@@ -253,7 +253,7 @@ class Fetcher:
         return topics
 
     def _is_held(self, key: _Key, followed: Followed, now_ms: int) -> bool:
-        """Whether it has to wait, for its pause or for its rate; then it is looked at again with the next fetch."""
+        """Returns whether it has to wait for a pause or the quota; the next fetch checks again."""
         if followed.resume_ms > now_ms:
             self._held[key] = followed.resume_ms
             return True
@@ -272,14 +272,14 @@ class Fetcher:
             self._told_count -= 1
 
     def _wait_for_pauses(self, now_ms: int) -> None:
-        """Nothing can be asked for: come back when the first pause is over."""
+        """Schedules a fetch for the end of the first pause, when no partition can be fetched now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._held:
             self._timer = self._host.timers.call_later(min(self._held.values()) - now_ms, self._fetch_soon)
 
-    # -- answers
+    # -- responses
 
     def _on_answer(self, response: Message | None) -> None:
         self._asking = False
@@ -290,7 +290,7 @@ class Fetcher:
                 self._overdue += 1
             self._forget_session()
             if self._channel.is_ready:
-                # The link stands: the leader offers no version that this one speaks, and is not asked without end.
+                # The connection works, but the versions of both brokers do not overlap: try again after a pause.
                 self._pause_all()
         else:
             self._overdue = 0
@@ -320,7 +320,7 @@ class Fetcher:
             self._pause(followed)
 
     def _take(self, rows: list[tuple[bytes, _Answer]], *, keeps_session: bool) -> None:
-        """As much as the loop can be held up for; the rest, kept aside, in the next event. Then ask again."""
+        """Appends the response in portions of `_AT_ONCE_BYTES`, the rest in later events; then fetches again."""
         if self._closed:
             return
         size_bytes = taken = 0
@@ -333,13 +333,13 @@ class Fetcher:
             rest = rows[taken:]
             for _, answer in rest:
                 if isinstance(answer.records, memoryview):
-                    answer.records = bytes(answer.records)  # it is the receive buffer's, which others use
+                    answer.records = bytes(answer.records)  # The view is into the shared receive buffer.
             self._asking = True
             self._host.timers.call_soon(lambda: self._take(rest, keeps_session=keeps_session))
             return
         self._asking = False
         if not keeps_session:
-            self._forget_session()  # the leader has no slot left
+            self._forget_session()  # The leader has no free session slot.
         self._fetch_soon()
 
     def _take_row(self, key: _Key, answer: _Answer) -> None:
@@ -350,12 +350,12 @@ class Fetcher:
         if not followed.is_current:
             return
         if followed.told[0] != followed.partition.log.log_end_offset:
-            return  # asked from another position, before it was named anew
+            return  # It was fetched from an older position.
         try:
             self._take_one(key, followed, answer)
         except StorageFault as fault:
             self._on_fault(fault)
-            self._pause(followed)  # a full directory stays online: it is tried again, not without end
+            self._pause(followed)  # A full directory stays online, so the partition is tried again later.
         except RecordsRejected as rejected:
             self._host.faults.report(f"cannot follow {followed.partition.topic_partition}", rejected)
             self._pause(followed)

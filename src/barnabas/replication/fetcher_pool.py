@@ -1,4 +1,4 @@
-"""All that this broker follows: one fetcher per leader, made when the first partition follows it and closed with the
+"""The fetchers of this broker: one per leader, created for the first partition that follows it and closed with the
 last."""
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from barnabas.replication.quotas import ReplicationQuota
 from barnabas.replication.surroundings import ReplicaSurroundings
 
 _BACKOFF_MS: Final = 20
-#: A leader that cannot be reached is soon not followed any more, or back again.
+#: Short, because an unreachable leader is soon replaced or back.
 _BACKOFF_MS_MAX: Final = 200
 
 
 class ConfiguredLimits:
-    """`replica.fetch.*` as they are now."""
+    """The current values of `replica.fetch.*`."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._config = config
@@ -64,7 +64,7 @@ class Following:
         own: ReplicaSurroundings,
         quota: ReplicationQuota,
     ) -> None:
-        """`takes_writes`: whether a log in this directory can be appended to, as far as is known."""
+        """`takes_writes`: whether logs in a directory can be appended to, as far as known."""
         self._host = host
         self._config = config
         self._area = ReceiveArea()
@@ -78,7 +78,7 @@ class Following:
         self._quota = quota
 
     def follow(self, partition: Partition, leader_id: int, image: MetadataImage) -> None:
-        """Fetch from this leader from now on, in the partition's epoch; from nobody while it cannot be reached."""
+        """Fetches from this leader from now on, in the partition's epoch; not at all while its address is unknown."""
         key = (partition.topic_id, partition.topic_partition.partition)
         broker = image.brokers.get(leader_id)
         endpoint = None if broker is None else broker.endpoint(self._config.inter_broker_listener)
@@ -95,14 +95,14 @@ class Following:
         fetcher.add(partition)
 
     def on_brokers(self, changed: Collection[int], partitions: Iterable[Partition], image: MetadataImage) -> None:
-        """These brokers registered anew, maybe elsewhere."""
+        """Updates the fetchers after these brokers registered again, possibly with other addresses."""
         for partition in partitions:
             leader_id = NO_LEADER if partition.image is None else partition.image.leader
             if partition.role is Role.FOLLOWER and leader_id in changed and not self._is_right(partition, image):
                 self.follow(partition, leader_id, image)
 
     def _is_right(self, partition: Partition, image: MetadataImage) -> bool:
-        """Whether it is fetched from where its leader listens."""
+        """Returns whether the partition is fetched from the registered address of its leader."""
         leader = self._by_partition.get((partition.topic_id, partition.topic_partition.partition))
         broker = None if leader is None else image.brokers.get(leader[0])
         endpoint = None if broker is None else broker.endpoint(self._config.inter_broker_listener)

@@ -1,11 +1,11 @@
-"""Fetch across partitions: reading what is asked for.
+"""Reads of a fetch across its partitions.
 
-One read serves clients and followers alike; they differ in how far they may see (`Isolation`). A fetch that finds less
-than its `min_bytes` waits (`delayed_fetch`), counts what its partitions gain, and reads again when it has enough.
+Clients and followers use the same code; they differ in how far they may read (`Isolation`). A fetch that finds less
+than its `min_bytes` waits (`delayed_fetch`), counts what its partitions gain, and reads again when that is enough.
 
-What memory has not got keeps its share of the limits and is loaded beside the loop, one partition of a fetch after the
-other (`ColdFetch`); what was read before stays as it was read. A loaded partition goes through the same checks as if it
-was asked for only now: leadership, epoch, divergence and the log's ends may have changed meanwhile.
+Data that is not in memory keeps its share of the limits and is loaded in the background, one partition of a fetch after
+the other (`ColdFetch`); the results of the other partitions stay as they are. A loaded partition passes the same checks
+as one that is requested now, because leadership, epoch and the log's offsets can have changed in the meantime.
 """
 
 from __future__ import annotations
@@ -21,35 +21,35 @@ from barnabas.storage.cold_read import ColdRead
 
 
 class FetchRound:
-    """The results of reading all items once."""
+    """One pass over all items of a fetch, with its results."""
 
     __slots__ = ("answer_now", "cold", "items", "plan", "remaining_bytes", "results", "size_bytes", "some_may_come")
 
     def __init__(self, items: Sequence[FetchItem], plan: FetchPlan) -> None:
         self.items = items
         self.plan = plan
-        #: How much of what the plan allows is left.
+        #: The rest of the plan's `max_bytes`.
         self.remaining_bytes = plan.max_bytes
         self.results: list[FetchResult] = []
-        #: What is to be loaded before this is an answer.
+        #: The partitions to be loaded before the response is complete.
         self.cold: list[ColdItem] = []
         self.size_bytes = 0
-        #: An error or a divergence, which must not wait for data, more data behind what was read, and the like.
+        #: The response must not wait for data: it has an error or a divergence, or more data follows what was read.
         self.answer_now = False
-        #: Whether there is a partition to wait for. One that does not exist is no reason to wait, nor to hurry: who
-        #: goes on asking for it does so at the pace of the others.
+        #: Whether waiting makes sense for some partition. One that does not exist is no reason to wait, nor to respond
+        #: immediately: clients that keep asking for it do so at the pace of the other partitions.
         self.some_may_come = False
 
 
-#: So often a partition is read anew because the log was cut or compacted while it was loaded.
+#: How often a partition is read again because its log was truncated or compacted while it was loaded.
 _ATTEMPTS_MAX = 5
 _UNKNOWN_ERRORS = frozenset({ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION})
 _LEADER_HINT_ERRORS = frozenset({ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.FENCED_LEADER_EPOCH})
 
 
 def read_more(replicas: ReplicaManager, items: Sequence[FetchItem], outcome: FetchRound) -> None:
-    """Reads the next items of the round within its limits; the first batch found may exceed them, so that a reader
-    always gets on, if the plan does not forbid it."""
+    """Reads the next items of the round within its limits. Unless the plan forbids it, the first batch found can exceed
+    them, so that every reader makes progress."""
     plan, remaining = outcome.plan, outcome.remaining_bytes
     for item in items:
         nothing_found = plan.min_one_batch and outcome.size_bytes == 0 and not outcome.cold
@@ -77,7 +77,7 @@ class ColdItem:
     __slots__ = ("attempts", "budget", "item", "min_one_batch", "offset", "place", "read")
 
     def __init__(self, place: int, item: FetchItem, read: ColdRead, budget: int, min_one_batch: bool) -> None:
-        #: In the round's results.
+        #: Index in the round's results.
         self.place = place
         self.item = item
         self.read = read
@@ -88,7 +88,7 @@ class ColdItem:
 
 
 def _take_cold(outcome: FetchRound, item: FetchItem, read: ColdRead, remaining: int, min_one_batch: bool) -> int:
-    """Keep its place and its share, whose size is returned."""
+    """Reserves the item's place in the results and its share of the limit; returns that share."""
     budget = min(item.max_bytes, remaining)
     outcome.cold.append(ColdItem(len(outcome.results), item, read, budget, min_one_batch))
     outcome.results.append(FetchResult())
@@ -96,8 +96,8 @@ def _take_cold(outcome: FetchRound, item: FetchItem, read: ColdRead, remaining: 
 
 
 class ColdFetch:
-    """Loads what a round lacks, one partition after the other. `on_loaded` is called, in events of their own, whenever
-    there is something for `take`, or with what nobody expected to go wrong."""
+    """Loads the cold partitions of a round one after the other. `on_loaded` is called in an event of its own, whenever
+    `take` has something to do, or with an unexpected error."""
 
     __slots__ = ("_on_loaded", "_outcome", "_plan", "_replicas", "_waiting")
 
@@ -115,16 +115,16 @@ class ColdFetch:
         self._waiting: Waiting | None = None
 
     def load(self) -> None:
-        """The first that is still lacking."""
+        """Starts to load the first partition that is still missing."""
         self._waiting = self._replicas.cold_reads.load(self._outcome.cold[0].read, self._on_loaded)
 
     def cancel(self) -> None:
-        """Nobody waits for it any more. What runs is thrown away when it is there."""
+        """Stops waiting; a read that runs is discarded when it ends."""
         if self._waiting is not None:
             self._waiting.cancel()
 
     def take(self) -> bool:
-        """Put what was loaded into the results; True when nothing is lacking any more, else the next one is loaded."""
+        """Puts the loaded partition into the results. Returns True if none is missing; else loads the next one."""
         cold = self._outcome.cold
         if not self._take(cold[0]):
             del cold[0]
@@ -133,14 +133,14 @@ class ColdFetch:
         return not cold
 
     def _take(self, cold: ColdItem) -> bool:
-        """Put it into the results; True if it is to be loaded again, because the log has changed meanwhile."""
+        """Puts one partition into the results; True if the log changed meanwhile, so that it must be loaded again."""
         item, outcome = cold.item, self._outcome
         if item.offset != cold.offset:
-            return False  # its session was used again: this answer will say so
+            return False  # The session was used again, and this fetch is answered with an error.
         result = _read_one(self._replicas, item, self._plan, cold.budget, cold.min_one_batch, cold.read)
         if isinstance(result, ColdRead):
             if cold.attempts == _ATTEMPTS_MAX:
-                # It changes faster than it can be read. The reader will ask again.
+                # The log changes faster than it can be read: the reader retries.
                 result = FetchResult(ErrorCode.OFFSET_NOT_AVAILABLE)
             else:
                 cold.attempts += 1
@@ -148,7 +148,7 @@ class ColdFetch:
                 return True
         partition = item.partition
         if partition is not None and partition.readable_end(self._plan.isolation) > cold.read.wanted.up_to:
-            outcome.answer_now = True  # more has come, of which nobody would tell it any more
+            outcome.answer_now = True  # More data arrived while nothing watched the partition.
         outcome.results[cold.place] = result
         _count(outcome, result)
         return False
@@ -162,7 +162,7 @@ def _read_one(
     min_one_batch: bool,
     loaded: ColdRead | None = None,
 ) -> FetchResult | ColdRead:
-    """What one partition answers, or what is to be loaded for it. `loaded` is what was, when it was asked before."""
+    """Returns the result of one partition, or what must be loaded for it. `loaded`: an earlier such read, completed."""
     result = FetchResult()
     if item.topic is None:
         result.error = ErrorCode.UNKNOWN_TOPIC_ID
@@ -179,9 +179,9 @@ def _read_one(
         if failure.code in _LEADER_HINT_ERRORS:
             result.leader = replicas.leader_hint(item.topic, item.index)
         elif failure.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-            result.aborted = ()  # Kafka answers this before it looks at a replica, with the schema's default
+            result.aborted = ()  # Kafka responds before it reads any replica, with the schema's default.
     except RecordsRejected as rejected:
-        # A batch that is not whole, or no batch: a reader that got its bytes would ask for the rest for ever.
+        # The batch is damaged: a reader that got its bytes would ask for the rest forever.
         result.error = rejected.code
         item.partition = None
     except StorageFault as fault:
@@ -242,23 +242,23 @@ def _read_into(
 
 
 def _check(partition: Partition, item: FetchItem, plan: FetchPlan) -> None:
-    """RequestFailed for who has another topic, epoch or assignment in mind."""
+    """Raises RequestFailed if topic id, leader epoch or assignment differ from the request's."""
     if item.topic_id and item.topic_id != partition.topic_id:
         raise RequestFailed(ErrorCode.INCONSISTENT_TOPIC_ID)
     code = partition.check_epoch(item.current_leader_epoch)
     if code is not ErrorCode.NONE:
         raise RequestFailed(code)
     if plan.replica_id >= 0 and (partition.leadership is None or plan.replica_id not in partition.leadership.followers):
-        # With our epoch, it may know of an assignment that we have yet to hear of.
+        # With the current epoch, the replica possibly knows an assignment that this broker does not have yet.
         knows_epoch = item.current_leader_epoch >= 0
         raise RequestFailed(ErrorCode.UNKNOWN_LEADER_EPOCH if knows_epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER)
     if partition.role is Role.FOLLOWER and item.offset > partition.log.log_end_offset:
-        # Its leader may have it: a reader that was told that it is out of range would begin anew somewhere (KIP-392).
+        # The leader may have the offset; OFFSET_OUT_OF_RANGE would make the consumer reset its position (KIP-392).
         raise RequestFailed(ErrorCode.OFFSET_NOT_AVAILABLE)
 
 
 def _divergence(partition: Partition, item: FetchItem) -> tuple[int, int] | None:
-    """(epoch, end offset) where the reader's history, of which it named the last epoch, parted from ours."""
+    """Returns (epoch, end offset) where the reader's log, whose last epoch it sent, diverges from this one."""
     epoch, end_offset = partition.log.end_offset_for_epoch(item.last_fetched_epoch)
     if end_offset < 0:
         raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -267,7 +267,7 @@ def _divergence(partition: Partition, item: FetchItem) -> tuple[int, int] | None
 
 
 def _note_follower(partition: Partition, item: FetchItem, plan: FetchPlan) -> None:
-    """Before it is read, so that the answer already says how far its own progress moved the HW."""
+    """Records the follower's position before the read, so that the response contains the HW it advanced."""
     log = partition.log
     if not plan.is_first_look or not log.log_start_offset <= item.offset <= log.log_end_offset:
         return

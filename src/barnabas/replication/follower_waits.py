@@ -1,10 +1,9 @@
-"""Fetches of followers that wait here for records, and when they had better not.
+"""Waiting fetches of followers, and when they should not wait.
 
-A follower has one request under way per leader. While that one waits for records of the partitions that it names, the
-follower cannot ask for a partition that it has begun to follow in the meantime, and a write with acks=all to such a
-partition waits for the end of that wait. Both sides hear of a new leader at about the same time, but in no order. So
-where this broker begins to lead a partition, what its followers wait for is answered at once, and for a while after
-that they are kept waiting only briefly.
+A follower has one request in flight per leader. While it waits for records of its partitions, the follower cannot fetch
+a partition that it began to follow in the meantime, and writes with acks=all to that partition wait too. Leader and
+follower learn of a new leader at about the same time, in either order. So when this broker becomes leader of a
+partition, waiting fetches of its followers are answered immediately, and for a while they wait only briefly.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Final
 from barnabas.common.host import Clock, Timers
 from barnabas.replication.purgatory import Watcher
 
-#: So long a follower may need to hear of a new leader that has already begun.
+#: How long a follower can need to learn of a new leader that has already begun.
 _EXPECTED_MS: Final = 1_000
 _SHORT_WAIT_MS: Final = 20
 
@@ -24,13 +23,13 @@ class FollowerWaits:
     def __init__(self, clock: Clock, timers: Timers) -> None:
         self._clock = clock
         self._timers = timers
-        #: Follower -> until when it is expected to ask for more partitions.
+        #: Follower -> the time until which it is expected to fetch more partitions.
         self._expected_until_ms: dict[int, int] = {}
         self._waiting: dict[int, dict[Watcher, None]] = {}
         self._to_wake: dict[int, None] = {}
 
     def expect(self, followers: Iterable[int]) -> None:
-        """They are about to follow a partition that is led here from now on."""
+        """Notes that these followers are about to follow a partition that this broker leads from now on."""
         until_ms = self._clock.now_ms() + _EXPECTED_MS
         if not self._to_wake:
             self._timers.call_soon(self._wake)
@@ -39,7 +38,7 @@ class FollowerWaits:
             self._to_wake[follower] = None
 
     def wait_ms(self, follower: int, asked_ms: int) -> int:
-        """How long its fetch may wait, which would like to wait for `asked_ms`."""
+        """Returns how long the follower's fetch can wait, at most the `asked_ms` of the request."""
         until_ms = self._expected_until_ms.get(follower)
         if until_ms is None:
             return asked_ms

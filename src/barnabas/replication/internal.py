@@ -1,4 +1,4 @@
-"""The internal topics as their state machines see them (`PartitionWriter`, `PartitionReader` of the coordinators)."""
+"""The internal topics as the coordinators use them (their `PartitionWriter` and `PartitionReader`)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from barnabas.storage.log import Origin
 
 
 class InternalPartitions:
-    """Writes with acks=all, reads up to the LEO. Readers raise RequestFailed for a partition that is not led here."""
+    """Writes with acks=all and reads up to the LEO. Reads raise RequestFailed if this broker does not lead."""
 
     def __init__(self, replicas: ReplicaManager, clock: Clock) -> None:
         self._replicas = replicas
         self._clock = clock
 
     def append(self, partition: TopicPartition, batch: bytearray, done: Callable[[ErrorCode, int], None]) -> None:
-        """`done(code, base offset)` once, when committed or failed, maybe at once."""
+        """Calls `done(code, base offset)` once, when committed or failed, possibly before this returns."""
         try:
             leader = self._replicas.leader(*partition)
         except RequestFailed as failure:
@@ -37,7 +37,7 @@ class InternalPartitions:
         leader.await_commit(info.last_offset + 1, lambda code: done(code, base_offset))
 
     def batch_bytes_max(self, partition: TopicPartition) -> int:
-        """Of what can be appended; without a bound for a partition that is not led here: the append says so."""
+        """Returns `max.message.bytes`; no limit if this broker does not lead, since the append reports that."""
         try:
             return self._replicas.leader(*partition).log.config.max_message_bytes
         except RequestFailed:
@@ -46,8 +46,8 @@ class InternalPartitions:
     def read(
         self, partition: TopicPartition, offset: int, max_bytes: int, done: Callable[[Buffer | Exception], None]
     ) -> None:
-        """Batches from the one with `offset` on, empty at the end, or why not. Called back at once if memory has
-        them."""
+        """Calls `done` with batches from the one that contains `offset`, empty at the end, or with the error; before
+        this returns if memory has them."""
         self._read(partition, offset, max_bytes, done, None)
 
     def _read(
@@ -79,7 +79,7 @@ class InternalPartitions:
         self._replicas.cold_reads.load(cold, on_loaded)
 
     def next_segment(self, partition: TopicPartition, offset: int) -> int | None:
-        """Where the first segment behind `offset` begins; None if there is none."""
+        """Returns the base offset of the first segment after `offset`; None if there is none."""
         bases = self._replicas.leader(*partition).log.segments.bases
         return next((base for base in bases if base > offset), None)
 

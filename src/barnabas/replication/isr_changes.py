@@ -1,11 +1,11 @@
-"""What leaders here ask of the controller for their ISRs (AlterPartition, KIP-497).
+"""ISR changes that the leaders on this broker request from the controller (AlterPartition, KIP-497).
 
-Proposals of one moment go together; one request is under way at a time, and what comes meanwhile goes with the next.
+Proposals of one event share a request. One request is in flight at a time; later proposals go with the next one.
 
-    NONE                       the partition takes the answer over, unless the metadata told it something newer
-    INELIGIBLE_REPLICA, ...    withdrawn: the partition proposes again when it has a reason to
-    FENCED_LEADER_EPOCH, ...   the partition is not led here any more, or differently: the metadata will tell
-    anything else              asked again after a while
+    NONE                       the partition adopts the result, unless the metadata already contains something newer
+    INELIGIBLE_REPLICA, ...    the proposal is withdrawn; the partition proposes again when it has a reason
+    FENCED_LEADER_EPOCH, ...   this broker no longer leads, or in another epoch: the metadata will contain the change
+    any other error            sent again after a pause
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Ask = Callable[[Message, Callable[[Message | None], None]], None]
 _State = AlterPartitionRequest.BrokerState
 
 _RETRY_MS: Final = 50
-#: The proposal is void; what was committed before stands.
+#: The proposal is withdrawn; the committed ISR remains.
 _WITHDRAWN: Final = frozenset({ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA})
-#: The metadata knows better, and will tell.
+#: The controller has newer metadata, which this broker will receive.
 _OVERTAKEN: Final = frozenset(
     {
         ErrorCode.INVALID_UPDATE_VERSION,
@@ -41,14 +41,14 @@ _OVERTAKEN: Final = frozenset(
 
 
 class Proposer(Protocol):
-    """A partition that is led here."""
+    """A partition that this broker leads."""
 
     topic_partition: TopicPartition
     topic_id: bytes
     leadership: Leadership | None
 
     def on_isr_committed(self) -> None:
-        """Its leadership has another ISR."""
+        """Handles a new committed ISR of its leadership."""
 
 
 class IsrChanges:
@@ -58,16 +58,16 @@ class IsrChanges:
         self._broker_epoch = broker_epoch
         self._ask = ask
         self._waiting: dict[Proposer, Leadership] = {}
-        #: With the ISR as it was when it was asked to change.
+        #: The proposals in flight, with the ISR at the time they were sent.
         self._in_flight: dict[tuple[bytes, int], tuple[Proposer, Leadership, tuple[int, ...]]] = {}
         self._scheduled = False
-        #: ISRs that the controller made smaller or larger as it was asked to, and what it refused, since the start.
+        #: ISRs that the controller shrank or expanded on request, and refused requests, since the start.
         self.shrinks = 0
         self.expands = 0
         self.failures = 0
 
     def submit(self, partition: Proposer) -> None:
-        """Its leadership has a proposal."""
+        """Sends the proposal of the partition's leadership with the next request."""
         assert partition.leadership is not None, "only a leader proposes"
         self._waiting[partition] = partition.leadership
         if not self._in_flight:
@@ -86,7 +86,7 @@ class IsrChanges:
         for partition, leadership in self._waiting.items():
             isr = leadership.proposed
             if partition.leadership is not leadership or isr is None:
-                continue  # overtaken by the metadata
+                continue  # The metadata has changed in the meantime.
             topic = topics.setdefault(partition.topic_id, AlterPartitionRequest.TopicData(topic_id=partition.topic_id))
             index = partition.topic_partition.partition
             topic.partitions.append(
@@ -149,13 +149,13 @@ class IsrChanges:
         answer: AlterPartitionResponse.PartitionData | None,
         failed: ErrorCode,
     ) -> bool:
-        """True if it is to be asked again."""
+        """Applies the result of one proposal; returns True if it must be sent again."""
         code = failed if answer is None else ErrorCode(answer.error_code)
         if answer is not None and code is ErrorCode.NONE:
             if leadership.commit_answer(answer.isr, answer.partition_epoch):
                 partition.on_isr_committed()
             elif answer.partition_epoch == leadership.partition_epoch:
-                # Nothing had to change: what was proposed is what there is.
+                # No change was needed: the proposed ISR is the current one.
                 leadership.withdraw()
             return False
         if code in _WITHDRAWN:

@@ -1,12 +1,13 @@
-"""What a leader saw when it proposed another ISR, as it travels with AlterPartition.
+"""The reason for an ISR proposal, as the leader sends it with AlterPartition.
 
-Kafka's schema has no field for it. It goes as a tagged field, which every flexible version allows and whoever does not
-know the tag skips (KIP-482): Kafka's controllers do, and Kafka's brokers send none. The number is far beyond those that
-Kafka gives out from 0 (decision 0013).
+Kafka's schema has no field for it, so it is a tagged field. Flexible versions allow any tag, and receivers skip tags
+they do not know (KIP-482), as Kafka's controllers do; Kafka's brokers send none. The number is far above those that
+Kafka allocates from 0 (decision 0013).
 
     int64 leader's LEO, then for each replica that leaves or joins: int32 broker, int64 its LEO, int64 lag_ms
 
-`lag_ms`: how long it has not been at the leader's LEO; -1 where that is not known. A LEO is -1 before the first fetch.
+`lag_ms` is the time since the replica was last caught up with the leader's LEO; -1 if unknown. A LEO is -1 before the
+first fetch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from barnabas.replication.leadership import Leadership
 SIGHTING_TAG: Final = 8_192
 _LEADER: Final = struct.Struct(">q")
 _MEMBER: Final = struct.Struct(">iqq")
-#: Nobody has more replicas than this; what is longer is not ours.
+#: No partition has more replicas than this, so a longer field is not ours.
 _BYTES_MAX: Final = _LEADER.size + 1_000 * _MEMBER.size
 
 
@@ -37,7 +38,7 @@ class Sighting(NamedTuple):
 
 
 def sighted(leadership: Leadership, leader_leo: int, now_ms: int) -> UnknownTags:
-    """Of the replicas that its proposal takes in or leaves out."""
+    """Returns the tagged field for the replicas that the leadership's proposal adds or removes."""
     proposed = leadership.proposed or ()
     moved = [
         replica for replica in (*leadership.isr, *proposed) if (replica in leadership.isr) != (replica in proposed)
@@ -54,7 +55,7 @@ def sighted(leadership: Leadership, leader_leo: int, now_ms: int) -> UnknownTags
 
 
 def read_sighting(tags: Iterable[tuple[int, bytes]]) -> Sighting | None:
-    """None where there is none, or none that can be read: it only explains, nothing rests on it."""
+    """Returns the reason; None if missing or malformed, which is harmless because it is used for explanations only."""
     for tag, data in tags:
         if tag == SIGHTING_TAG:
             size = len(data) - _LEADER.size

@@ -1,4 +1,4 @@
-"""Followers that fall behind, looked for now and then over all partitions led here (`replica.lag.time.max.ms`)."""
+"""The periodic check for followers that fall behind, over all partitions led here (`replica.lag.time.max.ms`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from barnabas.replication.partition import Partition, Surroundings
 
 
 class LaggardWatch:
-    """Looks twice in that time, so that a follower leaves the ISR at most half of it too late, as in Kafka."""
+    """Checks twice per `replica.lag.time.max.ms`, so that a follower leaves the ISR at most half of it late, as in
+    Kafka."""
 
     def __init__(
         self, timers: Timers, surroundings: Surroundings, partitions: Callable[[], Iterator[Partition]]

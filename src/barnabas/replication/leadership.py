@@ -1,15 +1,15 @@
-"""What a leader knows of its followers in one leader epoch, and which ISR that means. Pure: offsets and times in,
-decisions out.
+"""A leader's knowledge of its followers in one leader epoch, and the ISR that follows from it. Pure: offsets and times
+in, decisions out.
 
-    committed ISR   what the controller has decided, with the partition epoch that goes with it
-    proposed ISR    what was asked of the controller and is not yet answered; one at a time
-    maximal ISR     both together: nobody of it may be missing from what counts as replicated (G8)
+    committed ISR   the controller's decision, with its partition epoch
+    proposed ISR    requested from the controller and not answered yet; one at a time
+    maximal ISR     the union of both: all its members must have a record before it counts as replicated (G8)
 
 Invariants
-- The HW never passes the LEO of a member of the maximal ISR, nor of a replica that is about to join it.
+- The HW never exceeds the LEO of a member of the maximal ISR, nor of a replica that is about to join it.
 - A replica joins only after a fetch in this epoch that reached the HW and the epoch's start offset (G7), and only as
   the incarnation that fetched (broker epoch, KIP-903).
-- Who leaves: a member that has not been at the leader's LEO for `replica.lag.time.max.ms`.
+- A member leaves if it has not been caught up with the leader's LEO for `replica.lag.time.max.ms`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Final
 from barnabas.metadata.topics import UNASSIGNED_DIRECTORY, PartitionImage
 from barnabas.protocol.message import UnknownTags
 
-#: (broker, its epoch, directory of its replica) -> whether that replica may be in an ISR.
+#: (broker id, broker epoch, directory of its replica) -> whether that replica can be in an ISR.
 MayJoin = Callable[[int, int, bytes], bool]
 
 UNKNOWN: Final = -1
@@ -29,7 +29,7 @@ _UNREACHABLE: Final = 1 << 62
 
 
 class Heard:
-    """When a follower was last heard of by a session, which does not name the partitions where nothing changes."""
+    """The time of a fetch session's last fetch, which does not name partitions without changes."""
 
     __slots__ = ("ms",)
 
@@ -38,7 +38,7 @@ class Heard:
 
 
 class Follower:
-    """One follower, as its fetches in this epoch show it."""
+    """The state of one follower, as its fetches in this epoch show it."""
 
     __slots__ = (
         "broker_epoch",
@@ -52,27 +52,27 @@ class Follower:
     )
 
     def __init__(self, caught_up_ms: int) -> None:
-        #: It has everything before this offset; UNKNOWN until it fetched.
+        #: The follower's LEO as of its last fetch; UNKNOWN before the first one.
         self.leo = UNKNOWN
         self.log_start_offset = UNKNOWN
-        #: Where its replica lies, as the metadata say.
+        #: Log directory of its replica, from the metadata.
         self.directory = UNASSIGNED_DIRECTORY
-        #: Which incarnation fetched; UNKNOWN where it does not say.
+        #: Broker epoch of the incarnation that fetched; UNKNOWN if not sent.
         self.broker_epoch = UNKNOWN
-        #: When it last had all that the leader had then.
+        #: When it was last caught up with the leader's LEO of that time.
         self.caught_up_ms = caught_up_ms
-        #: Its last fetch, and the leader's LEO at that time.
+        #: The time of its last fetch, and the leader's LEO at that time.
         self.fetched_ms = 0
         self.leader_leo = _UNREACHABLE
-        #: While it has all that there is: its session, whose fetches count for this partition, too.
+        #: While it is caught up: its session, whose fetches count for this partition too.
         self.heard: Heard | None = None
 
     def rest(self, heard: Heard) -> None:
-        """It has all, and its fetches do not say so for each partition."""
+        """Credits the session's fetches to this follower, which is caught up and not named in them."""
         self.heard = heard
 
     def rouse(self, heard: Heard) -> None:
-        """Its next fetch counts by itself again. Until the session's last one it had all."""
+        """Stops crediting the session's fetches to this follower; it was caught up at the last one."""
         if self.heard is heard:
             self.caught_up_ms = self.fetched_ms = heard.ms
             self.heard = None
@@ -82,7 +82,7 @@ class Follower:
         if offset >= leader_leo:
             self.caught_up_ms = now_ms
         elif offset >= self.leader_leo:
-            # It has by now what was there when it asked last: a busy log is always a little ahead.
+            # It has reached the LEO of its previous fetch: the LEO of a busy log is always a little ahead.
             self.caught_up_ms = max(self.caught_up_ms, self.fetched_ms)
         self.leo = offset
         self.log_start_offset = log_start_offset
@@ -94,12 +94,12 @@ class Follower:
         return self.leo == leader_leo or now_ms - self.caught_up_at() <= lag_ms_max
 
     def caught_up_at(self) -> int:
-        """When it last had all that the leader had then, in ms."""
+        """Returns the time, in ms, when it was last caught up with the leader's LEO of that time."""
         return self.caught_up_ms if self.heard is None else self.heard.ms
 
 
 class Leadership:
-    """A partition's term as leader. `is_alone` is kept so that an append to an unreplicated partition asks nothing."""
+    """A partition's term as leader. `is_alone` is stored, so that appends to an unreplicated log only check a flag."""
 
     __slots__ = (
         "epoch",
@@ -121,24 +121,24 @@ class Leadership:
         self.followers: dict[int, Follower] = {}
         self.isr: tuple[int, ...] = image.isr
         self.proposed: tuple[int, ...] | None = None
-        #: Why that was proposed (`replication.isr_sightings`).
+        #: The reason for the proposal (`replication.isr_sightings`).
         self.seen: UnknownTags = ()
         self.partition_epoch = image.partition_epoch
         self.replication_factor = len(image.replicas)
         self.is_alone = False
         self._take_replicas(image, now_ms)
 
-    # -- what the controller decided
+    # -- decisions of the controller
 
     def on_image(self, image: PartitionImage, now_ms: int) -> None:
-        """The same leader epoch again: other replicas, or another ISR."""
+        """Applies an image with the same leader epoch, with other replicas or another ISR."""
         if image.partition_epoch > self.partition_epoch:
             self._commit(image.isr, image.partition_epoch)
         self.replication_factor = len(image.replicas)
         self._take_replicas(image, now_ms)
 
     def _take_replicas(self, image: PartitionImage, now_ms: int) -> None:
-        """Who was a follower before keeps its progress; a new one in the ISR has all its time to show itself."""
+        """Known followers keep their state; a new one in the ISR counts as caught up now."""
         before = self.followers
         self.followers = {}
         directories = image.directories or (UNASSIGNED_DIRECTORY,) * len(image.replicas)
@@ -151,7 +151,7 @@ class Leadership:
         self._look()
 
     def commit_answer(self, isr: Sequence[int], partition_epoch: int) -> bool:
-        """The controller accepted a proposal. False if something newer is known already."""
+        """Applies an accepted proposal; False if a newer partition epoch is known already."""
         if partition_epoch <= self.partition_epoch:
             return False
         self._commit(tuple(isr), partition_epoch)
@@ -169,33 +169,33 @@ class Leadership:
         self._look()
 
     def withdraw(self) -> None:
-        """The controller refused: what it decided before stands."""
+        """Drops the proposal, which the controller refused; the committed ISR remains."""
         self.proposed = None
         self._look()
 
     def _look(self) -> None:
         self.is_alone = not self.followers and self.isr == (self.node_id,)
 
-    # -- what followers tell
+    # -- fetches of followers
 
     def on_fetch(
         self, replica_id: int, offset: int, log_start_offset: int, broker_epoch: int, leader_leo: int, now_ms: int
     ) -> bool:
-        """False if it is none of this partition's followers, or an incarnation of one that is over (KIP-903)."""
+        """Records a fetch; False if the replica is no follower of this partition, or an old incarnation (KIP-903)."""
         follower = self.followers.get(replica_id)
         if follower is None or UNKNOWN != broker_epoch < follower.broker_epoch:
             return False
         follower.on_fetch(offset, log_start_offset, broker_epoch, leader_leo, now_ms)
         return True
 
-    # -- what follows from it
+    # -- results
 
     @property
     def maximal_isr(self) -> tuple[int, ...]:
         return self.isr if self.proposed is None else (*self.isr, *(r for r in self.proposed if r not in self.isr))
 
     def high_watermark(self, leader_leo: int, now_ms: int, lag_ms_max: int, may_join: MayJoin) -> int:
-        """The least LEO that must be waited for; UNKNOWN while a member has not fetched in this epoch."""
+        """Returns the lowest LEO to wait for; UNKNOWN while a member has not fetched in this epoch."""
         lowest = leader_leo
         members = self.maximal_isr
         for replica, follower in self.followers.items():
@@ -209,7 +209,7 @@ class Leadership:
         return lowest
 
     def enlarged(self, replica_id: int, high_watermark: int, may_join: MayJoin) -> tuple[int, ...] | None:
-        """The ISR with this replica, if it belongs there and nothing is proposed."""
+        """Returns the ISR with this replica; None if it cannot join now, or something is proposed already."""
         if self.proposed is not None or replica_id in self.isr:
             return None
         follower = self.followers.get(replica_id)
@@ -218,7 +218,7 @@ class Leadership:
         return (*self.isr, replica_id) if may_join(replica_id, follower.broker_epoch, follower.directory) else None
 
     def reduced(self, leader_leo: int, now_ms: int, lag_ms_max: int) -> tuple[int, ...] | None:
-        """The ISR without those that lag, if there are any and nothing is proposed."""
+        """Returns the ISR without lagging members; None if there are none, or something is proposed already."""
         if self.proposed is not None:
             return None
         kept = tuple(
@@ -231,7 +231,7 @@ class Leadership:
         return kept if len(kept) < len(self.isr) else None
 
     def low_watermark(self, own_log_start_offset: int, is_alive: Callable[[int], bool]) -> int:
-        """The least log start offset of the replicas whose brokers live (KIP-107)."""
+        """Returns the lowest log start offset of the replicas on live brokers (KIP-107)."""
         return min(
             [own_log_start_offset]
             + [follower.log_start_offset for replica, follower in self.followers.items() if is_alive(replica)]

@@ -1,8 +1,8 @@
-"""All replicas of this broker: follows the metadata image, appends and reads across partitions.
+"""All replicas of this broker: follows the metadata image and appends to partitions (`fetching` reads them).
 
-The image decides roles; this room only carries them out. Storage faults take a directory's partitions offline and are
-answered with KAFKA_STORAGE_ERROR, the rest goes on. In a directory without room only what needs room is refused
-(decision 0012).
+The image decides the roles; this package only carries them out. A storage fault takes the partitions of its directory
+offline, which are answered with KAFKA_STORAGE_ERROR; the others are served. In a directory without free space only
+operations that need space are refused (decision 0012).
 """
 
 from __future__ import annotations
@@ -39,24 +39,24 @@ from barnabas.storage.directories import root_of
 from barnabas.storage.log import AppendInfo, Origin
 from barnabas.storage.manager import LogManager
 
-#: The low byte of a batch's attributes.
+#: Offset of the low byte of a batch's attributes.
 _ATTRIBUTES_AT = 22
 
 
 class Appended(NamedTuple):
-    """What became of one partition's batches. A batch that the log refused tells the log start offset all the same."""
+    """The result of an append to one partition. `log_start_offset` is set even if the log refused the batches."""
 
     error: ErrorCode
     info: AppendInfo | None = None
     message: str | None = None
     record_errors: tuple[tuple[int, str], ...] = ()
     log_start_offset: int = -1
-    #: Nothing has become of them yet: they are to be validated by these rules beside the loop, then offered again.
+    #: Set if nothing is decided yet: the batches must be validated by these rules in a thread, then appended again.
     deferred: AppendRules | None = None
 
 
 class LeadershipListener(NamedTuple):
-    """Called when this broker starts (with the epoch) or ceases to lead a partition of that topic."""
+    """Callbacks for when this broker begins (index, leader epoch) or ceases (index) to lead a partition of a topic."""
 
     topic: str
     on_leader: Callable[[int, int], None]
@@ -64,7 +64,7 @@ class LeadershipListener(NamedTuple):
 
 
 class LeadershipListeners:
-    """By the topic that they ask for."""
+    """All listeners; each is called for its topic."""
 
     def __init__(self) -> None:
         self._all: list[LeadershipListener] = []
@@ -84,15 +84,15 @@ class LeadershipListeners:
 
 
 class ReplicaPorts(NamedTuple):
-    """The functions of a broker that its replicas use."""
+    """Functions of the broker that its replicas use."""
 
-    #: The way to the active controller.
+    #: Sends a request to the active controller.
     ask: Ask
-    #: The epoch of this broker, as the controller assigned it; -1 before.
+    #: Returns the broker epoch, as the controller assigned it; -1 before.
     broker_epoch: Callable[[], int]
-    #: Takes note of what replicas here have lost, or may have.
+    #: Records what replicas of this broker lost or possibly lost.
     witness: Witness
-    #: Says to the controller in which directory a replica is.
+    #: Reports the directories of replicas to the controller.
     assignments: Assignments
 
 
@@ -104,7 +104,7 @@ class ReplicaManager:
         self.logs = logs
         self.purgatory = Purgatory(host.clock, host.timers)
         self.cold_reads = ColdReads(host.blocking)
-        #: Batches that are opened beside the loop.
+        #: Batches that are decompressed in a thread.
         self.openings = ColdReads(host.blocking, running_max=1)
         self._config = config
         self._node_id = config.node_id
@@ -130,7 +130,7 @@ class ReplicaManager:
         )
         self._laggards = LaggardWatch(host.timers, self.surroundings, self.partitions)
         self._slices = InSlices(host.timers, host.clock, self._follow_image)
-        #: Follow what changed, at once or soon.
+        #: Applies a new image, immediately or in slices.
         self.on_image: Subscriber = self._slices.on_image
         logs.on_directory_failed.append(self._on_directory_failed)
         config.subscribe(self._on_broker_config)
@@ -138,7 +138,7 @@ class ReplicaManager:
     # -- life
 
     def start(self, checkpointed_high_watermarks: dict[TopicPartition, int]) -> None:
-        """Take over the HWs that the last run left (`replication-offset-checkpoint`)."""
+        """Adopts the HWs that the previous run stored (`replication-offset-checkpoint`)."""
         self._checkpointed_hws = dict(checkpointed_high_watermarks)
         self._laggards.start()
 
@@ -146,7 +146,7 @@ class ReplicaManager:
         self._listeners.add(listener)
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        """For `replication-offset-checkpoint`."""
+        """Returns the contents of `replication-offset-checkpoint`."""
         return {partition.topic_partition: partition.high_watermark for partition in self.partitions()}
 
     def close(self) -> None:
@@ -165,7 +165,7 @@ class ReplicaManager:
 
     @property
     def unopened_count(self) -> int:
-        """Replicas that should be here and whose logs are not to be had."""
+        """The number of replicas that belong here but whose logs cannot be opened."""
         return len(self._unopened)
 
     def find(self, topic: str, index: int) -> Partition | None:
@@ -173,7 +173,7 @@ class ReplicaManager:
         return None if partitions is None else partitions.get(index)
 
     def leader(self, topic: str, index: int, *, or_follower: bool = False) -> Partition:
-        """The partition, led here, or followed. Raises RequestFailed with the code that a client must see otherwise."""
+        """Returns the partition if it is led here, or followed. Raises RequestFailed with the code for the client."""
         partitions = self._topics.get(topic)
         partition = None if partitions is None else partitions.get(index)
         if partition is not None:
@@ -189,14 +189,14 @@ class ReplicaManager:
         raise RequestFailed(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
     def leader_hint(self, topic: str, index: int) -> tuple[int, int] | None:
-        """(leader id, leader epoch) as the image has it."""
+        """Returns (leader id, leader epoch) from the image."""
         partition = self._image.partition(topic, index)
         return None if partition is None else (partition.leader, partition.leader_epoch)
 
     def topic_of(self, topic_id: bytes) -> TopicImage | None:
         return self._image.topics_by_id.get(topic_id)
 
-    # -- appending
+    # -- appends
 
     def append(
         self,
@@ -210,9 +210,9 @@ class ReplicaManager:
         transactional: bool = False,
         validated: DeferredValidation | None = None,
     ) -> Appended:
-        """A client's write. `acks` as in Produce; with -1 the caller then waits for the HW. `to_journal`: it may write
-        to the journal, of the internal topics. `transactional`: it may be part of a transaction, which was verified.
-        `validated`: what became of an earlier `deferred`."""
+        """Appends a client's batches. With `acks` -1, as in Produce, the caller then waits for the HW. `to_journal`
+        allows the journal, an internal topic. `transactional` allows batches of a transaction, which the caller has
+        verified. `validated` is the completed validation of an earlier `deferred` result."""
         if topic in INTERNAL_TOPICS and not (to_journal and topic == EVENTS_TOPIC) and topic in self._topics:
             return Appended(ErrorCode.INVALID_TOPIC_EXCEPTION, message=f"Cannot append to internal topic {topic}")
         try:
@@ -231,12 +231,12 @@ class ReplicaManager:
         transactional: bool = False,
         validated: DeferredValidation | None = None,
     ) -> Appended:
-        """Append to a partition led here, with what went wrong as a value."""
+        """Appends to a partition that is led here; returns errors as values."""
         if acks == -1 and not partition.enough_in_sync:
             return Appended(ErrorCode.NOT_ENOUGH_REPLICAS)
         may_be_in_transaction = transactional or origin is not Origin.CLIENT or len(batches) <= _ATTRIBUTES_AT
         if not may_be_in_transaction and batches[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG:
-            # Kafka's word for a batch of a transaction in a request that names no transactional id.
+            # Kafka's code for a transactional batch in a request without a transactional id.
             return Appended(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         full = self._full
         if full and self._roots.refuses(partition.log.directory):
@@ -261,10 +261,10 @@ class ReplicaManager:
             self.on_storage_fault(fault)
             return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=str(fault))
 
-    # -- following the image
+    # -- the image
 
     def _follow_image(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
-        """Carry out what changed: new and deleted topics, roles, ISRs, topic configs. A partition in each step."""
+        """Applies changes of topics, roles, ISRs and topic configs, one partition per step."""
         is_start, self._image = self._image is EMPTY_IMAGE, image
         self.surroundings.image = image
         if is_start:
@@ -295,7 +295,7 @@ class ReplicaManager:
         return LogConfig.resolve(self._config, self._image.topic_config(topic))
 
     def _on_broker_config(self, changed: frozenset[str]) -> None:
-        """Broker defaults changed: topics without an override of their own follow."""
+        """Applies changed broker defaults to topics that do not override them."""
         for topic in self._topics:
             self._reconfigure(topic)
 
@@ -379,7 +379,7 @@ class ReplicaManager:
         return partition
 
     def _may_have_log(self, topic_partition: TopicPartition, image: PartitionImage) -> bool:
-        """Whether its log is in a directory that works, or may be made in one without hiding an older one (KIP-858)."""
+        """Returns whether the log is in an online directory, or a new one cannot hide an older one (KIP-858)."""
         log = self.logs.get(topic_partition)
         if log is not None:
             return not self._roots.is_offline(log.directory)
@@ -388,7 +388,7 @@ class ReplicaManager:
             return not self._roots.offline
         if self._roots.has_online(directory):
             return True
-        # A directory of another id took its place. What other replicas have can come from them.
+        # Another directory took its place, with a new id. The log can be fetched if there are other replicas.
         return not self._roots.offline and len(image.replicas) > 1
 
     def _open_again(self, topic_partition: TopicPartition) -> None:
@@ -408,7 +408,7 @@ class ReplicaManager:
                 self._remove(partition)
 
     def _remove(self, partition: Partition) -> None:
-        """The replica is no longer ours: its log goes away."""
+        """Deletes the log of a replica that no longer belongs to this broker."""
         topic, index = partition.topic_partition
         led = partition.role is Role.LEADER
         partitions = self._topics[topic]
@@ -429,11 +429,11 @@ class ReplicaManager:
             self.on_storage_fault(fault)
 
     def on_storage_fault(self, fault: StorageFault) -> None:
-        """What a request or a change of role met in storage."""
+        """Reports a fault that a request or a change of role met."""
         self.logs.storage_fault(fault)
 
     def _on_directory_failed(self, directory: str, error: BaseException) -> None:
-        """All partitions in it go offline (KIP-112); the others serve on."""
+        """Takes all partitions in the directory offline (KIP-112); the others are served as before."""
         self.moves.directory_failed(directory)
         for partition in tuple(self.partitions()):
             if partition.role is not Role.OFFLINE and root_of(partition.log.directory) == directory:

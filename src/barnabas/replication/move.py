@@ -1,6 +1,6 @@
-"""One replica on its way to another log directory: where its copy is, and how it grows.
+"""The move of one replica to another log directory: its copy (the future log), and how the copy grows.
 
-Nothing here waits or decides when: `moves` does. Only `read` runs beside the loop.
+`moves` decides when each step happens. Only `read` runs in a thread; nothing else here waits.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from barnabas.storage.directories import root_of
 from barnabas.storage.log import Log
 from barnabas.storage.segment import Segment
 
-#: A slice is at most so long, and has about so many batches: a millisecond or two on the loop.
+#: The size of a slice in bytes, and its approximate number of batches: one or two milliseconds on the event loop.
 _SLICE_BYTES_MAX = 512 * 1024
 _SLICE_BYTES_MIN = 16 * 1024
 _SLICE_BATCHES = 64
-#: What the last slice may have at most.
+#: The most bytes in the last slice.
 LAST_SLICE_BYTES = 128 * 1024
-#: So much of the copy is unsynced at most.
+#: The most unsynced bytes in the copy.
 UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 
 
@@ -34,7 +34,7 @@ class Stage(Enum):
 
 
 class Place(NamedTuple):
-    """Where the next slice begins in the current log."""
+    """The position of the next slice in the current log."""
 
     segment: Segment
     position: int
@@ -42,7 +42,7 @@ class Place(NamedTuple):
 
 
 class Move:
-    """One partition on its way."""
+    """The move of one partition."""
 
     __slots__ = (
         "batch_bytes",
@@ -65,7 +65,7 @@ class Move:
         self.source = root_of(partition.log.directory)
         self.target = root_of(future.directory)
         self.stage = Stage.COPYING
-        #: Changes when the current log is cut: what was read before is not to be appended.
+        #: Changes when the current log is truncated: data read before that must not be appended.
         self.generation = 0
         self.place: tuple[Segment, int] | None = None
         self.batch_bytes = 1024
@@ -77,11 +77,11 @@ class Move:
 
     @property
     def is_synced_less(self) -> bool:
-        """Whether records that the current log would not lose with the power are not yet as safe in the copy."""
+        """Whether the copy has synced less than the current log, so that a power failure could lose more."""
         return self.future.recovery_point < self.partition.log.recovery_point
 
     def read(self, disk: Disk, place: Place, path: str, end: int) -> bytes:
-        """Beside the loop, one at a time. At least one whole batch, if there is one before `end`."""
+        """Reads a slice, in a thread, one at a time; at least one whole batch if there is one before `end`."""
         position = place.position
         if self.file is None or self.file_of is not place.segment:
             self.close_file()
@@ -99,7 +99,7 @@ class Move:
             file.close()
 
     def follow_log_start(self) -> None:
-        """Records that the current log no longer has are not to be copied, and go from the copy too. StorageFault."""
+        """Removes what the current log no longer has from the copy, and from what is to be copied. StorageFault."""
         current, future = self.partition.log, self.future
         if future.log_end_offset > current.log_end_offset:
             future.truncate_to(current.log_end_offset)
@@ -107,7 +107,7 @@ class Move:
         start = current.log_start_offset
         if future.log_start_offset > start or future.log_end_offset <= start:
             place = self._locate(current, start)
-            # The batch that holds the log start may begin before it.
+            # The batch that contains the log start offset can begin before it.
             base = start if place is None else min(start, place[0].header_at(place[1]).base_offset)
             if future.log_start_offset > start or base != future.log_end_offset:
                 future.truncate_fully_and_start_at(base)
@@ -116,7 +116,7 @@ class Move:
             future.delete_records_before(start)
 
     def next_place(self) -> Place | None:
-        """Where to read on; None when there is nothing more."""
+        """Returns where to continue reading; None if everything is copied."""
         current, future = self.partition.log, self.future
         if future.log_end_offset >= current.log_end_offset:
             return None
@@ -127,7 +127,7 @@ class Move:
             following = segments.place_of(self.place[0].base_offset) + 1
             self.place = (segments[following], 0) if following < len(segments) else None
         if self.place is None:
-            # Compaction took the last records away: the end is reached without a batch that says so.
+            # Compaction removed the last records, so no batch remains before the end.
             return None
         segment, position = self.place
         size = min(max(self.batch_bytes * _SLICE_BATCHES, _SLICE_BYTES_MIN), _SLICE_BYTES_MAX)
@@ -141,7 +141,7 @@ class Move:
         return None
 
     def append(self, place: Place, data: bytes) -> int:
-        """The whole batches of a slice, at least one; how many bytes. Raises RecordsRejected, StorageFault."""
+        """Appends the whole batches of a slice; returns their size. Raises RecordsRejected, StorageFault."""
         future = self.future
         size = count = skipped = 0
         for position, header in iter_headers(data):
@@ -160,7 +160,7 @@ class Move:
         return size
 
     def fits_at_once(self, place: Place) -> bool:
-        """Whether what is left can be copied without leaving the loop."""
+        """Returns whether the rest is small enough to be copied in one event."""
         segments = self.partition.log.segments
         if place.segment is not segments.active:
             return False
@@ -168,6 +168,6 @@ class Move:
 
 
 def is_in(log: Log, segment: Segment) -> bool:
-    """Whether it still is one of the log's."""
+    """Returns whether the segment is still part of the log."""
     segments = log.segments
     return bool(len(segments)) and segments[segments.place_of(segment.base_offset)] is segment

@@ -1,17 +1,16 @@
-"""Replicas that move from one of `log.dirs` to another while they are written and read (KIP-113, AlterReplicaLogDirs).
+"""Moves of replicas between `log.dirs` while they are written and read (KIP-113, AlterReplicaLogDirs).
 
-    copying     slice by slice, from the current log to the future one
-    telling     the copy has nearly all: the controller is told the new directory, and copying goes on when it knows
-    exchanging  the copy has all at the end of a slice: in the same event it becomes the log
+    copying     slice by slice, from the current log to the future log
+    telling     the copy is almost complete: the new directory is reported to the controller; copying continues then
+    exchanging  the copy is complete after a slice, and replaces the log in the same event
 
 Invariants
-- A slice is read beside the loop and appended on it, with few enough batches that nobody waits long; what it was read
-  from must still be what it was (`Move.generation`). The copy is synced beside the loop, piece by piece, and waits
-  for that.
-- The controller knows of a directory before the replica is there: a broker that dies in between is not believed to have
-  the replica in a directory that it lost (KIP-858). A move that ends before its exchange takes that back.
-- The last slice is small, and is read, appended and exchanged without leaving the loop: moves end under any load that
-  copying can keep up with.
+- A slice is read in a thread and appended on the event loop, with so few batches that the loop is not delayed. The log
+  it was read from must not have changed (`Move.generation`). The copy waits for its syncs, which run in a thread.
+- The controller learns the new directory before the exchange, so that after a crash in between it never assumes the
+  replica to be in a directory that is lost (KIP-858). A move that ends before its exchange revokes the report.
+- The last slice is small; it is read and appended, and the logs exchanged, in one event: a move completes under any
+  load with which copying keeps up.
 """
 
 from __future__ import annotations
@@ -44,29 +43,29 @@ from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
 
 RATE_KEY = "replica.alter.log.dirs.io.max.bytes.per.second"
-#: A file that is not there is looked for again, for it may have been renamed.
+#: How often a missing file is looked up again, since it was possibly renamed.
 _MISSING_MAX = 10
 
 
 class Assignments(Protocol):
-    """Tells the controller in which directory a replica lies; `done` once it has decided so."""
+    """Reports the directory of a replica to the controller; calls `done` once that is committed."""
 
     def assign(self, topic_id: bytes, partition: int, directory_id: bytes, done: Callable[[], None]) -> None: ...
 
 
 class Replicas(Protocol):
-    """The partitions that may be moved."""
+    """The partitions that can be moved."""
 
     def find(self, topic: str, index: int) -> Partition | None: ...
 
     def log_config(self, topic: str) -> LogConfig: ...
 
     def leader_hint(self, topic: str, index: int) -> tuple[int, int] | None:
-        """None for a partition that the metadata do not have."""
+        """Returns (leader id, leader epoch); None if the metadata do not contain the partition."""
 
 
 class _Slice(NamedTuple):
-    """The source of one slice, to see whether it still is what was read."""
+    """The source of one slice, to detect that it changed since it was read."""
 
     place: Place
     generation: int
@@ -74,7 +73,7 @@ class _Slice(NamedTuple):
 
 
 class ReplicaMoves:
-    """All moves of a broker; `num.replica.alter.log.dirs.threads` of them at once, the others wait their turn."""
+    """All moves of a broker; `num.replica.alter.log.dirs.threads` of them run at a time, the others wait."""
 
     def __init__(
         self,
@@ -84,7 +83,7 @@ class ReplicaMoves:
         replicas: Replicas,
         assignments: Assignments,
     ) -> None:
-        """`assignments` say to the controller in which directory a replica is."""
+        """`assignments` reports the directories of replicas to the controller."""
         self._host = host
         self._logs = logs
         self._node_id = config.node_id
@@ -104,20 +103,20 @@ class ReplicaMoves:
         return iter(tuple(self._moves))
 
     def close(self) -> None:
-        """The process ends; the next one goes on."""
+        """Stops all moves, without cleaning up: the next process continues them."""
         self._closed = True
         for move in self._moves.values():
             move.stage = Stage.ENDED
         self._moves.clear()
 
-    # -- what is asked for
+    # -- requests
 
     def alter(self, topic_partition: TopicPartition, directory: str) -> ErrorCode:
-        """Move the replica to this one of `log.dirs`, or remember that it is to be made there. Codes as Kafka's."""
+        """Moves the replica to this log directory, or notes it for a later creation. Returns Kafka's error codes."""
         try:
             self._alter(topic_partition, directory)
         except RequestFailed as failure:
-            # What older clients expect of a replica that is not on this broker.
+            # Older clients expect this code for a replica that is not on this broker.
             is_absent = failure.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
             return ErrorCode.REPLICA_NOT_AVAILABLE if is_absent else failure.code
         except StorageFault as fault:
@@ -152,14 +151,14 @@ class ReplicaMoves:
             self._begin(partition)
 
     def resume(self, partition: Partition) -> None:
-        """A replica was opened: go on where an earlier run was."""
+        """Continues a move of an earlier run, after the replica was opened."""
         futures, topic_partition = self._logs.futures, partition.topic_partition
         future = futures.get(topic_partition)
         if future is None:
             return
         here = root_of(partition.log.directory)
         if future.topic_id != partition.topic_id or root_of(future.directory) == here:
-            # Left by an earlier topic of that name.
+            # It is left over from an earlier topic of that name.
             try:
                 futures.cancel(topic_partition)
             except StorageFault as fault:
@@ -169,18 +168,18 @@ class ReplicaMoves:
         self._begin(partition)
 
     def follow_rate(self, image: MetadataImage) -> None:
-        """The one of this broker, else that of all brokers; it has no place in the properties file (KIP-113)."""
+        """Applies the rate of this broker, else that of all brokers; a properties file cannot set it (KIP-113)."""
         self.throttle.rate_bytes = dynamic_rate(image, self._node_id, RATE_KEY)
 
     def promote(self, topic_partition: TopicPartition, topic_id: bytes, directory: str | None) -> None:
-        """Before a replica is opened that belongs into this directory: a copy may be all that is left of it."""
+        """Uses a copy as the log if it is all that exists, before a replica of this directory is opened."""
         try:
             self._logs.futures.promote(topic_partition, topic_id, assigned=directory)
         except StorageFault as fault:
             self._logs.storage_fault(fault)
 
     def tell_directory(self, partition: Partition, image: PartitionImage) -> None:
-        """The replica lies where it lies: if the metadata say something else, have them changed (KIP-858)."""
+        """Reports the replica's directory to the controller if the metadata contain another one (KIP-858)."""
         move = self._moves.get(partition.topic_partition)
         if move is not None and move.stage in (Stage.TELLING, Stage.EXCHANGING):
             return
@@ -189,16 +188,16 @@ class ReplicaMoves:
             self._assignments.assign(partition.topic_id, partition.topic_partition.partition, directory_id, _nothing)
 
     def forget(self, topic_partition: TopicPartition) -> None:
-        """The replica goes away, and its logs with it."""
+        """Ends the move of a replica that is deleted together with its logs."""
         self._end(topic_partition, is_deleted=True)
 
     def directory_failed(self, directory: str) -> None:
-        """Moves from it and to it end; those from it go on when it is there again, after a start."""
+        """Ends the moves from and to the directory; those from it continue after a restart with it."""
         for topic_partition, move in tuple(self._moves.items()):
             if directory in (move.source, move.target):
                 self._end(topic_partition)
 
-    # -- one after the other
+    # -- scheduling
 
     def _begin(self, partition: Partition) -> None:
         topic_partition = partition.topic_partition
@@ -217,7 +216,7 @@ class ReplicaMoves:
                 self._soon(self._moves[topic_partition])
 
     def _end(self, topic_partition: TopicPartition, *, is_deleted: bool = False) -> None:
-        """Copy no more. What the controller was told is taken back."""
+        """Stops copying, and revokes what was reported to the controller."""
         move = self._moves.pop(topic_partition, None)
         if move is None:
             return
@@ -234,7 +233,7 @@ class ReplicaMoves:
     # -- copying
 
     def _step(self, move: Move) -> None:
-        """Find out what to do next, and begin it. Nothing else of this move is under way now."""
+        """Begins the next step of the move. No other step is in progress now."""
         if move.stage is Stage.ENDED:
             move.close_file()
             return
@@ -307,7 +306,7 @@ class ReplicaMoves:
         move.unsynced_bytes = 0
         self._host.blocking.run(work, done)
 
-    # -- the end of a move
+    # -- completion
 
     def _tell(self, move: Move) -> None:
         self._logs.futures.prepare()
@@ -323,14 +322,14 @@ class ReplicaMoves:
         self._assignments.assign(partition.topic_id, partition.topic_partition.partition, directory_id, known)
 
     def _exchange(self, move: Move) -> None:
-        """Copy the rest and change the logs, in one event."""
+        """Copies the rest and exchanges the logs, in one event."""
         partition, current, future = move.partition, move.partition.log, move.future
         topic_partition = partition.topic_partition
         while (place := move.next_place()) is not None:
             data = place.segment.read(place.position, LAST_SLICE_BYTES)
             self.throttle.record(move.append(place, data), self._host.clock.now_ms())
         if future.log_end_offset < current.log_end_offset:
-            # The last batches were compacted away; the offsets were given all the same.
+            # The last batches were compacted away; the copy still has to continue at the same LEO.
             future.roll(current.log_end_offset)
             future.log_end_offset = future.producers.map_end_offset = current.log_end_offset
         move.follow_log_start()
@@ -359,12 +358,12 @@ class ReplicaMoves:
             move.place = None
 
     def _failed(self, move: Move, error: BaseException) -> None:
-        """The move ends; the replica stays where it is."""
+        """Ends the move; the replica stays in its directory."""
         topic_partition = move.partition.topic_partition
         self._end(topic_partition)
         move.close_file()
         if isinstance(error, OSError):
-            # What the future log meets comes as a fault of its directory.
+            # Errors of the future log arrive as StorageFault, so this one is the source's.
             error = _fault(move.source, f"{topic_partition}: cannot read", error)
         if isinstance(error, StorageFault) and not isinstance(error, StorageExhausted):
             self._logs.storage_fault(error)

@@ -1,11 +1,11 @@
-"""One replica of one partition on this broker: its role, LEO, HW, ISR, and who waits for it.
+"""One replica of one partition on this broker: its role, LEO, HW and ISR, and the operations that wait for it.
 
 Invariants
-- Only `become_leader`, `become_follower` and `go_offline` change the role; only `_advance_high_watermark`, `become_*`
-  and what a leader tells its follower change the HW.
-- HW = least LEO of the maximal ISR (`replication.leadership`), and it advances only while the ISR has at least
+- Only `become_leader`, `become_follower` and `go_offline` change the role. The HW changes on a leader by
+  `_advance_high_watermark`, and on a follower by `append_as_follower`, `truncate_to` and `start_anew_at`.
+- HW = lowest LEO of the maximal ISR (`replication.leadership`), and it advances only while the ISR has at least
   min(min.insync.replicas, replication factor) members (KIP-966, section 6.5.2). It never goes back while leading.
-- Nothing above the HW is shown to a consumer, whatever acks it was written with.
+- Consumers never see anything above the HW, whatever acks it was written with.
 - A leader has written (leader epoch, LEO) into the epoch cache before its first append.
 """
 
@@ -31,7 +31,7 @@ from barnabas.storage.log_reads import LogRead
 
 
 class Surroundings(Protocol):
-    """What the replicas of one broker share."""
+    """The services that the replicas of one broker share."""
 
     @property
     def lag_ms_max(self) -> int:
@@ -40,31 +40,31 @@ class Surroundings(Protocol):
     def now_ms(self) -> int: ...
 
     def may_join(self, broker_id: int, broker_epoch: int, directory: bytes) -> bool:
-        """Whether this incarnation of a broker may be in an ISR with a replica in that directory: unfenced, not on its
-        way out, and not without room to write."""
+        """Returns whether this incarnation of a broker can be in an ISR with a replica in that directory: unfenced, not
+        shutting down, and able to write."""
 
     def is_alive(self, broker_id: int) -> bool:
-        """Whether it is registered and unfenced."""
+        """Returns whether the broker is registered and unfenced."""
 
     def expect_followers(self, partition: Partition) -> None:
-        """It is led here in a new epoch: its followers will want to fetch it."""
+        """Prepares for fetches of the partition's followers, when this broker leads it in a new epoch."""
 
     @property
     def tells_high_watermark(self) -> bool:
-        """Whether followers are to hear of a new HW at once, for they serve consumers (KIP-392)."""
+        """Whether followers learn of a new HW immediately, because they serve consumers (KIP-392)."""
 
     def propose(self, partition: Partition) -> None:
-        """Its leadership has a proposal for the controller."""
+        """Sends the proposal of the partition's leadership to the controller."""
 
     def wake_followers_soon(self, partition: Partition, size_bytes: int) -> None:
-        """Records were appended: `wake_followers` when the event at hand is over, once for all that it brings."""
+        """Calls `wake_followers` after the current event, once for all of its appends."""
 
     def witnessed(self, partition: Partition, what: str, **facts: int) -> None:
-        """Something of this replica that no other node can know, for the journal."""
+        """Records an event that only this replica knows of, for the journal."""
 
 
 class Role(Enum):
-    """What this replica is for clients and peers."""
+    """The role of this replica towards clients and other brokers."""
 
     NONE = "none"
     LEADER = "leader"
@@ -73,15 +73,15 @@ class Role(Enum):
 
 
 class Isolation(Enum):
-    """How far a reader may see."""
+    """How far a reader can see."""
 
-    LOG_END = "log end"  # a follower
+    LOG_END = "log end"  # up to the LEO, for followers
     READ_UNCOMMITTED = "read_uncommitted"  # up to the HW
     READ_COMMITTED = "read_committed"  # up to the LSO
 
 
 class Partition:
-    """A replica and its leader's state. All offsets are record offsets; sizes are bytes."""
+    """A replica, and its leadership while it leads. All offsets are record offsets; sizes are in bytes."""
 
     __slots__ = (
         "_commit_waiters",
@@ -120,14 +120,14 @@ class Partition:
         self.role = Role.NONE
         self.image: PartitionImage | None = None
         self.leader_epoch = -1
-        #: Of the present leader epoch, while this replica leads.
+        #: The leadership in the current epoch, while this replica leads.
         self.leadership: Leadership | None = None
         self.high_watermark = min(max(high_watermark, log.log_start_offset), log.log_end_offset)
         self._watchers: dict[Watcher, None] = {}
-        #: Followers: they wait for the LEO, not for the HW.
+        #: Watchers of followers, which wait for the LEO and not for the HW.
         self._end_watchers: dict[Watcher, None] = {}
         self._commit_waiters = CommitWaiters()
-        #: Who waits for the low watermark, told when it may have moved and when the leadership is lost.
+        #: Watchers of the low watermark, called when it possibly moved and when leadership is lost.
         self.start_watchers: dict[StartWatcher, None] = {}
         self.log = log
         log.signals.watch_start(lambda: _note(self._watchers, self._end_watchers))
@@ -135,7 +135,7 @@ class Partition:
     # -- roles
 
     def become_leader(self, image: PartitionImage) -> None:
-        """Lead in `image.leader_epoch`. The same epoch again only takes over the new ISR."""
+        """Leads in `image.leader_epoch`. A repeated epoch only brings the new ISR."""
         self.image = image
         leadership, now_ms = self.leadership, self._surroundings.now_ms()
         if leadership is None or image.leader_epoch != self.leader_epoch:
@@ -154,14 +154,14 @@ class Partition:
         self._advance_high_watermark()
 
     def become_follower(self, image: PartitionImage) -> None:
-        """Follow `image.leader` (or nobody, when it is -1)."""
+        """Follows `image.leader`, or no broker if it is -1."""
         self.image = image
         self.role = Role.FOLLOWER
         self.leader_epoch = image.leader_epoch
         self._leave_leadership(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def go_offline(self, code: ErrorCode = ErrorCode.NOT_LEADER_OR_FOLLOWER) -> None:
-        """Its log directory failed, or the partition is deleted: what waits here is answered with `code`."""
+        """Ends all waiting operations with `code`: the log directory failed, or the partition is deleted."""
         self.role = Role.OFFLINE
         self._leave_leadership(code)
 
@@ -172,37 +172,37 @@ class Partition:
         self.wake(0)
         self._wake_start_watchers()
 
-    # -- appending
+    # -- appends
 
     @property
     def in_sync(self) -> tuple[int, ...]:
-        """The ISR as the controller has decided it."""
+        """The committed ISR."""
         if self.leadership is not None:
             return self.leadership.isr
         return () if self.image is None else self.image.isr
 
     @property
     def enough_in_sync(self) -> bool:
-        """Whether the ISR may take an acks=all write: min.insync.replicas, at most the replication factor."""
+        """Whether the ISR is large enough for acks=all: min.insync.replicas, at most the replication factor."""
         leadership = self.leadership
         assert leadership is not None, "only a leader takes writes"
         return len(leadership.isr) >= min(self.log.config.min_insync_replicas, leadership.replication_factor)
 
     @property
     def is_end_known(self) -> bool:
-        """Whether the HW is at least what it was under any earlier leader (KIP-207)."""
+        """Whether the HW has reached that of every earlier leader (KIP-207)."""
         return self.leadership is not None and self.high_watermark >= self.leadership.epoch_start_offset
 
     @property
     def is_replicated(self) -> bool:
-        """Whether the HW waits for other replicas."""
+        """Whether the HW depends on other replicas."""
         return self.leadership is None or not self.leadership.is_alone
 
     def append(
         self, batches: Buffer, wall_ms: int, origin: Origin, validated: DeferredValidation | None = None
     ) -> AppendInfo:
-        """Append as leader. Raises RecordsRejected, ValidationDeferred or StorageFault; the HW follows if this replica
-        is alone in ISR."""
+        """Appends as leader. Raises RecordsRejected, ValidationDeferred or StorageFault. The HW advances immediately if
+        this replica is alone in the ISR."""
         info = self.log.append_as_leader(
             batches, self.leader_epoch, wall_ms=wall_ms, origin=origin, validated=validated
         )
@@ -213,8 +213,8 @@ class Partition:
         return info
 
     def await_commit(self, offset: int, done: Callable[[ErrorCode], None]) -> CommitWaiter | None:
-        """Call `done` once the HW is at `offset` or above (at once if it is: then None is returned), or leadership is
-        lost. With NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR is too small by then."""
+        """Calls `done` once the HW reaches `offset` (immediately if it has: then returns None) or leadership is lost;
+        with NOT_ENOUGH_REPLICAS_AFTER_APPEND if the ISR is too small by then."""
         if self.high_watermark >= offset:
             done(self._verdict())
             return None
@@ -248,10 +248,10 @@ class Partition:
         if self._watchers:
             self.wake_consumers(appended_bytes)
 
-    # -- followers, as the leader sees them
+    # -- the leader's view of its followers
 
     def on_follower_fetch(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> bool:
-        """A follower has everything before `offset`. False if it is none of this partition's."""
+        """Records that a follower has everything before `offset`. False if it is no follower of this partition."""
         leadership, around = self.leadership, self._surroundings
         if leadership is None:
             return False
@@ -271,7 +271,7 @@ class Partition:
         return True
 
     def shrink_isr(self) -> None:
-        """Propose an ISR without the members that lag, if there are any."""
+        """Proposes an ISR without lagging members, if there are any."""
         leadership, around = self.leadership, self._surroundings
         if leadership is None or leadership.is_alone:
             return
@@ -283,15 +283,15 @@ class Partition:
             around.propose(self)
 
     def on_isr_committed(self) -> None:
-        """The controller accepted what was proposed."""
+        """Applies the ISR that the controller accepted."""
         _note(self._watchers, self._end_watchers)
         self._advance_high_watermark()
 
-    # -- following
+    # -- the role of a follower
 
     def append_as_follower(self, records: Buffer, high_watermark: int, log_start_offset: int) -> None:
-        """Take what the leader sent: records as they are, its HW as far as they go, its log start offset. Raises
-        RecordsRejected or StorageFault."""
+        """Appends the leader's records unchanged, and adopts its HW, as far as the records go, and its log start
+        offset. Raises RecordsRejected or StorageFault."""
         log = self.log
         if len(records):
             log.append_as_follower(records)
@@ -306,28 +306,28 @@ class Partition:
             log.delete_records_before(start)
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off what the leader does not have. Raises StorageFault."""
+        """Truncates what the leader does not have. Raises StorageFault."""
         log = self.log
         if offset < log.log_end_offset:
             self._surroundings.witnessed(self, "truncation", truncated_to=offset, log_end_offset=log.log_end_offset)
             log.truncate_to(offset)
         else:
-            # An epoch that began here without a record is no part of the leader's history either.
+            # An epoch that began at the LEO, without records, is not in the leader's log either.
             log.epochs.truncate_from_end(log.log_end_offset)
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
         self.wake_consumers(0)
 
     def start_anew_at(self, offset: int) -> None:
-        """What is here is behind the leader's log start offset. Raises StorageFault."""
+        """Deletes all records, which are below the leader's log start offset. Raises StorageFault."""
         self._surroundings.witnessed(self, "new-start", starts_at=offset, log_end_offset=self.log.log_end_offset)
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
         self.wake_consumers(0)
 
-    # -- reading
+    # -- reads
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Fencing of KIP-320: -1 asks for no check."""
+        """Compares the client's leader epoch with the current one (KIP-320); -1 skips the check."""
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return ErrorCode.NONE
         if current_leader_epoch < self.leader_epoch:
@@ -335,7 +335,7 @@ class Partition:
         return ErrorCode.UNKNOWN_LEADER_EPOCH
 
     def readable_end(self, isolation: Isolation) -> int:
-        """The offset before which this reader may see records."""
+        """Returns the offset below which this reader sees records."""
         if isolation is Isolation.READ_UNCOMMITTED:
             return self.high_watermark
         if isolation is Isolation.READ_COMMITTED:
@@ -349,8 +349,8 @@ class Partition:
     def read(
         self, offset: int, max_bytes: int, isolation: Isolation, *, min_one_batch: bool
     ) -> LogRead | ColdRead | None:
-        """Batches from the one that holds `offset`; None when there is nothing yet. What memory has not got is to be
-        loaded beside the loop and then handed to `log.take`.
+        """Returns batches from the one that contains `offset`; None if there are no records yet. A `ColdRead` has to be
+        loaded in a thread and then passed to `log.take`.
 
         Raises RequestFailed(OFFSET_OUT_OF_RANGE) below the log start offset or above the LEO.
         """
@@ -364,10 +364,10 @@ class Partition:
         with_aborted = isolation is Isolation.READ_COMMITTED
         return log.read_cached(offset, max_bytes, up_to=end, min_one_batch=min_one_batch, with_aborted=with_aborted)
 
-    # -- who waits
+    # -- waiting operations
 
     def watch(self, watcher: Watcher, isolation: Isolation) -> None:
-        """Tell it when a reader of that kind can see more, or when something else changed."""
+        """Calls the watcher when a reader with that isolation can see more, or when something else changed."""
         watchers = self._end_watchers if isolation is Isolation.LOG_END else self._watchers
         watchers[watcher] = None
 
@@ -391,19 +391,19 @@ class Partition:
         for watcher in tuple(self._end_watchers):
             watcher.on_progress(size_bytes)
 
-    # -- log start
+    # -- log start offset
 
     @property
     def low_watermark(self) -> int:
-        """Before which no replica that lives has records; -1 while one of them has not fetched in this epoch."""
+        """The lowest log start offset of the live replicas; -1 while one of them has not fetched in this epoch."""
         leadership = self.leadership
         start = self.log.log_start_offset
         return UNKNOWN if leadership is None else leadership.low_watermark(start, self._surroundings.is_alive)
 
     def delete_records_before(self, offset: int) -> int:
-        """Move the log start offset (KIP-107); -1 means the HW. Returns what the low watermark is to become.
+        """Moves the log start offset (KIP-107); -1 means the HW. Returns the low watermark to wait for.
 
-        Raises RequestFailed: OFFSET_OUT_OF_RANGE above the HW, POLICY_VIOLATION where cleanup.policy has no delete.
+        Raises RequestFailed: OFFSET_OUT_OF_RANGE above the HW, POLICY_VIOLATION if cleanup.policy lacks delete.
         """
         if not self.log.config.is_deletable:
             raise RequestFailed(ErrorCode.POLICY_VIOLATION, "Records of partition can not be deleted due to its policy")
@@ -419,7 +419,7 @@ class Partition:
 
 
 def _note(*all_watchers: dict[Watcher, None]) -> None:
-    """Something changed that readers are to be told of when they next ask: log start offset, ISR."""
+    """Notifies watchers of a change that belongs in the next response: log start offset, ISR."""
     for watchers in all_watchers:
         for watcher in tuple(watchers):
             watcher.on_note()

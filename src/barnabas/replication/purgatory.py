@@ -1,8 +1,8 @@
 """Operations that wait for an append, a high watermark or a deadline, and complete exactly once.
 
-All deadlines of a broker hang on one host timer: a heap of (deadline, sequence, operation), armed for its first entry.
-Operations that complete early leave the heap lazily, so completing costs nothing there: the heap is swept when it has
-grown to twice what was left of it by the last sweep. What wakes an operation before its deadline is its own affair: it
+All deadlines of a broker share one host timer: a heap of (deadline, sequence, operation), with the timer set for its
+first entry. An operation that completes early stays in the heap, so that completion is cheap; the heap is swept when it
+is twice as large as after the last sweep. What wakes an operation before its deadline is the operation's concern: it
 registers itself with the partitions that it watches (`Partition.watch`).
 """
 
@@ -19,7 +19,7 @@ _SWEEP_AT_MIN = 256
 
 
 class DelayedOperation:
-    """Base of what waits. Subclasses implement `on_complete`, which runs once, by `complete` or by the deadline."""
+    """The base of waiting operations. Subclasses implement `on_complete`, which runs once, by `complete` or a timer."""
 
     __slots__ = ("_owner", "completed")
 
@@ -28,7 +28,7 @@ class DelayedOperation:
         self._owner = continuations.owner()
 
     def complete(self, expired: bool = False) -> bool:
-        """Finish now; False when it was finished before."""
+        """Completes the operation; returns False if it was completed before."""
         if self.completed:
             return False
         self.completed = True
@@ -37,7 +37,7 @@ class DelayedOperation:
         return True
 
     def cancel(self) -> None:
-        """Nobody waits for it any more: it ends without completing."""
+        """Ends the operation without completing it, because no caller waits for it any more."""
         if not self.completed:
             self.completed = True
             self._owner = None
@@ -47,21 +47,21 @@ class DelayedOperation:
         raise NotImplementedError
 
     def on_cancel(self) -> None:
-        """Leave whatever would wake it."""
+        """Deregisters from everything that would wake the operation."""
 
 
 class StartWatcher(Protocol):
-    """What a partition wakes when something changed, but for its records."""
+    """An object that a partition calls about changes other than records."""
 
     def on_progress(self, size_bytes: int) -> None:
-        """`size_bytes` more became readable; 0 when something else changed (leadership, log start, deletion)."""
+        """Handles `size_bytes` more readable bytes; 0 if something else changed (leadership, log start, deletion)."""
 
 
 class Watcher(StartWatcher, Protocol):
-    """What a partition wakes when more can be read from it."""
+    """An object that a partition calls when more can be read from it."""
 
     def on_note(self) -> None:
-        """What it would be told has changed (HW for a follower, ISR, log start), but nobody needs to hurry."""
+        """Handles a change for the next response (a follower's HW, the ISR, the log start); must not complete now."""
 
 
 class Purgatory:
@@ -82,11 +82,11 @@ class Purgatory:
         return sum(1 for _, _, operation in self._heap if not operation.completed)
 
     def waiting(self) -> Iterator[DelayedOperation]:
-        """For metrics."""
+        """Returns the operations that wait, for metrics."""
         return (operation for _, _, operation in self._heap if not operation.completed)
 
     def expire_at(self, deadline_ms: int, operation: DelayedOperation) -> None:
-        """Complete `operation` as expired at that monotonic time, unless something else did."""
+        """Completes `operation` as expired at that monotonic time, unless it is completed before."""
         self._sequence += 1
         if len(self._heap) >= self._sweep_at:
             self._sweep()
@@ -95,7 +95,7 @@ class Purgatory:
             self._arm(deadline_ms)
 
     def close(self) -> None:
-        """Complete all that still waits, as expired."""
+        """Completes all waiting operations as expired."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -118,7 +118,7 @@ class Purgatory:
     def _on_timer(self) -> None:
         self._timer = None
         now_ms = self._clock.now_ms()
-        # An operation's completion may register a new one, which may sweep the heap and arm the timer.
+        # The completion of an operation can add a new one, which can sweep the heap and set the timer.
         while (heap := self._heap) and (heap[0][2].completed or heap[0][0] <= now_ms):
             _, _, operation = heapq.heappop(heap)
             operation.complete(expired=True)

@@ -1,12 +1,13 @@
-"""Replication quotas (KIP-73): how fast replicas that are named in their topic's configuration are copied.
+"""Replication quotas (KIP-73): limits on the traffic of replicas that their topic's configuration names.
 
-    leader.replication.throttled.rate      bytes per second that this broker sends of the replicas in
-                                           leader.replication.throttled.replicas of the topics
-    follower.replication.throttled.rate    that it fetches of those in follower.replication.throttled.replicas
+    leader.replication.throttled.rate      bytes per second that this broker sends for the replicas in the topics'
+                                           leader.replication.throttled.replicas
+    follower.replication.throttled.rate    bytes per second that it fetches for those in
+                                           follower.replication.throttled.replicas
 
-The rates are dynamic keys of a broker, else of all brokers; the windows are `replication.quota.window.num` and
-`.size.seconds`. A named replica counts always, but only one that is not in sync is held back: the others have to be
-served for `acks=all`. What exceeds the rate was copied before that was known, so a rate is never the end of progress.
+The rates are dynamic keys of one broker, else of all brokers; the windows are `replication.quota.window.num` and
+`.size.seconds`. All traffic of a named replica counts, but only replicas out of sync are delayed: `acks=all` needs the
+others. Traffic can exceed the rate, since it is counted after the fact, so any rate allows progress.
 """
 
 from __future__ import annotations
@@ -26,25 +27,25 @@ FOLLOWER: Final = "follower.replication.throttled"
 
 
 def dynamic_rate(image: MetadataImage, node_id: int, key: str) -> int:
-    """Bytes per second: the one of this broker, else that of all brokers. It has no place in the properties file."""
+    """Returns the rate of this broker, else that of all brokers, in bytes per second; not from the properties file."""
     rates = (image.config_of(BROKER_RESOURCE, name).get(key) for name in (str(node_id), ""))
     return next((int(rate) for rate in rates if rate is not None), UNLIMITED)
 
 
 class ReplicationQuota:
-    """One side: the rate, and which of this broker's replicas it is about."""
+    """The quota of one side: the rate, and the replicas of this broker it applies to."""
 
     __slots__ = ("_listed", "_node_id", "_prefix", "throttle")
 
     def __init__(self, prefix: str, node_id: int, throttle: Throttle) -> None:
         self._prefix = prefix
         self._node_id = node_id
-        #: Topic -> partitions whose replica here is throttled; None for all of them.
+        #: Topic -> partitions whose replica on this broker is throttled; None for all.
         self._listed: dict[str, frozenset[int] | None] = {}
         self.throttle = throttle
 
     def __bool__(self) -> bool:
-        """Whether any replica is throttled at all."""
+        """Returns whether any replica is throttled."""
         return bool(self._listed)
 
     def is_listed(self, topic: str, index: int) -> bool:
@@ -54,14 +55,14 @@ class ReplicationQuota:
         return indexes is None or index in indexes
 
     def holds_back(self, topic: str, index: int, now_ms: int) -> bool:
-        """Whether a replica that is not in sync has to wait."""
+        """Returns whether a replica that is out of sync has to wait."""
         return self.is_listed(topic, index) and self.throttle.wait_ms(now_ms) > 0
 
     def follow_rate(self, image: MetadataImage) -> None:
         self.throttle.rate_bytes = dynamic_rate(image, self._node_id, f"{self._prefix}.rate")
 
     def follow_topic(self, topic: str, config: Mapping[str, str]) -> None:
-        """`config`: the overrides of the topic, checked when they were set."""
+        """`config`: the topic's overrides, validated when they were set."""
         listed = [item.strip() for item in config.get(f"{self._prefix}.replicas", "").split(",") if item.strip()]
         if listed == ["*"]:
             self._listed[topic] = None
@@ -75,7 +76,7 @@ class ReplicationQuota:
 
 
 class ReplicationQuotas:
-    """Both sides of a broker."""
+    """The quotas of a broker as leader and as follower."""
 
     __slots__ = ("_clock", "follower", "leader")
 
@@ -88,14 +89,14 @@ class ReplicationQuotas:
         self.follower = ReplicationQuota(FOLLOWER, node_id, Throttle(windows, window_ms))
 
     def holds_back(self, partition: Partition, replica_id: int) -> bool:
-        """Whether a follower gets nothing of it now: it is not in sync, and its rate is exceeded."""
+        """Returns whether a follower gets no data now: it is out of sync, and the rate is exceeded."""
         leadership = partition.leadership
         if not self.leader or leadership is None or replica_id in leadership.isr:
             return False
         return self.leader.holds_back(*partition.topic_partition, self._clock.now_ms())
 
     def count_sent(self, told: Iterable[tuple[FetchItem, FetchResult]]) -> None:
-        """What a follower gets."""
+        """Counts the bytes that a follower gets."""
         quota = self.leader
         if not quota:
             return

@@ -1,7 +1,7 @@
-"""Which replica a consumer had better read from, as its leader sees it (KIP-392, `replica.selector.class`).
+"""The replica that a consumer should read from, chosen by the leader (KIP-392, `replica.selector.class`).
 
-Only replicas that are in the ISR, whose broker lives and can be reached as the consumer reached this one, and which
-have the offset, can be chosen; the leader stays the choice where it is in the consumer's rack, or nobody else is.
+A replica can be chosen if it is in the ISR, has the offset, and its broker is alive and has the listener that the
+consumer used. The leader remains the choice if it is in the consumer's rack, or there is no other one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LEADER: Final = "org.apache.kafka.common.replica.LeaderSelector"
 
 class RackAwareSelector:
     def preferred(self, partition: Partition, offset: int, rack: str, listener: str, image: MetadataImage) -> int:
-        """The id of another replica than the leader, or -1."""
+        """Returns the id of a replica other than the leader, or NO_REPLICA (-1)."""
         leadership = partition.leadership
         own = image.brokers.get(partition.node_id)
         if leadership is None or not rack or (own is not None and own.rack == rack):
@@ -41,7 +41,7 @@ class RackAwareSelector:
 
 
 def selector_of(name: str | None) -> RackAwareSelector | None:
-    """By the class's name; None where the leader serves everybody. Raises ConfigError for one that is not known."""
+    """Returns the selector of this class name; None if only leaders serve. ConfigError for an unknown name."""
     if name is None or name in ("", LEADER):
         return None
     if name == RACK_AWARE:

@@ -1,7 +1,7 @@
-"""A follower whose log lies outside of its leader's: where to go on from (KIP-405's rules without tiers).
+"""The new position of a follower whose LEO is outside its leader's log (KIP-405's rules without tiers).
 
-leader ends before it    the leader was elected uncleanly: cut back to the leader's LEO
-leader begins after it   what is missing was deleted there: begin anew at the leader's log start offset
+leader's LEO is below it         the leader was elected uncleanly: truncate to the leader's LEO
+leader's log start is above it   records were deleted on the leader: start anew at its log start offset
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from barnabas.protocol.messages.list_offsets import ListOffsetsRequest, ListOffs
 from barnabas.replication.partition import Partition, Role
 
 _LATEST: Final = -1
-#: Of what is on the leader's disk; without tiers the same as the earliest.
+#: The first offset on the leader's disk; without tiers the same as the earliest.
 _EARLIEST_LOCAL: Final = -4
 
 
 class Repositioning:
-    """Asks the leader by the fetcher's own channel."""
+    """Asks the leader for its offsets, on the fetcher's channel."""
 
     def __init__(self, channel: Channel, *, node_id: int, on_fault: Callable[[StorageFault], None]) -> None:
         self._channel = channel
@@ -29,7 +29,7 @@ class Repositioning:
         self._on_fault = on_fault
 
     def start(self, partition: Partition, epoch: int, done: Callable[[], None]) -> None:
-        """`done` when the log was moved; never if the leader did not say: the next fetch finds that out again."""
+        """Calls `done` once the log is repositioned; never if the leader does not answer: the next fetch retries."""
 
         def with_end(end_offset: int) -> None:
             if end_offset < partition.log.log_end_offset:

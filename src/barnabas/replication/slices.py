@@ -1,12 +1,12 @@
-"""Thousands of partitions that change at once are followed a few at a time.
+"""Applies a metadata change of thousands of partitions in slices.
 
-A broker that is given a thousand replicas, or leads five thousand more because another one died, would else hold up its
-loop for as long as it takes to open and to assign them: fetches of the metadata log, heartbeats and clients would wait,
-and the other brokers hear later of what was committed. What changes a few partitions only is done at once.
+A broker that gets a thousand replicas, or the leadership of five thousand partitions of a failed broker, would block
+its event loop while it opens and assigns them: fetches of the metadata log, heartbeats and clients would wait, and
+other brokers would learn later what was committed. A change of a few partitions is applied immediately.
 
 Invariants
-- Images are followed in their order, each wholly before the next.
-- The first one is followed at once: before that the broker must not seem ready.
+- Images are applied in order, each completely before the next.
+- The first image is applied immediately, because the broker must not appear ready before.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from typing import Final
 from barnabas.common.host import Clock, Timers
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 
-#: Partitions between two looks at what else there is to do, and the time after which there is a look in any case: a
-#: disk may be slow where replicas are opened.
+#: The most partitions in one slice, and the most time, since opening replicas depends on the disk.
 _STEPS_AT_ONCE: Final = 100
 _SLICE_MS: Final = 8
 _END: Final = object()
 
 
 class InSlices:
-    """`apply` does one step before each of its `yield`s. `on_image` is a `metadata.store.Subscriber`."""
+    """The queue of changes. `apply` does one step per `yield`. `on_image` is a `metadata.store.Subscriber`."""
 
     def __init__(
         self, timers: Timers, clock: Clock, apply: Callable[[MetadataDelta, MetadataImage], Iterator[None]]

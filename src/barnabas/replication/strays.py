@@ -1,8 +1,8 @@
-"""Logs that a start finds although the metadata do not place them here.
+"""Stray logs: found at startup although the metadata do not assign them to this broker.
 
-A topic was deleted, or a replica moved elsewhere, while this broker or its directory was away. Such a log is renamed
-`-stray`, as Kafka does: if it is the metadata that are wrong, its records are still there. Kafka keeps it for ever;
-here it is removed after a day (`storage.strays`). A log whose topic was deleted while the broker served goes at once
+A topic was deleted, or a replica moved elsewhere, while this broker or its directory was offline. As in Kafka, the log
+is renamed to `-stray`, so that its records still exist if it is the metadata that are wrong. Kafka keeps it forever;
+here it is removed after a day (`storage.strays`). The log of a topic deleted at run time is removed immediately
 (`ReplicaManager`).
 """
 
@@ -19,13 +19,13 @@ from barnabas.storage.identity import is_misread
 from barnabas.storage.log import Log
 from barnabas.storage.manager import LogManager
 
-#: Directories that the line in the log names.
+#: The most directories named in the log line.
 _NAMED_MAX: Final = 3
 
 
 def is_stray(image: MetadataImage, node_id: int, log: Log) -> bool:
-    """Whether this broker is no replica of what the log is of. One without a topic id may be any topic's of its name:
-    it has no records (`storage.identity`)."""
+    """Returns whether the metadata do not assign the log to this broker. A log without a topic id has no records, so it
+    is matched by topic name (`storage.identity`)."""
     name, index = log.topic_partition
     named = image.topics_by_name.get(name)
     if log.topic_id == ZERO_UUID or (named is not None and is_misread(log.topic_id, named.topic_id)):
@@ -36,7 +36,7 @@ def is_stray(image: MetadataImage, node_id: int, log: Log) -> bool:
 
 
 def set_strays_aside(host: Host, logs: LogManager, image: MetadataImage, node_id: int) -> Iterator[None]:
-    """A log in each step. `image` must know what was decided up to this broker's registration."""
+    """Renames stray logs, one per step. `image` must include all changes up to this broker's registration."""
     aside: list[str] = []
     for log in [log for log in logs if is_stray(image, node_id, log)]:
         if logs.roots.is_offline(log.directory):

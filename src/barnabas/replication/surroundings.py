@@ -1,4 +1,4 @@
-"""What the replicas of one broker share: time, who may be in an ISR, the way to the controller, and who is woken."""
+"""The services that the replicas of one broker share: time, ISR eligibility, requests to the controller, wake-ups."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from barnabas.replication.partition import Partition
 from barnabas.replication.replica_selector import selector_of
 
 _UNKNOWN_EPOCH = -1
-#: (partition, what, facts)
+#: (partition, event, facts)
 Witness = Callable[[Partition, str, dict[str, int]], None]
 
 
 class ReplicaSurroundings:
-    """`replication.partition.Surroundings` of a broker."""
+    """The `replication.partition.Surroundings` of a broker."""
 
     def __init__(
         self, host: Host, config: BrokerConfig, ask: Ask, broker_epoch: Callable[[], int], witness: Witness
     ) -> None:
-        """`ask`: the way to the active controller. `broker_epoch`: of this broker as the controller gave it, -1 before.
-        `witness`: takes note of what replicas here have lost, or may have."""
+        """`ask` sends a request to the active controller. `broker_epoch` returns this broker's epoch, -1 before it is
+        registered. `witness` records what replicas of this broker lost or possibly lost."""
         self._clock = host.clock
         self._timers = host.timers
         self._config = config
@@ -63,7 +63,7 @@ class ReplicaSurroundings:
         return self.selector is not None
 
     def preferred(self, partition: Partition, offset: int, rack: str, listener: str) -> int:
-        """Which other replica a consumer in this rack had better ask (KIP-392); NO_REPLICA for none."""
+        """Returns another replica that a consumer in this rack should read from (KIP-392), or NO_REPLICA."""
         if self.selector is None:
             return NO_REPLICA
         return self.selector.preferred(partition, offset, rack, listener, self.image)

@@ -1,4 +1,4 @@
-"""How fast bytes may be copied: a rate over sliding windows, as Kafka's replication quotas count (KIP-73, KIP-113)."""
+"""A limit on copied bytes: a rate over sliding windows, as in Kafka's replication quotas (KIP-73, KIP-113)."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ UNLIMITED = (1 << 63) - 1
 
 
 class Throttle:
-    """`rate_bytes` per second over `windows` of `window_ms` each; exceeded by no more than what is copied at once."""
+    """`rate_bytes` per second over `windows` of `window_ms` each; exceeded by one copy at most."""
 
     __slots__ = ("_samples", "_total", "_window_ms", "_windows", "rate_bytes")
 
     def __init__(self, windows: int, window_ms: int, rate_bytes: int = UNLIMITED) -> None:
         self._windows = windows
         self._window_ms = window_ms
-        #: [beginning of the window, bytes in it], oldest first.
+        #: [start of the window, bytes in it], oldest first.
         self._samples: deque[list[int]] = deque()
         self._total = 0
         self.rate_bytes = rate_bytes
@@ -29,7 +29,7 @@ class Throttle:
         self._forget(now_ms)
 
     def wait_ms(self, now_ms: int) -> int:
-        """How long to copy nothing; 0 while the rate is kept."""
+        """Returns how long copying has to pause; 0 while the rate is not exceeded."""
         self._forget(now_ms)
         samples = self._samples
         if not samples or self.rate_bytes >= UNLIMITED:

@@ -1,6 +1,6 @@
-"""What goes in and out of this broker's partitions, counted by topic: plain numbers that only grow.
+"""Traffic of this broker's partitions by topic: plain counters that only grow.
 
-A count costs an addition where the bytes pass; whoever wants to see them walks over the topics (`broker.metrics`).
+Counting costs one addition per request; readers sum over the topics (`broker.metrics`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COUNTS: Final = (
 
 
 class TopicTraffic:
-    """Of one topic. `produce_requests` counts each partition that was appended to, as Kafka does."""
+    """The counters of one topic. `produce_requests` counts each appended partition, as Kafka does."""
 
     __slots__ = _COUNTS
 
@@ -39,7 +39,7 @@ class TopicTraffic:
 
 
 class Traffic:
-    """By topic. What a topic had that has gone stays in the total."""
+    """The counters of all topics. Those of deleted topics stay in the total."""
 
     def __init__(self) -> None:
         self._topics: dict[str, TopicTraffic] = {}
@@ -52,7 +52,7 @@ class Traffic:
         return found
 
     def forget(self, topic: str) -> None:
-        """No partition of it is here any more."""
+        """Drops a topic without partitions on this broker."""
         found = self._topics.pop(topic, None)
         if found is not None:
             self._gone.add(found)
@@ -68,7 +68,7 @@ class Traffic:
 
 
 def count_sent(traffic: TopicTraffic, size_bytes: int, *, to_follower: bool) -> None:
-    """Records that an answer carries."""
+    """Counts the records in a response."""
     if to_follower:
         traffic.replication_bytes_out += size_bytes
     else:

@@ -1,8 +1,8 @@
-"""Replicas of this broker that have no log: it could not be made, or lies in a directory that failed.
+"""Replicas of this broker without an open log: it could not be created, or is in a failed directory.
 
-They are answered with KAFKA_STORAGE_ERROR. What failed for want of room is tried again every second, and so is a new
-partition whose directory failed under it, for another one may take it. A log that exists in a directory that is not
-there is waited for: a new and empty one in its place would tell its readers that there never was anything.
+Requests for them are answered with KAFKA_STORAGE_ERROR. If space was lacking, opening is tried again every second; so
+is a new partition whose directory failed, since another directory may take it. An existing log in a missing directory
+is waited for: a new, empty log in its place would look as if there never were any records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RETRY_MS = 1000
 
 class UnopenedReplicas:
     def __init__(self, timers: Timers, open_again: Callable[[TopicPartition], None]) -> None:
-        """`open_again` is called for those that are to be tried again, and discards what it could open."""
+        """`open_again` is called for each replica to be tried again, and calls `discard` if it succeeds."""
         self._timers = timers
         self._open_again = open_again
         self._waiting: dict[TopicPartition, bool] = {}
@@ -30,7 +30,7 @@ class UnopenedReplicas:
         return topic_partition in self._waiting
 
     def add(self, topic_partition: TopicPartition, *, may_come: bool) -> None:
-        """`may_come`: it is worth trying again in this process."""
+        """Adds a replica; `may_come` means that another try in this process can succeed."""
         self._waiting[topic_partition] = may_come
         if may_come and self._timer is None:
             self._timer = self._timers.call_later(_RETRY_MS, self._try_again)
