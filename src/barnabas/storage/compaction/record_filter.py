@@ -141,7 +141,7 @@ def keys_of(buffer: bytes, position: int, header: BatchHeader, from_offset: int)
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What one pass keeps."""
+    """The retention rules of one pass."""
 
     offsets: OffsetMap
     #: Records above this offset are not in the map, and stay.

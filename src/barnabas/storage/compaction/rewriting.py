@@ -70,7 +70,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class CopyRules:
-    """What is the same for all groups of a pass."""
+    """The settings that all groups of a pass share."""
 
     limits: RollLimits
     wall_ms: int

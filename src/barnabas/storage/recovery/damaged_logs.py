@@ -1,6 +1,7 @@
-"""Which logs of a broker lost something, as their opening found; what is told of it, and what is done about it.
+"""The logs of a broker that lost records, as found when they were opened: reports them and applies what is decided.
 
-One ERROR line for each of the first, and one for all others: a directory that rotted may have thousands.
+The first ones are logged with one ERROR line each, all others together in one line: a failing disk can damage
+thousands.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _TOLD_MAX: Final = 20
 
 
 class DamagedLogs:
-    """`logs` are the broker's; `connect` makes an opened log one of them."""
+    """The damaged logs of a broker. `logs` are all its logs; `connect` registers a log that was opened again."""
 
     def __init__(
         self,
@@ -48,13 +49,13 @@ class DamagedLogs:
         self._connect = connect
         self._told = 0
         self._untold = 0
-        #: Logs about which nothing was done yet: they must not be taken for complete.
+        #: Damaged logs about which nothing has been decided: they must not be treated as complete.
         self.waiting: set[TopicPartition] = set()
-        #: Logs that cannot be opened at all, and their directories.
+        #: Logs that cannot be opened at all, with their directories.
         self.unusable: dict[TopicPartition, str] = {}
-        #: Recovery points of partitions whose directories are not there.
+        #: Recovery points of partitions whose directories are missing.
         self.vanished: dict[TopicPartition, int] = {}
-        #: Logs found damaged since the start of the process.
+        #: The number of logs found damaged since the process started.
         self.total = 0
 
     @property
@@ -66,7 +67,7 @@ class DamagedLogs:
     def evidence(
         self, directory: LogDirectory, topic_partition: TopicPartition, path: str, cleaned: CleanerState
     ) -> Evidence:
-        """What the last run left on record of a log. Raises OSError."""
+        """Returns what the last run recorded about a log. Raises OSError."""
         known = KnownHoles()
         if self._disk.exists(f"{path}/{LOST_OFFSETS_FILE}"):
             try:
@@ -79,7 +80,8 @@ class DamagedLogs:
         return Evidence(directory.inventory.get(topic_partition), may_be_compacted, known)
 
     def load_future(self, opening: Opening, futures: FutureLogs) -> None:
-        """A copy that is damaged is worth nothing: the move begins again. Raises ConfigError, OSError."""
+        """Opens the copy of a move that an earlier run left. A damaged copy is abandoned, and the move begins again.
+        Raises ConfigError, OSError."""
         try:
             futures.load(opening)
             return
@@ -93,10 +95,10 @@ class DamagedLogs:
         self._disk.rename(directory, target)
         return target
 
-    # -- telling
+    # -- reporting
 
     def tell(self, log: Log) -> None:
-        """What its opening found. Raises OSError."""
+        """Reports and records what opening the log found. Raises OSError."""
         damage = log.losses.damage
         if damage is not None:
             try:
@@ -110,7 +112,7 @@ class DamagedLogs:
             self._host.faults.inform(f"{log.topic_partition}: {note}")
 
     def cannot_open(self, opening: Opening, error: CheckpointError) -> None:
-        """It is left as it is."""
+        """Reports a log that cannot be opened, and leaves its files unchanged."""
         self.unusable[opening.topic_partition] = opening.directory
         self._count(f"{opening.topic_partition} is damaged: its log cannot be opened, it is left as it is: {error}")
 
@@ -123,7 +125,7 @@ class DamagedLogs:
             self._untold += 1
 
     def tell_rest(self) -> None:
-        """All that the start finds was found."""
+        """Reports how many logs beyond the first ones are damaged, at the end of the start."""
         if self._untold:
             self._host.faults.report(
                 f"{self._untold} more partitions are damaged: `barnabas log verify` on the log directories lists them"
@@ -137,7 +139,8 @@ class DamagedLogs:
     # -- deciding
 
     def suspect(self, log: Log) -> None:
-        """Its topic is not compacted: gaps between its segments are lost records. Raises StorageFault."""
+        """Reports a log with gaps between its segments as damaged: its topic is not compacted, so they are lost
+        records. Raises StorageFault."""
         end_offset = log.log_end_offset
         causes = ("segments do not begin where those before them end",)
         log.losses = Losses(log.holes, Damage(log.losses.suspected, end_offset, end_offset, causes))
@@ -147,7 +150,8 @@ class DamagedLogs:
             raise storage_fault(log, "cannot record what was lost", error) from error
 
     def mend(self, topic_partition: TopicPartition) -> Log:
-        """Nobody else has what this log lost: go on without it. The log from now on. Raises StorageFault."""
+        """Repairs a log whose lost records no other replica has, so that it continues without them. Returns the log
+        opened again. Raises StorageFault."""
         log = self._logs[topic_partition]
         damage = log.losses.damage
         assert damage is not None, "it lost something"
@@ -177,7 +181,7 @@ class DamagedLogs:
         return mended
 
     def cut(self, topic_partition: TopicPartition) -> None:
-        """Another replica has what this log lost: fetch it from there. Raises StorageFault."""
+        """Truncates the log at its first lost offset; the rest is fetched from another replica. Raises StorageFault."""
         log = self._logs[topic_partition]
         try:
             cut(self._disk, log)
@@ -186,7 +190,8 @@ class DamagedLogs:
         self._settled(topic_partition, f"cut at offset {log.log_end_offset}; the rest is fetched from the leader")
 
     def give_up(self, topic_partition: TopicPartition) -> None:
-        """Another replica has what cannot be opened here: set it aside, for a new log. Raises StorageFault."""
+        """Sets aside a log that cannot be opened, as another replica has its records; a new log replaces it. Raises
+        StorageFault."""
         directory = self.unusable[topic_partition]
         try:
             target = self._rename(directory, topic_partition, STRAY_DIR_SUFFIX)

@@ -1,4 +1,4 @@
-"""Whether a segment's index files can be what was written to them, without reading the whole segment."""
+"""Plausibility check of a segment's index files that does not read the whole segment."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from barnabas.storage.segment import Segment
 
 _OFFSETS = struct.Struct(">ii")
 _TIMES = struct.Struct(">qi")
-#: What the disk did not get of an index is at its end, and there are few batches to look at for so many entries.
+#: Unsynced index entries are lost at the end of the file, and few batches have to be read to check this many entries.
 _LAST_ENTRIES = 8
 
 
 def are_indexes_sound(disk: Disk, segment: Segment) -> bool:
-    """Whole entries that rise, positions inside the segment: torn or blank ones do not look so. Raises OSError."""
+    """Returns whether both indexes have whole, ascending entries with positions inside the segment; torn or blank ones
+    do not. Raises OSError."""
     offsets = disk.read(segment.path(INDEX_SUFFIX))
     times = disk.read(segment.path(TIME_INDEX_SUFFIX))
     if len(offsets) % OFFSET_ENTRY_BYTES or len(times) % TIME_ENTRY_BYTES:
@@ -33,7 +34,7 @@ def are_indexes_sound(disk: Disk, segment: Segment) -> bool:
 
 
 def do_last_entries_fit(segment: Segment) -> bool:
-    """Whether the last entries of both indexes are borne out by the batches that they name. Raises OSError."""
+    """Returns whether the last entries of both indexes agree with the batches that they name. Raises OSError."""
     index, time_index = segment.index, segment.time_index
     for place in range(max(0, len(index) - _LAST_ENTRIES), len(index)):
         entry = index.entry(place)

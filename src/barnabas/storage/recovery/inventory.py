@@ -1,11 +1,11 @@
-"""Which segments every log of a directory had, and how long they were, when the broker stopped in order.
+"""The inventory: the segments of every log of a directory with their sizes, as of a clean shutdown.
 
-    barnabas-inventory    a version, a number of lines, the broker epoch of the stop, the CRC-32C of the lines that
+    barnabas-inventory    a version, a number of lines, the broker epoch of the shutdown, the CRC-32C of the lines that
                           follow, and per log "topic partition base:bytes base:bytes ..."
 
-It is written just before the mark of a clean stop and removed with it at the start, and it only counts together with a
-mark of the same broker epoch: if Apache Kafka ran in the directory since, the mark is another one. Without it, as after
-a kill, what is missing is told from the files themselves as far as they tell (`storage.segment_ends`).
+The file is written just before the clean-shutdown marker and removed with it at the start. It is valid only together
+with a marker of the same broker epoch: if Apache Kafka used the directory since, the marker differs. Without it, as
+after a kill, missing segments are found from the files alone, as far as these show it (`segment_ends`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ def encode_inventory(broker_epoch: int, logs: Iterable[tuple[TopicPartition, Siz
 
 
 def read_inventory(disk: Disk, path: str, broker_epoch: int) -> dict[TopicPartition, Sizes]:
-    """Nothing if it is not there, or of another stop. Raises OSError, CheckpointError."""
+    """Reads the inventory; empty if there is none, or if it belongs to another shutdown. Raises OSError,
+    CheckpointError."""
     if not disk.exists(path):
         return {}
     lines = split_lines(path, disk.read(path))

@@ -1,12 +1,12 @@
-"""Offsets that a log once had and has no more: what is known of them, and the file that keeps it.
+"""Offsets that a log has lost, and the file that records them.
 
     barnabas-lost-offsets    in a partition's directory: a version, a number of lines, and per line
-                             "start end state": offsets from `start` to before `end`; state 0 while nothing was
-                             done about it, 1 once this replica went on without them
+                             "start end state": offsets from `start` to before `end`; state 0 until it is decided what
+                             to do, 1 once this replica continues without them
 
-A range is noted when it is found and stays until the log is cut below it. A range of state 0 makes the replica leave
-ISR and ELR at the next start too; one of state 1 does not, but reads in it are answered CORRUPT_MESSAGE. The file is
-not there for a log that never lost anything. Apache Kafka ignores it.
+A range is recorded when it is found and stays until the log is truncated below it. A range of state 0 makes the replica
+leave ISR and ELR at the next start too. One of state 1 does not, but fetches in it fail with CORRUPT_MESSAGE. A log
+without losses has no such file. Apache Kafka ignores it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FOUND, _ACCEPTED = "0", "1"
 
 
 class Hole(NamedTuple):
-    """Offsets from `start` to before `end`."""
+    """A range of offsets from `start` to before `end`."""
 
     start: int
     end: int
@@ -33,7 +33,7 @@ class Hole(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """What an opened log lacks, about which nothing was done yet."""
+    """The losses of an opened log about which nothing has been decided."""
 
     holes: tuple[Hole, ...]
     expected_end: int
@@ -52,28 +52,28 @@ class Damage(NamedTuple):
 
 
 class KnownHoles(NamedTuple):
-    """What the file says."""
+    """The content of the file."""
 
     found: tuple[Hole, ...] = ()
     accepted: tuple[Hole, ...] = ()
 
 
 class Losses(NamedTuple):
-    """What a log lacks, as its opening found it."""
+    """The losses of a log, as opening it found them."""
 
-    #: This replica went on without these.
+    #: Ranges without which this replica continues.
     accepted: tuple[Hole, ...] = ()
     damage: Damage | None = None
-    #: Gaps as compaction leaves them, though nothing says that the log was compacted.
+    #: Gaps as compaction leaves them, in a log that has no record of being compacted.
     suspected: tuple[Hole, ...] = ()
-    #: Where the log begins, with what was lost at its beginning.
+    #: The log start offset if records at the beginning of the log were lost: the range of those belongs to the log.
     starts_at: int = 1 << 63
-    #: What else is to be told.
+    #: Other messages to report.
     notes: tuple[str, ...] = ()
 
 
 def read_lost(disk: Disk, directory: str) -> KnownHoles:
-    """Raises OSError, CheckpointError."""
+    """Reads the file. Raises OSError, CheckpointError."""
     path = f"{directory}/{LOST_OFFSETS_FILE}"
     holes: dict[str, list[Hole]] = {_FOUND: [], _ACCEPTED: []}
     for start, end, state in decode_lines(path, disk.read(path), 3):
@@ -85,7 +85,7 @@ def read_lost(disk: Disk, directory: str) -> KnownHoles:
 
 
 def write_lost(disk: Disk, directory: str, known: KnownHoles) -> None:
-    """Raises OSError."""
+    """Writes the file, or removes it if no offset is lost. Raises OSError."""
     path = f"{directory}/{LOST_OFFSETS_FILE}"
     lines = [
         *(f"{start} {end} {_FOUND}" for start, end in known.found),
@@ -99,7 +99,7 @@ def write_lost(disk: Disk, directory: str, known: KnownHoles) -> None:
 
 
 def united(holes: Iterable[Hole]) -> tuple[Hole, ...]:
-    """The same offsets in order, with as few ranges as there can be."""
+    """Returns the same offsets in order, with the fewest possible ranges."""
     found: list[Hole] = []
     for hole in sorted(holes):
         if hole.start >= hole.end:
@@ -112,7 +112,7 @@ def united(holes: Iterable[Hole]) -> tuple[Hole, ...]:
 
 
 def without(holes: Iterable[Hole], taken: Sequence[Hole]) -> tuple[Hole, ...]:
-    """The offsets of `holes` that are not in `taken`."""
+    """Returns the offsets of `holes` that are not in `taken`."""
     left = list(united(holes))
     for start, end in taken:
         left = [
@@ -125,10 +125,10 @@ def without(holes: Iterable[Hole], taken: Sequence[Hole]) -> tuple[Hole, ...]:
 
 
 def between(holes: Iterable[Hole], start: int, end: int) -> tuple[Hole, ...]:
-    """Their offsets from `start` to before `end`."""
+    """Returns the offsets of `holes` from `start` to before `end`."""
     return united(Hole(max(hole.start, start), min(hole.end, end)) for hole in holes)
 
 
 def hole_at(holes: Iterable[Hole], offset: int) -> Hole | None:
-    """The one that `offset` is in."""
+    """Returns the range that contains `offset`."""
     return next((hole for hole in holes if hole.start <= offset < hole.end), None)

@@ -1,13 +1,13 @@
-"""What becomes of a log that lost offsets (`Log.losses.damage`), once it is known who else has the partition.
+"""Repair of a log that lost offsets (`Log.losses.damage`), once the state of the other replicas is known.
 
-    cut       another replica leads: all from the first lost offset on goes, and is fetched from the leader
-    go_on     nobody else has it: what is left stays readable, lost offsets are never given out again, and whoever
-              asks for one of them is answered CORRUPT_MESSAGE
+    cut       another replica leads: the log is truncated at the first lost offset and fetches the rest
+    go_on     no other replica has the records: what is left stays readable, lost offsets are never assigned again, and
+              fetches of them fail with CORRUPT_MESSAGE
 
-`go_on` closes each hole with a batch without records, as compaction leaves them, so that followers, Apache Kafka and
-this broker's next start find offsets that follow each other. Intact batches behind a broken one are kept. Bytes that
-are taken out are kept in `repair-at-start/` inside the partition's directory. What was lost is noted first: a stop at
-any moment leaves a log that says so.
+`go_on` fills each hole with an empty batch, as compaction leaves them, so that followers, Apache Kafka and the next
+start of this broker find consecutive offsets. Intact batches after a broken one are kept. Bytes that are removed are
+kept in `repair-at-start/` in the partition's directory. The losses are recorded first, so that a stop at any moment
+leaves a log that has them on record.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAGIC: Final = bytes([MAGIC_V2])
 
 
 def cut(disk: Disk, log: Log) -> None:
-    """Take away the first lost offset and all behind it. Raises StorageFault, OSError."""
+    """Truncates the log at its first lost offset. Raises StorageFault, OSError."""
     damage = log.losses.damage
     lost = (*log.holes, *(() if damage is None else damage.holes))
     start = min(hole.start for hole in lost)
@@ -63,7 +63,7 @@ def cut(disk: Disk, log: Log) -> None:
 
 
 def go_on(disk: Disk, log: Log) -> None:
-    """Change the files so that the log, opened anew, is whole but for what it lost. Raises OSError."""
+    """Changes the files so that the log, opened again, is whole except for its losses. Raises OSError."""
     damage = log.losses.damage
     assert damage is not None, "something was lost"
     log.segments.release()
@@ -86,7 +86,7 @@ def go_on(disk: Disk, log: Log) -> None:
 
 
 def _mend(disk: Disk, path: str, whole_bytes: int, hole: Hole, epochs: Sequence[EpochEntry]) -> list[Hole]:
-    """Of a segment whose whole batches end after so many bytes. What it lost for good."""
+    """Repairs a segment whose intact batches end at `whole_bytes`. Returns the offsets that are lost for good."""
     file = disk.open(path)
     if file.size() == whole_bytes:
         _append(file, filler(hole, epochs))
@@ -146,7 +146,7 @@ def _bytes(file: File, start: int, end: int) -> Iterator[bytes]:
 
 
 def filler(hole: Hole, epochs: Sequence[EpochEntry]) -> bytes:
-    """Batches without records for these offsets, each of the leader epoch in which its records were written."""
+    """Returns empty batches for these offsets, each with the leader epoch in which its records were written."""
     starts = [entry.start_offset for entry in epochs if hole.start < entry.start_offset < hole.end]
     edges = [hole.start, *starts, hole.end]
     parts = []
@@ -176,7 +176,7 @@ def _header(first_offset: int, last_offset_delta: int, epoch: int) -> BatchHeade
 
 
 class Piece(NamedTuple):
-    """Bytes of a file that are whole batches, one behind the other, and the offsets that they cover."""
+    """Consecutive complete batches in a file: their bytes and the offsets that they cover."""
 
     position: int
     end: int
@@ -185,7 +185,7 @@ class Piece(NamedTuple):
 
 
 def intact_pieces(file: File, position: int, from_offset: int, end_offset: int) -> Iterator[Piece]:
-    """Intact batches of magic 2 wherever they stand from `position` on, of offsets that rise."""
+    """Yields the intact batches of magic 2 with ascending offsets, wherever they are from `position` on."""
     size = file.size()
     window = position
     data = b""

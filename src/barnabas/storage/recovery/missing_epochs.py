@@ -1,8 +1,8 @@
-"""Leader epochs of a log's oldest records that `leader-epoch-checkpoint` does not tell.
+"""Leader epochs of a log's oldest records that `leader-epoch-checkpoint` lacks.
 
-That happens when the file was damaged or lost, and when the power failed between a change of the log start offset and
-its checkpoint: the records before it are back then. Every batch tells its epoch, so the headers from the log start
-offset to the first known epoch are read. Batches of the old formats have none; then nothing is missing.
+They are missing if the file was damaged or lost, or if the power failed between a change of the log start offset and
+its checkpoint, which brings older records back. Every batch contains its epoch, so the headers from the log start
+offset to the first known epoch are read. Batches of the old formats have no epoch; then nothing is missing.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.storage.segments import Segments
 def find_missing_epochs(
     epochs: LeaderEpochCache, segments: Segments, log_start_offset: int, log_end_offset: int
 ) -> None:
-    """Put them in front of the known ones. Raises OSError."""
+    """Puts the missing epochs in front of the known ones. Raises OSError."""
     known = epochs.entries
     known_from = known[0].start_offset if known else log_end_offset
     if known_from <= log_start_offset:
@@ -38,5 +38,5 @@ def _epochs_before(end_offset: int, segments: Segments, start_offset: int) -> li
                 if not found or epoch > found[-1].epoch:
                     found.append(EpochEntry(epoch, max(header.base_offset, start_offset)))
         except RecordsRejected:
-            break  # what cannot be read has no epoch
+            break  # an unreadable batch has no epoch
     return found

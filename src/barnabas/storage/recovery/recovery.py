@@ -1,26 +1,26 @@
-"""Opening a log: what is trusted, what is scanned, what is cut. A table: each row was once somebody's lost data.
+"""Opening of a log: what is trusted, scanned and cut. Each row of the table prevents a loss of data that has happened.
 
     what is found                                what is done
-    @A  `.deleted`, `.cleaned`                   removed: what they held is elsewhere or nowhere
-    @S  `.swap`                                  compaction was done but for the renaming: finish it, and remove the
-                                                 segments that it replaces; unless a `.cleaned` lies at or below it
+    @A  `.deleted`, `.cleaned`                   removed: their records are in other files, or were deleted
+    @S  `.swap`                                  compaction was complete except for the renaming: finish it, and remove
+                                                 the segments it replaces; not if a `.cleaned` is at or below it
     @B  an index without its `.log`              removed
-    @C  clean stop                               sizes and indexes trusted; LEO from the last index entry on
-    @D  an index file is missing, or torn        that segment scanned, its indexes built anew
-    @E  unclean stop, below the recovery point   as @C: it was synced before
-    @F  unclean stop, above the recovery point   scanned batch by batch (size, CRC-32C, offsets); the tail is cut at the
-                                                 first that is not intact, and all segments behind it are removed; how
-                                                 it begins in the midst of a segment: see `rescan`
-    @G  log start offset above the LEO           the log begins anew there, empty
-    @I  no `.log`                                a log without a record; its files come with the first one
-    @H  leader epochs beyond the LEO             cut with it; those of scanned batches, and of the first batches, that
-                                                 are missing are put back
-    @L  LEO below the recovery point, a segment  told (`Log.damage`) and left as it is: whoever knows of the other
-        that is missing or ends inside a batch   replicas decides what becomes of it (`storage.mending`)
-    @J  clean stop, junk behind the last batch   cut, and told
-    @M  `partition.metadata` cannot be read      as if it was not there: the metadata know the topic id
+    @C  clean shutdown                           sizes and indexes trusted; LEO from the last index entry on
+    @D  an index file is missing, or torn        that segment scanned, its indexes rebuilt
+    @E  unclean, below the recovery point        as @C: it was synced before
+    @F  unclean, above the recovery point        scanned batch by batch (size, CRC-32C, offsets); the tail is cut at the
+                                                 first that is not intact, all later segments are removed; `rescan` has
+                                                 how the scan begins in the middle of a segment
+    @G  log start offset above the LEO           the log starts anew there, empty
+    @I  no `.log`                                a log without a record; the first append creates its files
+    @H  leader epochs beyond the LEO             cut with it; missing ones of scanned batches, and of the first batches,
+                                                 are restored
+    @L  LEO below the recovery point; a missing  reported (`Log.losses`) and left unchanged: what becomes of it depends
+        segment, or one that ends inside a batch  on the other replicas (`mending`)
+    @J  clean, junk after the last batch         cut, and reported
+    @M  `partition.metadata` cannot be read      treated as absent: the metadata contain the topic id
 
-Indexes hold only what the `.log` says, so they are rebuilt and never believed against it.
+Indexes only repeat what is in the `.log`, so they are rebuilt and never trusted against it.
 """
 
 from __future__ import annotations
@@ -78,54 +78,54 @@ _INDEX_SUFFIXES = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX)
 
 
 class Cut(NamedTuple):
-    """Where the intact part of a log ends before its files do, and what is removed behind it."""
+    """The end of the intact part of a log whose files are longer, and what is removed after it."""
 
     path: str
     position: int
     size_bytes: int
     end_offset: int
-    #: Segments behind the damaged one.
+    #: Segments after the damaged one.
     dropped: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What is known of a log before it is opened."""
+    """What is known about a log before it is opened."""
 
     directory: str
     topic_partition: TopicPartition
     config: LogConfig
-    #: None: take what `partition.metadata` says.
+    #: None: use the topic id in `partition.metadata`.
     topic_id: bytes | None = None
     clean: bool = False
     recovery_point: int = 0
     log_start_offset: int = 0
-    #: That its checkpoint tells; None for a log that is new here.
+    #: The checkpointed high watermark; None for a log that is new in this directory.
     high_watermark: int | None = None
     producer_expiration_ms: int = DEFAULT_EXPIRATION_MS
-    #: Nothing was ever compacted here: where a segment ends before the next one begins, its tail was lost.
+    #: Nothing was ever compacted here: if a segment ends before the next one begins, its tail was lost.
     contiguous: bool = False
-    #: What is known of its files. Without it nothing is missed, and what cannot be read is cut.
+    #: What is known about its files. Without it no loss is detected, and what cannot be read is cut.
     evidence: Evidence | None = None
-    #: Whether an intact batch can stand behind those before it; the scan ends at the first that cannot.
+    #: Returns whether an intact batch can follow those before it; the scan ends at the first that cannot.
     follows: Callable[[BatchHeader, memoryview], bool] | None = None
-    #: Called before anything is cut off, which an exception prevents.
+    #: Called before anything is cut off; an exception prevents the cut.
     on_cut: Callable[[Cut], None] | None = None
 
 
 class DamagedLogError(CheckpointError):
-    """A log that should be whole cannot be read. It is left as it is: behind the damage there are intact records."""
+    """A log that should be whole cannot be read. It is left unchanged, as there are intact records after the damage."""
 
 
 def open_log(services: LogServices, opening: Opening) -> Log:
-    """The log in this directory, made if it is not there. Raises OSError, CheckpointError, DamagedLogError."""
+    """Opens the log in this directory, or creates it. Raises OSError, CheckpointError, DamagedLogError."""
     try:
         try:
             return _open_log(services, opening)
         except RecordsRejected:
             if opening.evidence is None or not opening.clean:
                 raise
-            # A stop in order left it otherwise: believe nothing but the recovery point.
+            # The clean shutdown left something else: trust nothing but the recovery point.
             return _open_log(services, replace(opening, clean=False))
     except RecordsRejected as rejected:
         advice = "`barnabas log verify` says where, `barnabas log repair` cuts there and keeps what it cuts off"
@@ -190,20 +190,20 @@ def _open_log(services: LogServices, opening: Opening) -> Log:
 
 
 def is_unused(disk: Disk, directory: str) -> bool:
-    """Whether this log never had a record: one that was just made, or only half made."""
+    """Returns whether this log never had a record: it was just created, perhaps incompletely."""
     logs = [name for name in disk.list_dir(directory) if name.endswith(LOG_SUFFIX)]
     return all(offset_of(name) == 0 and disk.size(f"{directory}/{name}") == 0 for name in logs)
 
 
 def _without_leftovers(disk: Disk, directory: str) -> list[str]:
-    """@A, @S, @B; the names that remain."""
+    """Applies @A, @S and @B. Returns the names that remain."""
     names = set(disk.list_dir(directory))
     cleaned = [offset_of(name) or 0 for name in names if name.endswith(CLEANED_SUFFIX)]
     doomed = {name for name in names if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX))}
     swaps = {name for name in names if name.endswith(SWAP_SUFFIX)}
     if cleaned:
         doomed |= {name for name in swaps if (offset_of(name) or 0) >= min(cleaned)}
-    # `.swap` files first: without a `.cleaned` one beside them they would count.
+    # `.swap` files first: without the `.cleaned` files they would count as complete.
     for name in sorted(doomed, key=lambda name: (not name.endswith(SWAP_SUFFIX), name)):
         disk.remove(f"{directory}/{name}")
     names -= doomed
@@ -219,7 +219,7 @@ def _without_leftovers(disk: Disk, directory: str) -> list[str]:
 
 
 def _finish_swap(disk: Disk, directory: str, names: set[str], swaps: set[str]) -> set[str]:
-    """The compacted segments take the place of those whose offsets they span."""
+    """Replaces the segments whose offsets the compacted ones span."""
     logs = sorted(name for name in swaps if name.endswith(LOG_SUFFIX + SWAP_SUFFIX))
     if logs:
         first = offset_of(logs[0]) or 0
@@ -229,7 +229,7 @@ def _finish_swap(disk: Disk, directory: str, names: set[str], swaps: set[str]) -
             if offset is not None and first <= offset < end and not name.endswith(SNAPSHOT_SUFFIX):
                 disk.remove(f"{directory}/{name}")
                 names.remove(name)
-        # Sure before the first `.swap` gets its name: what they span could not be told any more.
+        # Durable before the first `.swap` gets its name, because afterwards the span would be unknown.
         disk.sync_dir(directory)
     for name in sorted(swaps):
         disk.rename(f"{directory}/{name}", f"{directory}/{name.removesuffix(SWAP_SUFFIX)}")
@@ -239,7 +239,7 @@ def _finish_swap(disk: Disk, directory: str, names: set[str], swaps: set[str]) -
 
 
 def _topic_id(disk: Disk, opening: Opening, names: list[str], notes: list[str]) -> tuple[bytes, bool]:
-    """From `partition.metadata`, or what the metadata says; and whether the file tells it."""
+    """Returns the topic id from `partition.metadata`, or else from the metadata, and whether the file has it."""
     path = f"{opening.directory}/{PARTITION_METADATA}"
     if PARTITION_METADATA in names:
         try:
@@ -255,13 +255,13 @@ def _load_epochs(epochs: LeaderEpochCache) -> None:
     try:
         epochs.load()
     except CheckpointError:
-        # What a torn checkpoint knew is in the batches themselves, as far as they are scanned.
+        # A torn checkpoint is replaced from the batches, as far as they are scanned.
         epochs.clear()
         epochs.persist()
 
 
 class _Recovery:
-    """What a log is made of while it is opened."""
+    """The parts of a log while it is opened."""
 
     __slots__ = (
         "_disk",
@@ -286,12 +286,12 @@ class _Recovery:
         self._opening = opening
         self._names = frozenset(names)
         self._limits = RollLimits(opening.config, 0)
-        #: What is to be told.
+        #: Messages to report.
         self._notes: list[str] = []
         self._is_any_broken = False
-        #: Of a log that is as its inventory says.
+        #: The LEO of a log whose files match its inventory, else -1.
         self._end_offset = -1
-        #: Where the segments end, as far as somebody looked.
+        #: The ends of the segments, as far as they were determined.
         self._ends: list[SegmentEnd] = []
         self.segments = segments
         self.epochs = epochs
@@ -304,8 +304,8 @@ class _Recovery:
         )
 
     def run(self, log_start_offset: int) -> int:
-        """Set each segment's size, drop those behind the first damage, bring the producers to the LEO, which is
-        returned."""
+        """Sets each segment's size, removes those after the first damage, and brings the producer state to the LEO.
+        Returns the LEO."""
         segments, opening = self.segments, self._opening
         self.producers.remove_stray_snapshots(segments.bases)
         if not segments.active.is_made:
@@ -328,7 +328,7 @@ class _Recovery:
         return self._rescan(list(segments)[unsure:], log_start_offset)
 
     def _open_synced(self, segment: Segment) -> None:
-        """@C, @D, @E"""
+        """Applies @C, @D and @E."""
         if all(file_name(segment.base_offset, suffix) in self._names for suffix in _INDEX_SUFFIXES[:2]):
             segment.open_clean()
             if self._are_indexes_sure(segment):
@@ -346,7 +346,7 @@ class _Recovery:
         segment.time_index.sync()
 
     def _find_ends(self, synced: list[Segment]) -> None:
-        """Where the segments end that nobody scans: only if the inventory does not say that they are as they were."""
+        """Determines the ends of the segments that are not scanned, unless they match the inventory."""
         evidence = self._opening.evidence
         if evidence is None:
             return
@@ -359,7 +359,7 @@ class _Recovery:
             self._end_offset = last.end_offset
 
     def _cut_junk(self, end_offset: int) -> None:
-        """@J"""
+        """Applies @J."""
         if self._ends and self._ends[-1].torn_bytes and end_offset >= self._opening.recovery_point:
             segment, _, torn_bytes = self._ends[-1]
             segment.file.truncate(segment.size_bytes)
@@ -368,7 +368,7 @@ class _Recovery:
             self._notes.append(f"{torn_bytes} bytes behind its last batch, at offset {end_offset}, are cut off")
 
     def losses(self, found: Sequence[str], log_start_offset: int, log_end_offset: int) -> Losses:
-        """@L. `found` are the files as the last run left them."""
+        """Applies @L. `found` are the files as the last run left them."""
         opening, evidence = self._opening, self._opening.evidence
         if evidence is None:
             return Losses()
@@ -387,7 +387,7 @@ class _Recovery:
                 or bool(self._ends and self._ends[-1].torn_bytes)
             )
             if bears_out and not is_whole:
-                # What consumers have seen beyond it must not be given out again either.
+                # Offsets that consumers have seen must not be assigned again either.
                 expected_end = max(opening.recovery_point, opening.high_watermark or 0)
             else:
                 self._notes.append(
@@ -417,19 +417,20 @@ class _Recovery:
         return Losses(accepted, damage, findings.suspected, starts_at, tuple(self._notes))
 
     def _are_indexes_sure(self, segment: Segment) -> bool:
-        """What was the last segment when that much was synced was rolled since, its indexes maybe not written."""
+        """Returns whether the segment's indexes can be trusted. A segment that was rolled at the recovery point may not
+        have had its indexes written."""
         opening = self._opening
         following = bisect_right(self.segments.bases, segment.base_offset)
         is_last = not opening.clean and self.segments.bases[following] == opening.recovery_point
         return not is_last or (are_indexes_sound(self._disk, segment) and do_last_entries_fit(segment))
 
     def _rescan(self, unsure: list[Segment], log_start_offset: int) -> int:
-        """@F"""
+        """Applies @F."""
         first, recovery_point = unsure[0], self._opening.recovery_point
         start = synced_part(first, recovery_point)
         indexed = None
         if self._opening.evidence is not None and start.position == 0 and recovery_point > first.base_offset:
-            # What was synced is not cut because of a batch that rotted, or an index that cannot tell.
+            # Synced batches are not cut because one is corrupt, or because an index has no entry for it.
             indexed = index_by_headers(first, self._limits, recovery_point)
             start = Place(indexed.position, indexed.next_offset)
         first.size_bytes = start.position
@@ -487,7 +488,8 @@ class _Recovery:
             self._opening.on_cut(Cut(segment.log_path, segment.size_bytes, segment.file.size(), end_offset, dropped))
 
     def _has_gap_behind(self, segment: Segment) -> bool:
-        """The power failed before this one's tail was synced, and the next one's first bytes had been written back."""
+        """Returns whether offsets are missing after this segment: the power failed after the next one's first bytes
+        reached the disk, but before this one's tail was synced."""
         following = bisect_right(self.segments.bases, segment.base_offset)
         bases = self.segments.bases
         return self._opening.contiguous and following < len(bases) and segment.end_offset() < bases[following]
@@ -520,7 +522,7 @@ class _Recovery:
 
 
 def _start(holes: Iterable[Hole], first_base: int) -> int:
-    """Where the range begins that was lost before the first segment, if there is one."""
+    """Returns where the range that was lost before the first segment begins, if there is one."""
     return min((hole.start for hole in holes if hole.end == first_base), default=_NO_END)
 
 
@@ -529,8 +531,8 @@ def _starts(runs: list[EpochRun]) -> list[EpochEntry]:
 
 
 def _borne_out(told: list[EpochEntry], found: list[EpochRun]) -> list[EpochEntry]:
-    """Of what the file says those epochs that no batch speaks against. Compaction leaves epochs without a batch, and
-    others without their first ones: only the file knows of them."""
+    """Returns the epochs of the file that no batch contradicts. Compaction leaves epochs without any batch, or without
+    their first one: only the file has these."""
     return [
         entry
         for entry in told
@@ -540,4 +542,4 @@ def _borne_out(told: list[EpochEntry], found: list[EpochRun]) -> list[EpochEntry
 
 
 def _ignore(header: BatchHeader, batch: memoryview) -> None:
-    """The producers' state is made from what the log says, not from why it is read."""
+    """Handles a batch of a scan that must not change the producer state."""

@@ -1,12 +1,12 @@
 """Recovery points that follow the ends of logs while the broker runs, so that the start after a kill is short.
 
-A kill leaves all that lies above the recovery points to be scanned. Every `log.flush.offset.checkpoint.interval.ms`,
-and sooner when more than `barnabas.log.unsynced.bytes.max` are not synced in one directory, the logs that have most are
-synced one after the other beside the loop, and then the checkpoint is written. What is not worth a sync is left: a few
-hundred kilobytes are scanned in milliseconds.
+After a kill, everything above the recovery points has to be scanned. Every `log.flush.offset.checkpoint.interval.ms`,
+and sooner when more than `barnabas.log.unsynced.bytes.max` are unsynced in one directory, the logs with the most
+unsynced bytes are synced one after the other in the background; then the checkpoint is written. Small amounts are not
+worth a sync: a few hundred kilobytes are scanned in milliseconds.
 
-One timer for all logs, and one sync at a time. `flush.messages` and `flush.ms` of a topic, which promise more, are
-heeded apart from this.
+There is one timer for all logs, and one sync at a time. A topic's `flush.messages` and `flush.ms`, which promise more,
+are applied independently.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _LOOK_MS: Final = 5_000
 _LEFT_BYTES: Final = 1 << 19
 _NEVER_MS: Final = 1 << 40
 
-#: Calls back when it is done, well or not.
+#: Syncs a log and calls back when it is done, successful or not.
 Sync = Callable[[Log, Callable[[], None]], None]
 
 
 class RecoveryPoints:
-    """`logs` gives all logs of directories that work, `sync` syncs one beside the loop, `checkpoint` writes down what
-    came of it."""
+    """Advances the recovery points. `logs` returns all logs of working directories, `sync` syncs one in the background,
+    `checkpoint` writes the result."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class RecoveryPoints:
         self._last_ms = 0
         self._waiting: list[Log] = []
         self._is_stopped = True
-        #: So much of a directory may stay above the recovery points after a pass.
+        #: The bytes of a directory that can stay above the recovery points after a pass.
         self.left_bytes = _LEFT_BYTES
-        #: Syncs that this has asked for since the start.
+        #: The syncs requested since the start.
         self.count = 0
 
     def start(self) -> None:
@@ -98,7 +98,7 @@ class RecoveryPoints:
             self._look_later()
 
     def _next(self) -> None:
-        """The next one, when the last one is done."""
+        """Syncs the next log, after the previous one is done."""
         if self._is_stopped:
             return
         while self._waiting:

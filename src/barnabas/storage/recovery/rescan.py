@@ -1,13 +1,13 @@
-"""What may not be on disk as it was written, read again batch by batch after an unclean stop.
+"""Rescan of the part of a log that could differ from what was written, batch by batch, after an unclean shutdown.
 
     base offset ........ recovery point ........ end of the file
         was synced: its size and      scanned: size, CRC-32C, offsets; cut at the
-        indexes are taken as they     first batch that is not intact; indexes, epochs
-        are, if they make sense       and producer state made from what is
+        indexes are trusted if        first batch that is not intact; indexes, epochs
+        they are consistent           and producer state are built from the rest
 
-Only the segment that holds the recovery point has a part of the first kind. Its indexes need not be synced as far as
-that: what the disk lost of them is missing at their end or is zeros, which no rising entries are. Then the whole
-segment is scanned, as Apache Kafka always does.
+Only the segment with the recovery point has a part of the first kind. Its indexes can be synced less far: what the disk
+lost of them is missing at their end, or is zeros, which break the ascending order. Then the whole segment is scanned,
+as Apache Kafka always does.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from barnabas.storage.segment import RollLimits, Segment
 _RELATIVE_OFFSET_MAX = 0x7FFFFFFF
 _SCAN_BYTES = 1024 * 1024
 
-#: Called with each intact batch of a producer: header and bytes.
+#: Receives each intact batch of a producer: header and bytes.
 OnProducer = Callable[[BatchHeader, memoryview], None]
-#: Called with each intact batch; False where it cannot stand behind the ones before it.
+#: Receives each intact batch; False if it cannot follow the ones before it.
 Follows = Callable[[BatchHeader, memoryview], bool]
 
 
 class Place(NamedTuple):
-    """Where a scan begins."""
+    """The place where a scan begins."""
 
     position: int
     offset: int
 
 
 def synced_part(segment: Segment, recovery_point: int) -> Place:
-    """Where the part of a segment that is surely on disk ends: its beginning, if its indexes cannot tell."""
+    """Returns the end of the part of a segment that is certainly on disk: its beginning, if the indexes cannot tell."""
     beginning = Place(0, segment.base_offset)
     if recovery_point <= segment.base_offset:
         return beginning
@@ -65,11 +65,11 @@ def synced_part(segment: Segment, recovery_point: int) -> Place:
                 return Place(end, offset) if end <= segment.size_bytes else beginning
     except RecordsRejected:
         pass
-    return beginning  # what was synced is not there, or is something else
+    return beginning  # what was synced is missing, or differs
 
 
 def _rise(segment: Segment) -> bool:
-    """Whether the entries of both indexes rise as they do in every index."""
+    """Returns whether the entries of both indexes ascend, as they do in every index."""
     offsets, positions = segment.index.columns()
     timestamps, time_offsets = segment.time_index.columns()
     return all(
@@ -78,7 +78,7 @@ def _rise(segment: Segment) -> bool:
 
 
 class EpochRun(NamedTuple):
-    """Neighbouring batches of one leader epoch, and the offsets that they cover."""
+    """Consecutive batches of one leader epoch, and the offsets that they cover."""
 
     epoch: int
     first_offset: int
@@ -94,15 +94,15 @@ def scan(
     begun: bool = False,
     follows: Follows | None = None,
 ) -> list[EpochRun]:
-    """Note all intact batches from there on, up to the first that does not follow. Returns the leader epochs in them,
-    which rise. `begun`: those before were noted just now."""
+    """Notes all intact batches from `start` up to the first that does not follow. Returns their leader epochs, which
+    ascend. `begun`: the caller has just noted the batches before `start`."""
     if not begun:
         segment.begin_rebuild(start.position, start.offset)
     epochs: list[EpochRun] = []
     latest_epoch = -1
     for header, batch in _intact_batches(segment.file, start):
         if header.last_offset - segment.base_offset > _RELATIVE_OFFSET_MAX:
-            break  # base offsets are outside the checksums; no segment reaches so far
+            break  # base offsets are outside the checksums; no segment reaches this far
         if follows is not None and not follows(header, batch):
             break
         if header.partition_leader_epoch > latest_epoch:
@@ -117,7 +117,8 @@ def scan(
 
 
 def end_of_batches(disk: Disk, path: str, base_offset: int) -> int:
-    """The offset behind the last whole batch of this file, which was synced: a wrong checksum says nothing of that."""
+    """Returns the offset after the last complete batch of this file. Checksums are not verified: the file was
+    synced."""
     file = disk.open(path, read_only=True)
     try:
         position, end_offset, size = 0, base_offset, file.size()
@@ -138,7 +139,7 @@ def end_of_batches(disk: Disk, path: str, base_offset: int) -> int:
 
 
 def _intact_batches(file: File, start: Place) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """Those up to the first that is not."""
+    """Yields the intact batches up to the first that is not."""
     end = file.size()
     position, next_offset = start
     at, buffer = position, memoryview(b"")
@@ -161,7 +162,7 @@ def _intact_batches(file: File, start: Place) -> Iterator[tuple[BatchHeader, mem
 
 
 def _intact_header(buffer: memoryview, inside: int, next_offset: int) -> BatchHeader | None:
-    """The header of the batch, if it is whole, its checksum is right and its offsets go on."""
+    """Returns the header of the batch if it is complete, its checksum is valid and its offsets follow."""
     try:
         header = read_header(buffer, inside)
     except RecordsRejected:

@@ -1,8 +1,8 @@
-"""Whether an opened log has all that it had: where its segments end, and what lies between them.
+"""Completeness of an opened log: where its segments end, and what is missing between them.
 
-What should be there is told by the recovery point (all before it was synced), by the inventory of a clean stop, and by
-files that belong to a segment: an index or a producer snapshot without its `.log`. Offsets between two segments that
-nothing tells of may be missing because the log, or that of a leader, was compacted.
+Three sources show what should be there: the recovery point (everything below it was synced), the inventory of a clean
+shutdown, and files that belong to a segment, that is an index or a producer snapshot without its `.log`. Offsets
+between two segments that none of them shows can be missing because the log, or that of a leader, was compacted.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from barnabas.storage.segment import RollLimits, Segment
 
 
 class Evidence(NamedTuple):
-    """What an earlier run left on record of one log."""
+    """What an earlier run recorded about one log."""
 
-    #: None without a clean stop, and after Apache Kafka's.
+    #: None after an unclean shutdown, and after one of Apache Kafka.
     inventory: Sizes | None = None
-    #: It was compacted here, or may have been.
+    #: Whether it was compacted here, or could have been.
     compacted: bool = True
     known: KnownHoles = KnownHoles()
 
 
 class SegmentEnd(NamedTuple):
-    """Where the whole batches of a segment end."""
+    """The end of a segment's complete batches."""
 
     segment: Segment
     end_offset: int
-    #: Bytes behind that are no batch.
+    #: Bytes after it that are not a batch.
     torn_bytes: int
 
 
 class Findings(NamedTuple):
-    """What is not there. `suspected`: gaps as compaction leaves them, in a log that was not compacted here."""
+    """The missing offsets. `suspected`: gaps as compaction leaves them, in a log that was not compacted here."""
 
     holes: tuple[Hole, ...]
     suspected: tuple[Hole, ...]
@@ -55,7 +55,8 @@ class Findings(NamedTuple):
 
 
 def sound_end(segment: Segment) -> SegmentEnd:
-    """From its last index entry on, by the headers alone. The segment ends there from now on; its file is left."""
+    """Finds the end of a segment from its last index entry on, by the headers alone. Sets the segment's size to it, and
+    leaves the file unchanged."""
     size_bytes = segment.size_bytes
     start = segment.entry_position(segment.index.last())
     end, end_offset = _walk(segment, start)
@@ -68,7 +69,7 @@ def sound_end(segment: Segment) -> SegmentEnd:
 
 
 def _walk(segment: Segment, position: int) -> tuple[int, int]:
-    """(position, offset) behind the last whole batch from there on."""
+    """Returns (position, offset) after the last complete batch from `position` on."""
     end_offset = segment.base_offset
     size_bytes = segment.size_bytes
     try:
@@ -86,19 +87,19 @@ def _goes_on(header: BatchHeader, next_offset: int) -> bool:
 
 
 class Indexed(NamedTuple):
-    """A segment that was indexed anew by the headers of its batches."""
+    """A segment whose indexes were rebuilt from the headers of its batches."""
 
     position: int
     next_offset: int
-    #: (leader epoch, first offset, last offset) of neighbouring batches.
+    #: (leader epoch, first offset, last offset) of consecutive batches.
     epochs: list[tuple[int, int, int]]
     #: No batch can be at `position`, or the file ends there.
     is_broken: bool
 
 
 def index_by_headers(segment: Segment, limits: RollLimits, until_offset: int) -> Indexed:
-    """Make the indexes of what was synced before `until_offset`. Checksums are not looked at: a batch that rotted is
-    left where it is, and told by whoever reads it."""
+    """Rebuilds the indexes of what was synced before `until_offset`. Checksums are not verified: a corrupt batch stays
+    in place, and whatever reads it reports it."""
     segment.open_clean()
     size_bytes = segment.size_bytes
     rows, is_broken = _headers_before(segment, until_offset)
@@ -133,7 +134,7 @@ def _headers_before(segment: Segment, until_offset: int) -> tuple[list[BatchHead
 
 
 def orphans(names: Collection[str]) -> list[int]:
-    """Base offsets of index files whose `.log` is not there, and is not on its way out either."""
+    """Returns the base offsets of index files whose `.log` does not exist, not even as `.deleted`."""
     logs = {
         name.removesuffix(DELETED_SUFFIX) for name in names if name.removesuffix(DELETED_SUFFIX).endswith(LOG_SUFFIX)
     }
@@ -150,9 +151,8 @@ def orphans(names: Collection[str]) -> list[int]:
 def find_holes(
     ends: Sequence[SegmentEnd], missing: Sequence[int], evidence: Evidence, expected_end: int, sure_before: int
 ) -> Findings:
-    """Compare what is there with what should be. `missing` are segments that were there; the log had every offset
-    before `expected_end`, or its last segment is whole; what was synced before a stop that was not in order ends at
-    `sure_before`."""
+    """Compares the segments with what should be there. `missing` are segments that existed. `expected_end`: the log had
+    every offset below it. `sure_before`: after an unclean shutdown, the end of what was synced."""
     bases = [end.segment.base_offset for end in ends]
     followers = sorted({*bases, *missing, expected_end})
 
@@ -185,20 +185,20 @@ def find_holes(
 
 
 def missing_segments(evidence: Evidence, names: Collection[str], bases: Sequence[int], sure_before: int) -> list[int]:
-    """Base offsets of those that were there and are not. `names` are the files as the last run left them; what comes
-    from `sure_before` on was not synced."""
+    """Returns the base offsets of segments that existed and are missing. `names` are the files as the last run left
+    them; what begins at or above `sure_before` was not synced."""
     if evidence.inventory is not None:
         return [base for base in evidence.inventory if base not in bases]
     found = set(orphans(names))
     if not evidence.compacted:
-        # A snapshot of the producers is taken where a segment begins.
+        # A producer snapshot is taken where a segment begins.
         snapshots = {offset_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)}
         found |= {offset for offset in snapshots if offset is not None and bases and bases[0] < offset < bases[-1]}
     return sorted(base for base in found - set(bases) if base < sure_before)
 
 
 def _gaps(ends: Sequence[SegmentEnd], missing: Sequence[int]) -> tuple[Hole, ...]:
-    """Offsets between the segments, and before the first if it is known that there was one."""
+    """Returns the offsets missing between the segments, and before the first if there is evidence of an earlier one."""
     found = [Hole(end.end_offset, following.segment.base_offset) for end, following in pairwise(ends)]
     if ends and missing and missing[0] < ends[0].segment.base_offset:
         found.append(Hole(missing[0], ends[0].segment.base_offset))
