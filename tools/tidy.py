@@ -56,7 +56,19 @@ CORE_BANNED_CALLS = {
 }
 #: The packages whose docstrings, comments and messages are in plain English; the list grows until it holds all of them.
 PLAIN_PACKAGES = frozenset(
-    {"cli", "common", "controller", "embedded", "histories", "metadata", "monitor", "server", "tls"}
+    {
+        "cli",
+        "common",
+        "controller",
+        "embedded",
+        "histories",
+        "metadata",
+        "monitor",
+        "orders",
+        "server",
+        "testing",
+        "tls",
+    }
 )
 #: Words that, at the start of a docstring, leave its subject to the reader's guess: prepositions and bare pronouns.
 UNCLEAR_OPENING = re.compile(

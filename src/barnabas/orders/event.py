@@ -1,17 +1,17 @@
-"""The order event: its fields and its rules as plain data, and the one reading of them in Python.
+"""The order event: its fields and rules as plain data, and their only implementation in Python.
 
-One event is one basket: key = household, timestamp of the record = time of the transaction,
+One event is one basket: the key is the household, the record's timestamp is the time of the transaction.
 
     {"order_id": 31198570044, "customer_id": 900, "store_id": 330, "event_time": "2017-01-01T11:53:26Z",
      "lines": [{"product_id": 1095275, "quantity": 1, "amount": 0.5, "retail_discount": 0.0,
                 "coupon_discount": 0.0, "coupon_match_discount": 0.0}], "total": 0.5}
 
-Whoever reads orders derives its schema from ORDER_FIELDS and LINE_FIELDS, and sets aside what breaks a rule under the
-rule's reason. The rules stand in the order in which they are tried: an event has one reason, that of the first rule it
-breaks. Fields that are not named here are let through: a writer may know more than we do.
+A reader of orders derives its schema from ORDER_FIELDS and LINE_FIELDS, and quarantines an event that breaks a rule
+under the rule's reason. The rules are tried in the order listed: an event has one reason, that of the first rule it
+breaks. Fields that are not listed are ignored: a newer writer can add some.
 
-Money is compared in cents: every amount has two decimal places at most. Quantity 0 and amount 0 are no faults, the
-published data has both.
+Money is compared in cents: every amount has at most two decimal places. A quantity of 0 and an amount of 0 are valid;
+the published data has both.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from datetime import datetime
 from operator import itemgetter
 from typing import Any, Literal, NamedTuple, NoReturn
 
-#: long: a whole number of 64 bits; double: any finite number; time: text as TIME_FORMAT; lines: a list of LINE_FIELDS.
+#: long: a 64-bit integer; double: a finite number; time: text as TIME_FORMAT; lines: a list of LINE_FIELDS.
 FieldType = Literal["long", "double", "time", "lines"]
 TIME_FORMAT = "%Y-%m-%dT%H:%M:%SZ"
-#: The same for Spark and Java.
+#: TIME_FORMAT in the notation of Spark and Java.
 TIME_PATTERN = "yyyy-MM-dd'T'HH:mm:ssX"
 _LONG = range(-(2**63), 2**63)
 
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of an order or of a line. None may be missing or null."""
+    """One field of an order or of a line. It must be present and not null."""
 
     name: str
     type: FieldType
@@ -59,7 +59,7 @@ ORDER_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What an event must keep. `fields` are those of the order, or `lines.NAME`; empty: the value as a whole."""
+    """A condition on an event. `fields`: those of the order, or `lines.NAME`; empty for the value as a whole."""
 
     reason: str
     fields: tuple[str, ...]
@@ -90,7 +90,7 @@ _LINE_VALUES = itemgetter(*(field.name for field in LINE_FIELDS))
 
 
 class Parsed(NamedTuple):
-    """What the books need of a good order."""
+    """The figures of a good order that the books need."""
 
     order_id: int
     line_count: int
@@ -98,7 +98,7 @@ class Parsed(NamedTuple):
 
 
 class Broken(Exception):
-    """The value breaks a rule."""
+    """A value breaks a rule."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -106,7 +106,7 @@ class Broken(Exception):
 
 
 def problem(value: bytes | None) -> str | None:
-    """The reason of the first rule that the value breaks; None for a good order."""
+    """Returns the reason of the first rule that the value breaks; None for a good order."""
     try:
         parse(value)
     except Broken as broken:
@@ -115,17 +115,17 @@ def problem(value: bytes | None) -> str | None:
 
 
 def parse(value: bytes | None) -> Parsed:
-    """A good order's figures, added up from its lines.
+    """Returns a good order's figures, added up from its lines.
 
     Raises:
-        Broken: with the reason of the first rule that the value breaks.
+        Broken: the value breaks a rule; it contains the reason of the first one.
     """
     document = _document(value)
     return _at_once(document) or _by_rules(document)
 
 
 def _at_once(document: dict[str, Any]) -> Parsed | None:
-    """Most orders are good, and read here in one pass; None for one that must be looked at rule by rule."""
+    """Reads a good order, which most are, in one pass; None if it must be checked rule by rule."""
     try:
         order_id, customer_id, store_id, event_time, lines, total = _ORDER_VALUES(document)
         total_cents = 0
@@ -176,7 +176,7 @@ def _by_rules(document: dict[str, Any]) -> Parsed:
 
 
 def cents(amount: float) -> int:
-    """Exact: every amount in the data set has two decimal places."""
+    """Returns the amount in cents, exactly: every amount in the data set has two decimal places."""
     return round(amount * 100)
 
 
@@ -197,7 +197,7 @@ def _document(value: bytes | None) -> dict[str, Any]:
 
 
 def _refuse(_constant: str) -> NoReturn:
-    """NaN and Infinity, which Python would read, are not JSON."""
+    """Refuses NaN and Infinity, which Python would read: they are not JSON."""
     raise ValueError
 
 
@@ -213,7 +213,7 @@ def _has_type(value: Any, wanted: FieldType) -> bool:
 
 
 def _is_time(text: str) -> bool:
-    """As TIME_FORMAT, which `strptime` reads ten times slower."""
+    """Returns whether the text has TIME_FORMAT. `strptime` would take ten times as long."""
     if len(text) != 20 or not text.isascii() or text[10] != "T" or text[19] != "Z":
         return False
     try:

@@ -1,12 +1,12 @@
-"""What real streams have, put in on purpose: the same faults for the same seed, whoever replays.
+"""Faults of real streams, injected on purpose: the same seed always gives the same faults.
 
-Which order meets which fault is drawn from hash(seed, order id) alone, never from the clock or from what was sent
-before. So a replay that goes on after a crash makes the same records in the same order.
+The faults of an order are drawn from hash(seed, order id) alone, never from the clock or from earlier records. So a
+replay that continues after a crash creates the same records in the same order.
 
     order       one good order, sent when its event time comes
-    late        the one copy of a good order, sent minutes to hours of event time after it; its event time is unchanged
+    late        the only copy of a good order, sent minutes to hours of event time late; its event time is unchanged
     duplicate   the application sends a good order a second time, later
-    malformed   an extra record that breaks a rule of `event`, beside the order it was made from
+    malformed   an extra record that breaks a rule of `event`, in addition to the order it was derived from
     oversized   an extra record larger than the topic allows: refused, never acknowledged
 """
 
@@ -28,7 +28,7 @@ FIRST_KINDS = frozenset({ORDER, LATE})
 _MINUTE_MS = 60_000
 LATE_MIN_MS, LATE_MAX_MS = 5 * _MINUTE_MS, 360 * _MINUTE_MS
 DUPLICATE_MIN_MS, DUPLICATE_MAX_MS = 1_000, 120 * _MINUTE_MS
-#: The longest event time between an order and its last copy: a watermark above it misses none of ours.
+#: The longest event time between an order and its last copy: with a longer watermark delay, none is missed.
 LONGEST_DELAY_MS = LATE_MAX_MS + DUPLICATE_MAX_MS
 
 _MASK = 2**64 - 1
@@ -37,7 +37,7 @@ _PARTS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Shares of the orders, 0 to 1, that meet a fault; the seed chooses which."""
+    """Shares of the orders, 0 to 1, that get each fault; the seed chooses the orders."""
 
     duplicates: float = 0.0
     late: float = 0.0
@@ -47,24 +47,24 @@ class Faults:
 
 
 class Send(NamedTuple):
-    """One record to be sent. Within a replay, (order_id, kind) names it."""
+    """One record to be sent; (order_id, kind) identifies it within a replay."""
 
     order_id: int
     kind: str
     key: bytes
     value: bytes
-    #: Of the record: always the order's event time.
+    #: The record's timestamp: always the order's event time.
     timestamp_ms: int
-    #: When it is sent, in event time.
+    #: The event time at which it is sent.
     due_ms: int
     line_count: int
     total_cents: int
-    #: The rule that a malformed one breaks.
+    #: The rule that a malformed record breaks.
     reason: str | None = None
 
 
 def sends(orders: Iterable[Order], faults: Faults, oversized_bytes: int) -> Iterator[Send]:
-    """All records of a replay in the order in which they are sent. An oversized value has `oversized_bytes`."""
+    """Yields all records of a replay in the order of sending. An oversized value has `oversized_bytes`."""
     waiting: list[tuple[int, int, Send]] = []
     number = 0
     for order in orders:
@@ -112,12 +112,12 @@ def _sends_of(order: Order, faults: Faults, oversized_bytes: int) -> Iterator[Se
 
 
 def _within(drawn: int, low_ms: int, high_ms: int) -> int:
-    """`drawn` of 20 bits as a time between the two."""
+    """Returns the time between the two that corresponds to `drawn`, which has 20 bits."""
     return low_ms + (high_ms - low_ms) * drawn // 0xFFFFF
 
 
 def _mixed(seed: int, order_id: int) -> int:
-    """64 bits that look like chance and are the same everywhere (the mixer of SplitMix64)."""
+    """Returns 64 pseudo-random bits, the same on every machine (the mixer of SplitMix64)."""
     value = (seed * 0x9E3779B97F4A7C15 + order_id) & _MASK
     value = ((value ^ value >> 30) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ value >> 27) * 0x94D049BB133111EB) & _MASK
@@ -133,7 +133,7 @@ def _changed(change: Callable[[dict[str, Any]], object]) -> Callable[[bytes], by
     return spoil
 
 
-#: The rule that breaks, and how a good value is made to break it.
+#: (the rule to break, the change that makes a good value break it)
 _SPOILT: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
     ("not_json", lambda value: value[: len(value) * 2 // 3]),
     ("wrong_type", _changed(lambda order: order.update(store_id=f"store {order['store_id']}"))),

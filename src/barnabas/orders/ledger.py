@@ -1,17 +1,17 @@
-"""The ledger: what the brokers acknowledged, one line of JSON each, in a file that outlives the producer.
+"""The ledger: what the brokers acknowledged, one line of JSON each, in a file that survives the producer.
 
-    {"begin": {"topic", "topic_id", "start_offsets", "replay"}}      what this is the ledger of
+    {"begin": {"topic", "topic_id", "start_offsets", "replay"}}      the replay that the ledger belongs to
     {"order_id", "kind", "partition", "offset", "total_cents", "lines"}                one acknowledged record
-        "reason": the rule that a malformed one breaks
-        "found": true     the acknowledgement was lost in a crash; the record was found in the log afterwards
-        "again": true     sent again after a crash, though it may have been under way: a second copy may turn up
+        "reason": the rule that a malformed record breaks
+        "found": true     a crash lost the acknowledgement; the record was found in the log afterwards
+        "again": true     sent again after a crash, though it may have been in flight: a second copy can appear
     {"order_id", "kind", "refused": "MSG_SIZE_TOO_LARGE"}            never acknowledged, and never will be
-    {"resumed": {"acknowledged"}}                                    a later run goes on from here
-    {"end": {...}}                                                   all was sent; the sums
+    {"resumed": {"acknowledged"}}                                    a later run continues from here
+    {"end": {...}}                                                   everything was sent; the totals
 
-A line is written when the acknowledgement has come, never before: what stands here is in the log, or was lost by the
-brokers. Within one partition the lines stand in order of their offsets. A kill may cut the last line; it is dropped at
-the next start, and its record is among those looked for in the log. One process writes at a time (a lock on the file).
+A line is written after its acknowledgement arrived, never before: a listed record is in the log, or the brokers lost
+it. Lines of one partition are in order of offset. A kill can cut the last line; the next start drops it, and its record
+is among those looked for in the log. A lock on the file admits one writing process.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Contents:
 
     begin: dict[str, Any] | None = None
     entries: list[Entry] = field(default_factory=list)
-    #: Runs after the first.
+    #: The number of runs after the first.
     resumed: int = 0
     end: dict[str, Any] | None = None
     #: The file size up to the last complete line.
@@ -74,7 +74,7 @@ class Contents:
 
     @property
     def start_offsets(self) -> dict[int, int]:
-        """Returns the end of each partition before the first record of the replay."""
+        """Returns the end offset of each partition before the first record of the replay."""
         assert self.begin is not None
         return {int(number): offset for number, offset in self.begin["start_offsets"].items()}
 
@@ -102,10 +102,10 @@ class Contents:
 
 
 def read_ledger(path: Path) -> Contents:
-    """What a ledger says; a cut last line is left out.
+    """Returns a ledger's contents, without an incomplete last line.
 
     Raises:
-        OrdersError: there is no such file, or it is not a ledger.
+        OrdersError: the file does not exist, or it is not a ledger.
     """
     try:
         data = path.read_bytes()
@@ -142,7 +142,7 @@ def _parse(data: bytes, path: Path) -> Contents:
 
 
 class Ledger:
-    """A ledger open for writing. `contents`: what it said when it was opened."""
+    """A ledger open for writing. `contents`: its contents at the time it was opened."""
 
     def __init__(self, path: Path) -> None:
         """Opens or creates the file and locks it.
@@ -182,10 +182,10 @@ class Ledger:
         self._pending.append(json.dumps(document, separators=(",", ":")) + "\n")
 
     def flush(self) -> None:
-        """Hand all lines to the operating system: they survive the death of this process.
+        """Hands all lines to the operating system, so that they survive the end of this process.
 
         Raises:
-            OrdersError: the disk took only a part. What is written stands; the rest is found again at the next start.
+            OrdersError: the disk took only a part. The next start recovers the rest from the log.
         """
         if not self._pending:
             return
@@ -206,7 +206,7 @@ class Ledger:
         os.fsync(self._fd)
 
     def close(self) -> None:
-        """Flushes and syncs what is left, and releases the lock."""
+        """Flushes and syncs the remaining lines, and releases the lock."""
         try:
             self.sync()
         finally:

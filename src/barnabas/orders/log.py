@@ -1,4 +1,4 @@
-"""What is in the log: the records of a topic from given offsets up to its end, as any client sees them."""
+"""The contents of the log: the records of a topic from given offsets to its end, as any client sees them."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ class Record(NamedTuple):
 
 
 def read(bootstrap: str, topic: str, starts: Mapping[int, int], settings: Mapping[str, Any]) -> Iterator[Record]:
-    """All records from `starts` (partition -> offset) up to where the partitions ended when the reading began.
+    """Yields all records from `starts` (partition -> offset) to the end offsets at the time of the call.
 
-    What retention has deleted is passed over. No group is joined and nothing is committed.
+    Records that retention has deleted are skipped. No group is joined and no offset is committed.
 
     Raises:
-        OrdersError: the brokers do not answer, or a partition gives nothing for a minute.
+        OrdersError: the brokers do not answer, or a partition returns nothing for a minute.
     """
     config = {
         "bootstrap.servers": bootstrap,
@@ -72,7 +72,8 @@ def _read(consumer: Consumer, topic: str, open_until: dict[int, int]) -> Iterato
             assert offset is not None
             if error is not None:
                 if error.code() == KafkaError._PARTITION_EOF:
-                    # A new leader may not know yet how far readers may go: its end is ours only once ours is reached.
+                    # A new leader can return a high watermark below ours at first, so its end of partition counts only
+                    # from ours on.
                     if offset >= open_until.get(number, 0):
                         open_until.pop(number, None)
                 elif error.fatal() or not error.retriable():

@@ -1,7 +1,7 @@
-"""The proof: what was acknowledged, what is in the log and what is in the tables, held against each other.
+"""The proof: compares what was acknowledged with the contents of the log and of the tables.
 
-Three sides that know nothing of each other: the ledger (what the brokers told the producer), the log (read from end to
-end by a consumer, each order added up again line by line), the tables (what a pipeline made of it). They balance when
+Three independent sides: the ledger (what the brokers acknowledged), the log (read from beginning to end by a consumer,
+which adds up each order line by line), the tables (what a pipeline derived from the log). They balance if
 
     every acknowledged record is in the log at its offset, with its content     else it is lost, or changed
     every other record in the log is accounted for                              else it is doubled
@@ -9,10 +9,10 @@ end by a consumer, each order added up again line by line), the tables (what a p
     each bad event of the log is in quarantine under its reason                 else it is lost or doubled
     good records of the log = rows + duplicates removed + good ones set aside
 
-A record in the log that nobody acknowledged is no fault: a producer that died may have written it. It is accounted for
-when it is the copy of an order that was sent again after a crash (`again` in the ledger), or an order that the ledger
-does not have at all (`never_acknowledged`). A second copy of an order that was acknowledged and not sent again is
-`doubled`: then a retry was written twice.
+A record in the log without an acknowledgement is not a fault: a producer that crashed can have written it. It is
+accounted for if it is the copy of an order that was sent again after a crash (`again` in the ledger), or an order that
+the ledger does not contain at all (`never_acknowledged`). A second copy of an acknowledged order that was not sent
+again is `doubled`: a retry was written twice.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _RULES = frozenset(REASONS)
 
 @dataclass(slots=True)
 class TableCounts:
-    """What the tables say. `order_rows`: how often each order id is a row (once, if all is well)."""
+    """The contents of the tables. `order_rows`: the number of rows of each order id (1 if all is well)."""
 
     order_rows: Counter[int]
     lines: int
@@ -54,7 +54,7 @@ class TableCounts:
         quarantined: Iterable[tuple[str, int]] | Mapping[str, int] = (),
         duplicates_removed: int = 0,
     ) -> TableCounts:
-        """From the rows of queries: (order_id, lines, cents) of each row of `orders`, (reason, count) of quarantine."""
+        """Counts the rows of queries: (order_id, lines, cents) of each order, (reason, count) of quarantine."""
         counts = cls(Counter(), 0, 0, dict(quarantined), duplicates_removed)
         for order_id, lines, cents in orders:
             counts.order_rows[order_id] += 1
@@ -65,7 +65,7 @@ class TableCounts:
 
 @dataclass(slots=True)
 class Side:
-    """One side of the proof against another: what is missing and what is there too often."""
+    """One comparison of two sides: the number of records that are lost, doubled or changed."""
 
     lost: int = 0
     doubled: int = 0
@@ -79,10 +79,10 @@ class Side:
 
 @dataclass(slots=True)
 class Proof:
-    """The books of all sides, and what does not fit. `lines` is for people, `plain` for programs."""
+    """The totals of all sides, and their differences. `lines` is for people, `plain` for programs."""
 
     topic: str
-    #: Whether the replay has sent all that it was to send.
+    #: Whether the replay has sent everything.
     is_complete: bool
     acknowledged: dict[str, int]
     acknowledged_books: Books
@@ -113,7 +113,7 @@ class Proof:
         return self.log.doubled + (self.tables.doubled if self.tables else 0)
 
     def lines(self) -> list[tuple[str, str, str]]:
-        """(what, number, more) of each line."""
+        """Returns (what, number, more) of each line."""
         kinds = ", ".join(f"{kind} {count:,}" for kind, count in self.acknowledged.items() if count)
         books, found = self.acknowledged_books, self.log_books
         rows = [
@@ -174,10 +174,10 @@ class Proof:
 def verify(
     path: Path, bootstrap: str, tables: TableCounts | None = None, settings: Mapping[str, Any] | None = None
 ) -> Proof:
-    """The proof of the ledger in `path` against its topic at `bootstrap`, and the tables if they are given.
+    """Compares the ledger in `path` with its topic at `bootstrap`, and with the tables if they are given.
 
     Raises:
-        OrdersError: there is no ledger, no topic, it is another topic of the same name, or the brokers do not answer.
+        OrdersError: there is no ledger or no topic, the topic was created anew, or the brokers do not answer.
     """
     ledger = read_ledger(path)
     assert ledger.begin is not None
@@ -191,7 +191,7 @@ def verify(
 
 
 def prove(ledger: Contents, records: Iterable[Record], tables: TableCounts | None = None) -> Proof:
-    """Hold the sides against each other. `records`: the log from the ledger's start offsets to its end."""
+    """Compares the sides. `records`: the log from the ledger's start offsets to its end."""
     acknowledged = Counter(entry.kind for entry in ledger.acknowledged())
     proof = Proof(
         topic=ledger.topic,
@@ -208,7 +208,7 @@ def prove(ledger: Contents, records: Iterable[Record], tables: TableCounts | Non
 
 
 def _compare_log(proof: Proof, ledger: Contents, records: Iterable[Record]) -> set[int]:
-    """Ledger against log; the ids of the good orders in the log."""
+    """Compares ledger and log, and returns the ids of the good orders in the log."""
     missing: dict[tuple[int, int], Entry] = {(entry.partition, entry.offset): entry for entry in ledger.acknowledged()}
     doubled = len(list(ledger.acknowledged())) - len(missing)
     if doubled:
@@ -241,7 +241,7 @@ def _compare_log(proof: Proof, ledger: Contents, records: Iterable[Record]) -> s
 
 
 def _read(proof: Proof, record: Record) -> tuple[Parsed | None, str | None]:
-    """The record into the log's books: a good order's figures, or the reason why it is none."""
+    """Enters the record into the log's books. Returns a good order's figures, or the reason why the record is bad."""
     try:
         parsed = parse(record.value)
     except Broken as broken:
@@ -252,7 +252,7 @@ def _read(proof: Proof, record: Record) -> tuple[Parsed | None, str | None]:
 
 
 def _account(proof: Proof, where: str, order_id: int | None, copies: Mapping[int, bool]) -> None:
-    """A record of the log that no line of the ledger names."""
+    """Classifies a record of the log that no line of the ledger names."""
     if order_id is None:
         proof.foreign += 1
     elif order_id not in copies:
@@ -265,7 +265,7 @@ def _account(proof: Proof, where: str, order_id: int | None, copies: Mapping[int
 
 
 def _compare_tables(proof: Proof, good: set[int], tables: TableCounts) -> None:
-    """Log against tables: rows by id, sums, quarantine by reason, and the sum of all."""
+    """Compares log and tables: rows by id, sums, quarantine by reason, and the total of all."""
     side = proof.tables = Side()
     proof.table_counts = tables
     set_aside = sum(count for reason, count in tables.quarantined.items() if reason not in _RULES)

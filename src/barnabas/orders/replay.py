@@ -1,18 +1,18 @@
-"""The producer: orders in event-time order into a topic, each acknowledgement into the ledger.
+"""The producer: sends orders in event-time order to a topic, and writes each acknowledgement to the ledger.
 
-One record's way, and what a crash at each point leaves:
+The steps of one record, and what a crash at each of them leaves:
 
-1. It is handed to librdkafka (acks=all, idempotent). At most WINDOW records are under way.
-2. A broker acknowledges; the callback notes the offset. A crash before the next step: the record is in the log and not
-   in the ledger.
-3. The ledger's line is written, before any further record is handed over. From here on it is never sent again.
+1. It is handed to librdkafka (acks=all, idempotent). At most WINDOW records are in flight. 2. A broker acknowledges it;
+the callback notes the offset. After a crash before step 3, the record is in the log and
+   not in the ledger.
+3. Its line is written to the ledger before any further record is handed over. From then on it is never sent again.
 
-So what a crash leaves in doubt is among the first WINDOW records that the ledger does not have. The next run reads the
-log from where the ledger ends: what it finds there is entered as `found` and not sent. What it does not find is sent
-and marked `again`, because a broker may have had the dead producer's request in hand, to finish it after we looked; a
-second copy of those is a duplicate of the application, and no fault of the brokers.
+So a crash leaves in doubt only some of the first WINDOW records that the ledger does not have. The next run reads the
+log from where the ledger ends. Records that it finds there are entered as `found` and not sent. The others are sent and
+marked `again`, because a broker can complete the crashed producer's request after the log was read; a second copy of
+these is a duplicate of the application, not a fault of the brokers.
 
-A record is never given up by its own time: brokers may be gone for as long as the person allows (`give_up_after_s`).
+No record expires by a timeout of its own: brokers can be away for as long as the user allows (`give_up_after_s`).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from barnabas.orders.errors import OrdersError
 from barnabas.orders.faults import KINDS, MALFORMED, OVERSIZED, Faults, Send, sends
 from barnabas.orders.ledger import Entry, Ledger
 
-#: Records handed over and not in the ledger yet.
+#: The maximum number of records that are handed over but not in the ledger.
 WINDOW = 10_000
-#: Handed over between two looks for acknowledgements.
+#: The number of records handed over between two polls for acknowledgements.
 _SERVE_EVERY = 100
 _REPORT_EVERY_S = 0.2
 _LAST_ACKS_S = 5.0
@@ -44,48 +44,48 @@ _LAST_ACKS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """What to replay, and where to. `orders`, `weeks`, `years` and `faults` must stay the same for one ledger."""
+    """The records to replay, and where to. `orders`, `weeks`, `years` and `faults` are fixed for one ledger."""
 
     bootstrap: str
     ledger: Path
     topic: str = "orders"
     weeks: int = WEEKS
-    #: Only so many; None: all of the weeks.
+    #: The number of orders; None: all of the weeks.
     orders: int | None = None
-    #: How often the weeks are gone through.
+    #: The number of times that the weeks are replayed.
     years: int = 1
-    #: Event time over wall time; None: as fast as it goes.
+    #: Event time divided by wall time; None: as fast as possible.
     speed: float | None = None
     faults: Faults = field(default_factory=Faults)
-    #: Seconds without any acknowledgement.
+    #: The longest time without any acknowledgement, in seconds.
     give_up_after_s: float = 120.0
-    #: librdkafka's own settings.
+    #: Additional settings of librdkafka.
     settings: dict[str, Any] = field(default_factory=dict)
 
     def identity(self) -> dict[str, Any]:
-        """What the ledger keeps: the same identity makes the same records in the same order."""
+        """Returns what the ledger stores: the same identity gives the same records in the same order."""
         return {"weeks": self.weeks, "orders": self.orders, "years": self.years, **asdict(self.faults)}
 
 
 @dataclass(slots=True)
 class Progress:
-    """How far a replay is; the counts are those of the ledger, so they go on after a resume."""
+    """The progress of a replay. The counts are those of the ledger, so that they continue after a resume."""
 
     total_orders: int = 0
     books: Books = field(default_factory=Books)
     #: Acknowledged or refused records by kind.
     acknowledged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
     refused: dict[str, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
-    #: Records of this run, and what came of the crash before it.
+    #: Records of this run; `found` and `again` result from a crash before it.
     sent: int = 0
     found: int = 0
     again: int = 0
     under_way: int = 0
     event_time_ms: int = 0
-    #: Wall time behind the wanted speed; 0 at full speed.
+    #: Delay of wall time behind the wanted speed; 0 at full speed.
     behind_s: float = 0.0
     elapsed_s: float = 0.0
-    #: The longest time that records were under way and none was acknowledged, in this run.
+    #: The longest time in this run with records in flight and none acknowledged.
     longest_pause_s: float = 0.0
     #: Wall time (seconds since 1970) at which that pause began.
     longest_pause_began_s: float = 0.0
@@ -100,7 +100,7 @@ class Progress:
             self.books.enter(entry.order_id, entry.lines, entry.total_cents)
 
     def summary(self) -> dict[str, Any]:
-        """Plain data: the ledger's `end` and the command's --json."""
+        """Returns plain data: the ledger's `end` and the command's --json."""
         return {
             "orders": self.books.orders,
             "lines": self.books.lines,
@@ -122,14 +122,14 @@ def replay(
     on_progress: Callable[[Progress], None] = lambda _: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Progress:
-    """Send what the ledger does not have yet. Blocks; may run in a thread.
+    """Sends what the ledger does not have yet. Blocks; can run in any thread.
 
-    `stop` is asked often; once it says yes, what is under way is waited for (at most five seconds) and the ledger is
-    left to be gone on with. The result's `finished` tells whether all was sent.
+    `stop` is called often. Once it returns true, the records in flight are awaited for at most five seconds, and a
+    later run can continue from the ledger. `finished` of the result tells whether everything was sent.
 
     Raises:
-        OrdersError: the topic is missing or unfit, the ledger is another replay's, or the brokers were gone for too
-            long. What was acknowledged stands in the ledger.
+        OrdersError: the topic is missing or unsuitable, the ledger belongs to another replay, or the brokers were away
+            for too long. What was acknowledged is in the ledger.
     """
     facts = topics.describe(topics.admin_client(options.bootstrap, options.settings), options.topic)
     topics.check_keeps_orders(facts)
@@ -138,7 +138,7 @@ def replay(
         run = _Run(options, facts, ledger, Progress())
         run.begin()
         if ledger.contents.end is None:
-            # Only now: it takes a second, and a wrong ledger is refused without it.
+            # Loading takes a second; checking the ledger first refuses a wrong one immediately.
             data = OrderData(options.weeks, orders=options.orders, years=options.years)
             run.progress.total_orders = len(data)
             run.send_all(sends(data.orders(), options.faults, facts.max_message_bytes + 1), on_progress, stop)
@@ -152,7 +152,7 @@ def replay(
 
 
 class _Run:
-    """One run of a replay, on a ledger that may be new or half full."""
+    """One run of a replay, on a new ledger or one with entries."""
 
     def __init__(self, options: ReplayOptions, facts: topics.TopicFacts, ledger: Ledger, progress: Progress) -> None:
         self.progress = progress
@@ -161,14 +161,14 @@ class _Run:
         self._ledger = ledger
         self._acknowledgements = _Acknowledgements(ledger, progress)
         self._done: set[tuple[int, str]] = set()
-        #: What a crash left in the log without a line in the ledger.
+        #: Records that a crash left in the log without a line in the ledger.
         self._tail: dict[tuple[int, bytes | None, bytes | None], list[log.Record]] = {}
-        #: Records to be marked `again` still.
+        #: The number of records still to be marked `again`.
         self._in_doubt = 0
         self._producer = Producer(self._settings())
 
     def begin(self) -> None:
-        """Check that the ledger is ours, or begin it; find out what the run before left in the log."""
+        """Checks that the ledger belongs to this replay, or begins it; reads what the previous run left in the log."""
         contents = self._ledger.contents
         if contents.begin is None:
             starts = self._ends_now()
@@ -229,7 +229,9 @@ class _Run:
             self._ledger.note({"end": self.progress.summary()})
 
     def _is_found(self, send: Send) -> bool:
-        """Whether the log has it from before the crash, though no acknowledgement reached the ledger."""
+        """Returns whether the log has the record from before a crash, though its acknowledgement did not reach the
+        ledger.
+        """
         if not self._tail:
             return False
         found = self._tail.get((send.timestamp_ms, send.key, send.value))
@@ -267,7 +269,11 @@ class _Run:
                 return
 
     def _serve(self, timeout_s: float) -> None:
-        """Take acknowledgements, write the ledger, and give up where nothing comes."""
+        """Processes acknowledgements and writes the ledger.
+
+        Raises:
+            OrdersError: the producer failed, or no acknowledgement arrived for too long.
+        """
         self._producer.poll(timeout_s)
         self._ledger.flush()
         acknowledgements = self._acknowledgements
@@ -282,7 +288,7 @@ class _Run:
             )
 
     def _wind_up(self) -> None:
-        """Take what is acknowledged within a few seconds; what is not stays in doubt until the next run."""
+        """Waits a few seconds for acknowledgements; unacknowledged records stay in doubt until the next run."""
         acknowledgements = self._acknowledgements
         deadline = time.monotonic() + (0 if acknowledgements.failure else _LAST_ACKS_S)
         while self.progress.under_way and time.monotonic() < deadline:
@@ -327,7 +333,7 @@ class _Run:
             "compression.type": "lz4",
             "message.timeout.ms": 0,
             "queue.buffering.max.messages": WINDOW,
-            # A larger one is refused before it is sent: the brokers would refuse the whole batch that it is in.
+            # The client refuses a larger record before sending it: the brokers would refuse its whole batch.
             "message.max.bytes": min(max(self._facts.max_message_bytes, 1_000), 1_000_000_000),
             "reconnect.backoff.max.ms": 1_000,
             "error_cb": self._acknowledgements.on_error,
@@ -336,16 +342,16 @@ class _Run:
 
 
 class _Acknowledgements:
-    """What the client calls back with: into the ledger, and how long nothing came."""
+    """The producer's callbacks: they write the ledger and measure how long no acknowledgement arrived."""
 
     def __init__(self, ledger: Ledger, progress: Progress) -> None:
         self.failure: OrdersError | None = None
         self.last_error: str | None = None
-        #: From here on the client only reports what we took back ourselves.
+        #: Whether the run has ended: from then on the client only reports records that `purge` removed.
         self.is_over = False
         self._ledger = ledger
         self._progress = progress
-        #: Since when something is under way and nothing came.
+        #: The time since when records are in flight and none was acknowledged.
         self._waiting_since_s = 0.0
 
     def on_handed_over(self) -> None:
@@ -355,7 +361,7 @@ class _Acknowledgements:
         self._progress.sent += 1
 
     def enter(self, send: Send, again: bool, error: KafkaError | None, message: Message) -> None:
-        """A delivery report, also one of failure."""
+        """Processes a delivery report, which can also report a failure."""
         self._progress.under_way -= 1
         if error is not None:
             if not self.is_over:
@@ -402,7 +408,7 @@ _GO_ON = "all acknowledged orders are in the ledger; run the same command again 
 
 
 class _Clock:
-    """Wall time at which an event time is due; the first event asked for is due at once."""
+    """The wall time at which an event time is due; the first event passed is due immediately."""
 
     def __init__(self, speed: float | None) -> None:
         self._speed = speed
@@ -410,7 +416,7 @@ class _Clock:
         self._began_s = 0.0
 
     def wait_s(self, due_ms: int) -> float:
-        """Seconds left; negative when it is late."""
+        """Returns the seconds left; negative if the event is late."""
         if self._speed is None:
             return 0.0
         if self._first_ms is None:

@@ -1,4 +1,4 @@
-"""The topic of the orders: what a replay must know of it, whether it can keep orders at all, and its creation."""
+"""The topic of the orders: its creation, what a replay must know about it, and whether it can keep orders."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from barnabas.orders.errors import OrdersError
 
 T = TypeVar("T")
 TIMEOUT_S = 15.0
-#: So long a topic that was just created may be unknown to a broker.
+#: The time for which a broker may not yet know a topic that was just created.
 _HEARD_OF_S = 3.0
 PARTITIONS = 6
 REPLICAS = 3
-#: The orders are of 2017: by their timestamps, the default retention of a week would delete them at once.
+#: The orders are of 2017: by their timestamps, the default retention of a week would delete them immediately.
 CONFIG = {"retention.ms": "-1"}
 #: 2018-01-01.
 _NEWEST_EVENT_MS = 1_514_764_800_000
@@ -27,10 +27,10 @@ _NEWEST_EVENT_MS = 1_514_764_800_000
 
 @dataclass(frozen=True, slots=True)
 class TopicFacts:
-    """What the cluster says of the topic."""
+    """The topic's properties, as the cluster reports them."""
 
     name: str
-    #: As Kafka's tools print it.
+    #: In the notation of Kafka's tools.
     topic_id: str
     partitions: tuple[int, ...]
     replicas: int
@@ -45,7 +45,7 @@ def admin_client(bootstrap: str, settings: dict[str, Any]) -> AdminClient:
 def create(
     admin: AdminClient, name: str, *, partitions: int = PARTITIONS, config: dict[str, str] | None = None
 ) -> None:
-    """Create the topic, with three replicas where there are three brokers; one that is there is left as it is.
+    """Creates the topic, with three replicas if there are three brokers. An existing topic remains unchanged.
 
     With three replicas, two must be in sync for an acknowledgement.
     """
@@ -68,11 +68,12 @@ def create(
 
 
 def describe(admin: AdminClient, name: str) -> TopicFacts:
-    """The topic's facts. Any broker may be asked, and one may not have heard of a new topic yet: for a few seconds
-    nobody's word that there is none is taken for the last.
+    """Returns the topic's facts.
+
+    Any broker can answer, and one may not know a new topic yet: for a few seconds, an unknown topic is requested again.
 
     Raises:
-        OrdersError: no broker answers, or there is no such topic.
+        OrdersError: no broker answers, or the topic does not exist.
     """
     deadline = time.monotonic() + _HEARD_OF_S
     while True:
@@ -104,10 +105,10 @@ def _describe(admin: AdminClient, name: str) -> TopicFacts:
 
 
 def check_keeps_orders(facts: TopicFacts) -> None:
-    """A topic that deletes or compacts would lose acknowledged orders.
+    """Checks that the topic neither deletes nor compacts: it would lose acknowledged orders.
 
     Raises:
-        OrdersError: with the command that puts the topic right.
+        OrdersError: the topic is unsuitable; its hint is the command that corrects it.
     """
     policy, retention_ms = facts.config.get("cleanup.policy", "delete"), int(facts.config.get("retention.ms", "-1"))
     if "compact" in policy:
@@ -124,7 +125,7 @@ def check_keeps_orders(facts: TopicFacts) -> None:
 
 
 def end_offsets(consumer: Consumer, name: str, partitions: Iterable[int]) -> dict[int, int]:
-    """Where each partition ends for readers; waits for a leader where there is none.
+    """Returns the end of each partition for readers. Waits for a leader if there is none.
 
     Raises:
         OrdersError: a partition has had no leader for 15 seconds.
@@ -143,7 +144,7 @@ def end_offsets(consumer: Consumer, name: str, partitions: Iterable[int]) -> dic
 
 
 def reason(error: BaseException) -> str:
-    """A client's exception in the broker's or librdkafka's own words, with the code's name."""
+    """Returns the text of a client's exception, as the broker or librdkafka gives it, with the name of its code."""
     cause = error.args[0] if error.args else None
     if not isinstance(cause, KafkaError):
         return str(error)
@@ -152,7 +153,7 @@ def reason(error: BaseException) -> str:
 
 
 def error_of(error: BaseException | None) -> int | None:
-    """The code of a client's exception."""
+    """Returns the error code of a client's exception."""
     cause = error.args[0] if isinstance(error, KafkaException) and error.args else None
     return cause.code() if isinstance(cause, KafkaError) else None
 

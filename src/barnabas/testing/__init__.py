@@ -1,4 +1,4 @@
-"""A real broker for your tests: a process of its own on a free port, with its files in a directory of its own.
+"""Test support for applications: a real broker in its own process, on a free port, with files in its own directory.
 
     from barnabas.testing import Cluster
 
@@ -9,7 +9,8 @@ With pytest, put this into conftest.py and take `barnabas_cluster` (one for the 
 
     pytest_plugins = ["barnabas.testing.fixtures"]
 
-`History` writes down what clients do and are told, and judges it (docs/check.md).
+`History` records what clients send, receive and read, and checks the recording (docs/check.md). The package imports
+`embedded` and `histories`; begin reading with `cluster.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`Cluster`: the embedded cluster of `barnabas up` as an object, with what tests need: restart, crash, clean end."""
+"""`Cluster`: the embedded cluster of `barnabas up` as an object that a test can restart, crash or shut down."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from barnabas.embedded.cluster import EmbeddedCluster, Node, log_tail
 
 
 class Cluster:
-    """Brokers 1 to `brokers`, each a process that is also a controller. Not started until `start` or `with`.
+    """Brokers 1 to `brokers`, each a process that is also a controller. They do not run before `start` or `with`.
 
-    `directory`: where its files live; a temporary one, removed on `close`, when left out.
-    `racks`: `broker.rack` of each. `properties`: broker properties by Kafka's names, such as
+    `directory`: the place of their files; a temporary one, removed by `close`, if left out.
+    `racks`: the `broker.rack` of each. `properties`: broker properties under Kafka's names, for example
     {"log.segment.bytes": "1048576"}.
     """
 
@@ -38,27 +38,27 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """ "127.0.0.1:PORT,...", for a client's `bootstrap.servers`. The same after a restart."""
+        """Returns "127.0.0.1:PORT,...", for a client's `bootstrap.servers`. A restart does not change it."""
         return ",".join(node.bootstrap for node in self._started.values())
 
     @property
     def controllers(self) -> str:
-        """The same of the controllers, for a tool's --bootstrap-controller."""
+        """Returns the addresses of the controllers, for a tool's --bootstrap-controller."""
         return ",".join(f"{node.host}:{node.controller_port}" for node in self._started.values())
 
     @property
     def pid(self) -> int:
-        """Of the first broker."""
+        """Returns the process id of the first broker."""
         return self._started[1].pid
 
     @property
     def pids(self) -> dict[int, int]:
-        """Broker id -> process id."""
+        """Returns the process id of each broker by broker id."""
         return {node_id: node.pid for node_id, node in self._started.items()}
 
     @property
     def data_directory(self) -> Path:
-        """The first broker's log directory (`log.dirs`)."""
+        """Returns the first broker's log directory (`log.dirs`)."""
         return self.data_directory_of(1)
 
     def data_directory_of(self, broker_id: int) -> Path:
@@ -66,52 +66,55 @@ class Cluster:
 
     @property
     def log(self) -> str:
-        """The last lines that the brokers wrote to stdout and stderr."""
+        """Returns the last lines that the brokers wrote to stdout and stderr."""
         return "\n".join(log_tail(node, lines=100) for node in self._started.values())
 
     @property
     def running(self) -> bool:
-        """Whether all brokers are."""
+        """Returns whether all brokers run."""
         return bool(self._nodes) and all(node.running for node in self._nodes.values())
 
     def start(self) -> Cluster:
-        """Start the brokers; return when clients can use them. Raises `barnabas.embedded.failures.Failure` with the
-        broker's log if one does not start."""
+        """Starts the brokers and returns when clients can use them.
+
+        Raises:
+            barnabas.embedded.failures.Failure: a broker does not start; it contains the broker's log.
+        """
         nodes = self._embedded.start(brokers=self._brokers, racks=self._racks, properties=self._properties)
         self._nodes = {node.node_id: node for node in nodes}
         return self
 
     def start_broker(self, broker_id: int) -> None:
-        """Start one that was stopped or killed again; return when clients can use it."""
+        """Starts a broker that was stopped or killed, and returns when clients can use it."""
         [self._nodes[broker_id]] = self._embedded.start_again(broker_id)
 
     def stop(self) -> None:
-        """An orderly stop (SIGTERM); data stays."""
+        """Shuts the brokers down cleanly (SIGTERM). Their data remains."""
         self._embedded.stop()
 
     def stop_broker(self, broker_id: int) -> None:
-        """An orderly stop of one broker: its leaderships move first."""
+        """Shuts one broker down cleanly: its leaderships move first."""
         self._embedded.stop(broker_id)
 
     def kill(self, *broker_ids: int) -> None:
-        """A crash (SIGKILL) of these brokers, or of all; data stays as they left it."""
+        """Crashes these brokers, or all of them (SIGKILL). Their data remains as they left it."""
         self._embedded.kill(*broker_ids)
 
     def pause(self, broker_id: int) -> None:
-        """SIGSTOP: its connections stay open and nothing is answered."""
+        """Stops a broker's process with SIGSTOP: its connections stay open, and it answers no request."""
         self._embedded.signal(broker_id, signal.SIGSTOP)
 
     def resume(self, broker_id: int) -> None:
-        """SIGCONT."""
+        """Lets a paused broker's process continue (SIGCONT)."""
         self._embedded.signal(broker_id, signal.SIGCONT)
 
     def restart(self) -> Cluster:
-        """Stop in order what runs, then start on the same data and the same ports."""
+        """Shuts the running brokers down cleanly, then starts all of them on the same data and ports."""
         self.stop()
         return self.start()
 
     def close(self) -> None:
-        """Stop, and remove the directory if it was a temporary one."""
+        """Stops the brokers, and removes the directory if it is a temporary one."""
         self.stop()
         if self._temporary:
             shutil.rmtree(self.directory, ignore_errors=True)

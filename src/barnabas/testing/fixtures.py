@@ -1,4 +1,4 @@
-"""pytest fixtures; load them with `pytest_plugins = ["barnabas.testing.fixtures"]` in conftest.py."""
+"""pytest fixtures; `pytest_plugins = ["barnabas.testing.fixtures"]` in conftest.py loads them."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from barnabas.testing.cluster import Cluster
 
 @pytest.fixture(scope="session")
 def barnabas_cluster() -> Iterator[Cluster]:
-    """One broker for the whole run. Give every test topics of its own."""
+    """Provides one broker for the whole run. Each test should use its own topics."""
     with Cluster() as cluster:
         yield cluster
 
 
 @pytest.fixture
 def fresh_barnabas_cluster() -> Iterator[Cluster]:
-    """A broker of its own for one test: to be restarted, crashed, filled."""
+    """Provides a separate broker for one test, which can restart, crash or fill it."""
     with Cluster() as cluster:
         yield cluster

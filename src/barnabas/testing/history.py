@@ -1,6 +1,6 @@
-"""`History`: writes down what clients do and are told, for `barnabas check`; docs/check.md has the form.
+"""`History`: records what clients send, receive and read, for `barnabas check`; docs/check.md describes the format.
 
-Clients are wrapped and used as ever; what is not written down goes straight to them. Any thread may write.
+Wrapped clients are used as before: calls that are not recorded go directly to the client. Any thread can write.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Polled = tuple[str, int, int, Any]
 
 
 class History:
-    """A file of operations; a temporary one, removed on `close`, when no path is given."""
+    """A file of operations; a temporary one, removed by `close`, if no path is given."""
 
     def __init__(self, path: Path | str | None = None) -> None:
         self._temporary = path is None
@@ -39,13 +39,13 @@ class History:
         self._drains = 0
 
     def note(self, process: str | int, type_: str, f: str, **fields: Any) -> None:
-        """One line. Values may be bytes; those that are not UTF-8 become {"base64": ...}."""
+        """Writes one line. Values can be bytes; those that are not UTF-8 become {"base64": ...}."""
         with self._lock:
             operation = {"time": time.time_ns() // 1000, "process": process, "type": type_, "f": f, **fields}
             self._file.write(json.dumps(operation, default=plain) + "\n")
 
     def sent(self, process: str | int, topic: str, value: Any, partition: int | None = None, **fields: Any) -> None:
-        """Is about to be sent. `idempotent=False`: by a producer that may write it twice."""
+        """Records a value that is about to be sent. `idempotent=False`: its producer can write it twice."""
         known = {} if partition is None or partition < 0 else {"partition": partition}
         self.note(process, "invoke", "send", topic=topic, value=value, **known, **fields)
 
@@ -53,15 +53,15 @@ class History:
         self.note(process, "ok", "send", topic=topic, value=value, partition=partition, offset=offset)
 
     def failed(self, process: str | int, topic: str, value: Any, error: object = None) -> None:
-        """It certainly was not written."""
+        """Records that the value certainly was not written."""
         self.note(process, "fail", "send", topic=topic, value=value, error=str(error))
 
     def unknown(self, process: str | int, topic: str, value: Any, error: object = None) -> None:
-        """Nobody knows whether it was written."""
+        """Records that it is unknown whether the value was written."""
         self.note(process, "info", "send", topic=topic, value=value, error=str(error))
 
     def polled(self, process: str | int, records: Iterable[Polled], **fields: Any) -> None:
-        """In the order in which they were given. Nothing is written for no records."""
+        """Records what a poll returned, in the order returned. An empty poll is not recorded."""
         found: dict[str, list[list[Any]]] = {}
         for topic, partition, offset, value in records:
             found.setdefault(f"{topic}-{partition}", []).append([offset, value])
@@ -69,19 +69,19 @@ class History:
             self.note(process, "ok", "poll", records=found, **fields)
 
     def producer(self, producer: Any, process: str | int, *, idempotent: bool = True) -> Any:
-        """A `confluent_kafka.Producer` that is recorded; also a transactional one."""
+        """Returns a recorded `confluent_kafka.Producer`; it can be transactional."""
         return RecordedProducer(self, producer, process, idempotent)
 
     def consumer(self, consumer: Any, process: str | int, *, isolation: str = "read_committed") -> Any:
-        """A `confluent_kafka.Consumer` that is recorded. `isolation`: as it was configured."""
+        """Returns a recorded `confluent_kafka.Consumer`. `isolation`: its configured isolation level."""
         return RecordedConsumer(self, consumer, process, isolation)
 
     def aio_producer(self, producer: Any, process: str | int, *, idempotent: bool = True) -> Any:
-        """An `aiokafka.AIOKafkaProducer` that is recorded; also a transactional one."""
+        """Returns a recorded `aiokafka.AIOKafkaProducer`; it can be transactional."""
         return AioRecordedProducer(self, producer, process, idempotent)
 
     def aio_consumer(self, consumer: Any, process: str | int, *, isolation: str = "read_uncommitted") -> Any:
-        """An `aiokafka.AIOKafkaConsumer` that is recorded: `getone` and `getmany`. `isolation`: as configured."""
+        """Returns an `aiokafka.AIOKafkaConsumer` with `getone` and `getmany` recorded. `isolation`: as configured."""
         return AioRecordedConsumer(self, consumer, process, isolation)
 
     def drain(
@@ -92,13 +92,17 @@ class History:
         timeout_s: float = 60,
         properties: Mapping[str, Any] | None = None,
     ) -> int:
-        """Read all partitions from beginning to end, as another process of the history; how many records there are.
-        Raises TimeoutError if the end is not reached in time."""
+        """Reads all partitions from beginning to end as another process of the history, and returns the number of
+        records.
+
+        Raises:
+            TimeoutError: the end was not reached in time.
+        """
         self._drains += 1
         return drain(self, f"drain-{self._drains}", bootstrap, list(topics), timeout_s, dict(properties or {}))
 
     def verdict(self) -> Verdict:
-        """On what has been written so far."""
+        """Returns the verdict on what has been written so far."""
         with self._lock:
             self._file.flush()
         with self.path.open(encoding="utf-8") as lines:
@@ -119,7 +123,7 @@ class History:
 
 
 def plain(value: object) -> object:
-    """Bytes as JSON holds them."""
+    """Returns bytes in the form that JSON can hold."""
     if isinstance(value, bytes | bytearray | memoryview):
         data = bytes(value)
         try:

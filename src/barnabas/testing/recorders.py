@@ -1,6 +1,6 @@
-"""Wrappers around clients that write down what they do and are told; `History` makes them.
+"""Wrappers around clients that record what they send, receive and read; `History` creates them.
 
-What a client says went wrong is written as unknown, unless it refused the record itself, before it was sent anywhere.
+A failure that a client reports is recorded as unknown, unless the client refused the record before sending it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class _Recorded:
-    """Everything else is the client's own."""
+    """A wrapped client: what a subclass does not record goes directly to the client."""
 
     def __init__(self, history: History, client: Any, process: str | int) -> None:
         self._history = history
@@ -30,7 +30,7 @@ class _Recorded:
 
 
 class RecordedProducer(_Recorded):
-    """`confluent_kafka.Producer`."""
+    """A recorded `confluent_kafka.Producer`."""
 
     def __init__(self, history: History, client: Any, process: str | int, idempotent: bool) -> None:
         super().__init__(history, client, process)
@@ -77,7 +77,7 @@ class RecordedProducer(_Recorded):
 
 
 class RecordedConsumer(_Recorded):
-    """`confluent_kafka.Consumer`."""
+    """A recorded `confluent_kafka.Consumer`."""
 
     def __init__(self, history: History, client: Any, process: str | int, isolation: str) -> None:
         super().__init__(history, client, process)
@@ -121,7 +121,7 @@ class RecordedConsumer(_Recorded):
 
 
 class AioRecordedProducer(_Recorded):
-    """`aiokafka.AIOKafkaProducer`."""
+    """A recorded `aiokafka.AIOKafkaProducer`."""
 
     def __init__(self, history: History, client: Any, process: str | int, idempotent: bool) -> None:
         super().__init__(history, client, process)
@@ -169,8 +169,11 @@ class AioRecordedProducer(_Recorded):
 
 
 class AioRecordedConsumer(_Recorded):
-    """`aiokafka.AIOKafkaConsumer`. After a change of its assignment it may begin again at an older offset, even with
-    records that it had fetched before."""
+    """A recorded `aiokafka.AIOKafkaConsumer`.
+
+    After a change of its assignment, the client can return older offsets again, even records that it had already
+    fetched; such a poll is marked `rebalanced`.
+    """
 
     def __init__(self, history: History, client: Any, process: str | int, isolation: str) -> None:
         super().__init__(history, client, process)
@@ -205,7 +208,7 @@ class AioRecordedConsumer(_Recorded):
 def drain(
     history: History, process: str, bootstrap: str, topics: list[str], timeout_s: float, properties: dict[str, Any]
 ) -> int:
-    """Read everything that there is now."""
+    """Reads every partition from offset 0 to its present end, records the reads, and returns the number of records."""
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
     settings = {
