@@ -1,13 +1,15 @@
-"""The offset checkpoints of a log directory: written at once where something waits for it, beside the loop otherwise.
+"""The offset checkpoints of a log directory: written immediately where something waits for them, else in the
+background.
 
-    at once    what must be on disk before anything else happens: a recovery point that went back, a stop
-    beside     a draft is filled in slices, then encoded, written and synced by the pool in a file of its own; back on
-               the loop it takes the name, unless it became void meanwhile; the name is synced by the pool again
+    immediately    what must be on disk before anything else happens: a recovery point that went back, a shutdown
+    in background  a draft is filled in slices, then encoded, written and synced by the pool in a file of its own; back
+                   on the loop it is renamed into place, unless it became void meanwhile; the pool syncs the name
 
 Invariants
-- A draft is void as soon as anything it may say is wrong: so what is written at once is never replaced by older news,
-  and there is at most one draft of each file.
-- `LogDirectory.written` is what the file says; as long as its name is not synced, a failure may bring back another one.
+- A draft is void as soon as anything in it can be wrong: so what is written immediately is never replaced by older
+  offsets, and there is at most one draft of each file.
+- `LogDirectory.written` is the content of the file; until its name is synced, a failure can bring back the previous
+  one.
 """
 
 from __future__ import annotations
@@ -33,19 +35,19 @@ class LogDirectory:
         self.lock = lock
         #: Zero for a directory that was never formatted.
         self.id: bytes = ZERO_UUID
-        #: Whether the last stop was in order.
+        #: Whether the last shutdown was clean.
         self.clean = False
-        #: The segments of each log, as that stop left them; nothing if it is not known.
+        #: The segments of each log, as that shutdown left them; empty if unknown.
         self.inventory: dict[TopicPartition, Sizes] = {}
-        #: Checkpoint name -> what the file says, so that what did not change is not written again.
+        #: Checkpoint name -> content of the file, so that unchanged ones are not written again.
         self.written: dict[str, Offsets] = {}
-        #: Those whose name is not synced yet.
+        #: Checkpoints whose name is not synced yet.
         self.unsure: set[str] = set()
         self.drafts: dict[str, Draft] = {}
 
 
 class Draft:
-    """What a checkpoint is going to say."""
+    """The next content of a checkpoint, while it is collected and written."""
 
     __slots__ = ("directory", "is_void", "name", "offsets")
 
@@ -57,20 +59,20 @@ class Draft:
 
 
 class CheckpointFiles:
-    """`on_failed(path, error)` is told of a directory in which one could not be written."""
+    """Writes the checkpoints. `on_failed(path, error)` is called for a directory in which a write failed."""
 
     def __init__(self, host: Host, on_failed: Callable[[str, BaseException], None]) -> None:
         self._disk = host.disk
         self._blocking = host.blocking
         self._on_failed = on_failed
-        # A process that has just stopped may still be at its last draft.
+        # A process that has just stopped can still be writing its last draft.
         self._suffix = _BESIDE + host.random.uuid().hex()[:8]
 
-    # -- at once
+    # -- immediately
 
     def write(self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """If it says something new. Raises OSError; where there is no room, the old one stays, which says less but
-        nothing wrong."""
+        """Writes a checkpoint if it changed. Raises OSError; if the disk is full, the old file stays, which is older
+        but not wrong."""
         _make_void(directory, name)
         if name in directory.unsure or directory.written.get(name) != offsets:
             write_atomically(self._disk, f"{directory.path}/{name}", encode_offsets(offsets))
@@ -78,7 +80,7 @@ class CheckpointFiles:
             directory.unsure.discard(name)
 
     def is_at_most(self, directory: LogDirectory, name: str, topic_partition: TopicPartition, offset: int) -> bool:
-        """Whether no file, now or after a failure, says more than this of that partition."""
+        """Returns whether no file, now or after a failure, has a higher offset for that partition."""
         draft = directory.drafts.get(name)
         return (
             name not in directory.unsure
@@ -86,17 +88,17 @@ class CheckpointFiles:
             and (draft is None or draft.offsets.get(topic_partition, 0) <= offset)
         )
 
-    # -- beside the loop
+    # -- in the background
 
     def draft(self, directory: LogDirectory, name: str) -> Draft | None:
-        """To be filled and given to `finish`; None while there is one on its way."""
+        """Returns a draft to be filled and passed to `finish`; None while another one is in progress."""
         if name in directory.drafts:
             return None
         made = directory.drafts[name] = Draft(directory, name)
         return made
 
     def finish(self, draft: Draft) -> None:
-        """It says all that it is to say: nobody changes it any more."""
+        """Writes a complete draft; the caller must not change it any more."""
         directory, name = draft.directory, draft.name
         if draft.is_void or (name not in directory.unsure and directory.written.get(name) == draft.offsets):
             _make_void(directory, name, draft)
@@ -134,21 +136,21 @@ class CheckpointFiles:
         self._blocking.run(lambda: disk.sync_dir(directory.path), synced)
 
     def stop(self, directories: Iterable[LogDirectory]) -> None:
-        """What is still on its way does not take its name."""
+        """Voids the drafts in progress, so that they do not take their names."""
         for directory in directories:
             for name in tuple(directory.drafts):
                 _make_void(directory, name)
 
 
 def mentions(directory: LogDirectory, topic_partition: TopicPartition) -> bool:
-    """Whether a checkpoint in it speaks of a log of that name, or is about to."""
+    """Returns whether a checkpoint in the directory has an entry for this partition, or is about to."""
     return any(topic_partition in offsets for offsets in directory.written.values()) or any(
         topic_partition in draft.offsets for draft in directory.drafts.values()
     )
 
 
 def remove_drafts(disk: Disk, directory: str) -> None:
-    """Those that a process left behind."""
+    """Removes the drafts that a process left behind."""
     for name in disk.list_dir(directory):
         if _BESIDE in name:
             remove_quietly(disk, f"{directory}/{name}")
@@ -170,4 +172,4 @@ def _write(disk: Disk, path: str, offsets: Offsets) -> None:
 
 
 def _ignore(_: object, error: BaseException | None) -> None:
-    """A file too many is removed at the next start."""
+    """Ignores a failure: a leftover file is removed at the next start."""

@@ -1,21 +1,22 @@
-"""Names and small files of a log directory, in Kafka's bytes.
+"""File names and small files of a log directory, in Kafka's formats.
 
-    meta.properties                      who owns the directory: node, cluster, directory id
+    meta.properties                      the owner of the directory: node, cluster, directory id
     recovery-point-offset-checkpoint     per partition: synced up to here
     replication-offset-checkpoint        per partition: high watermark
     log-start-offset-checkpoint          per partition, where it is above the first segment's base offset
     cleaner-offset-checkpoint            per partition: compacted up to here
-    metadata-log-checkpoint              up to where the metadata log was committed and durable (`raft.mark`)
-    .kafka_cleanshutdown                 only there after a stop in order
-    barnabas-inventory                   with it: the segments of every log (`inventory`)
+    metadata-log-checkpoint              how far the metadata log was committed and durable (`raft.mark`)
+    .kafka_cleanshutdown                 exists only after a clean shutdown
+    barnabas-inventory                   written with it: the segments of every log (`inventory`)
     <topic>-<partition>/
         leader-epoch-checkpoint          epoch and start offset per line
         partition.metadata               topic id
         <base offset, 20 digits>.log .index .timeindex .txnindex .snapshot [.deleted .cleaned .swap]
-    <topic>-<partition>.<id>-delete      a deleted partition on its way out (-future, -stray alike)
+    <topic>-<partition>.<id>-delete      a partition to be deleted (-future, -stray alike)
 
-A text checkpoint is a version line, a line with the number of entries and the entries. All are replaced as a whole:
-written aside, synced, renamed, the directory synced. Whatever is half written is never under the real name.
+A text checkpoint is a version line, a line with the number of entries, and the entries. All files are replaced as a
+whole: written under another name, synced, renamed, and the directory synced. A half-written file never has the real
+name.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 LOG_START_CHECKPOINT = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
-#: Of the metadata log, by `raft.mark`; Apache Kafka has no such file.
+#: The metadata log's checkpoint, written by `raft.mark`; Apache Kafka has no such file.
 MARK_FILE = "metadata-log-checkpoint"
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
-#: Added to these: not yet in its place.
+#: The suffix of a version of these files that is not yet in place.
 BESIDE_SUFFIX = ".next"
 
 LOG_SUFFIX = ".log"
@@ -64,7 +65,7 @@ _TEMPORARY_SUFFIX = ".tmp"
 
 
 class CheckpointError(ValueError):
-    """A small file does not say what it must; the text names the file."""
+    """A small file has invalid contents; the text names the file."""
 
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}")
@@ -72,7 +73,7 @@ class CheckpointError(ValueError):
 
 
 def write_atomically(disk: Disk, path: str, data: Buffer) -> None:
-    """Replace the file at `path`: after a crash at any moment it holds the old bytes or the new."""
+    """Replaces the file at `path`: after a crash at any moment it has the old bytes or the new."""
     temporary = path + _TEMPORARY_SUFFIX
     try:
         disk.write(temporary, data, sync=True)
@@ -84,7 +85,7 @@ def write_atomically(disk: Disk, path: str, data: Buffer) -> None:
 
 
 def remove_quietly(disk: Disk, path: str) -> None:
-    """What an operation that failed has begun to write; whoever called is told of that failure, not of this one."""
+    """Removes what a failed operation began to write, without errors: the caller gets the error of that operation."""
     try:
         if disk.exists(path):
             disk.remove(path)
@@ -93,7 +94,7 @@ def remove_quietly(disk: Disk, path: str) -> None:
 
 
 def remove_tree_quietly(disk: Disk, path: str) -> None:
-    """As `remove_quietly`, for a directory."""
+    """Removes a directory that a failed operation began to write, without errors."""
     try:
         if disk.is_dir(path):
             disk.remove_tree(path)
@@ -105,13 +106,13 @@ def remove_tree_quietly(disk: Disk, path: str) -> None:
 
 
 def file_name(offset: int, suffix: str) -> str:
-    """`00000000000000000042.log`"""
+    """Returns a name such as `00000000000000000042.log`."""
     assert offset >= 0, f"no file begins at offset {offset}"
     return f"{offset:0{_OFFSET_DIGITS}d}{suffix}"
 
 
 def offset_of(name: str) -> int | None:
-    """The offset that a file's name begins with, or None."""
+    """Returns the offset at the beginning of a file's name, or None."""
     digits = name.partition(".")[0]
     return int(digits) if len(digits) == _OFFSET_DIGITS and digits.isdecimal() and digits.isascii() else None
 
@@ -121,20 +122,21 @@ def dir_name(topic_partition: TopicPartition) -> str:
 
 
 def marked_dir_name(topic_partition: TopicPartition, unique: bytes, suffix: str) -> str:
-    """`orders-3.<32 hex digits>-delete`; a long topic name is cut, for the number tells it apart."""
+    """Returns a name such as `orders-3.<32 hex digits>-delete`. A long topic name is cut, as the hex digits are
+    unique."""
     tail = f"-{topic_partition.partition}.{unique.hex()}{suffix}"
     return topic_partition.topic[: NAME_BYTES_MAX - len(tail)] + tail
 
 
 class PartitionDir(NamedTuple):
-    """What a directory's name says. `suffix` is "" for a live one; `topic` may then be cut for a marked one."""
+    """The parsed name of a directory. `suffix` is "" for a live partition; for the others `topic` can be cut."""
 
     topic_partition: TopicPartition
     suffix: str
 
 
 def parse_dir_name(name: str) -> PartitionDir | None:
-    """The partition a directory is for, or None if it is none of ours."""
+    """Returns the partition of a directory, or None if the name is not that of a partition."""
     suffix = ""
     for marked in (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX):
         if name.endswith(marked):
@@ -153,12 +155,13 @@ def parse_dir_name(name: str) -> PartitionDir | None:
 
 
 def encode_lines(entries: Sequence[str]) -> bytes:
-    """A text checkpoint with these entries."""
+    """Encodes a text checkpoint with these entries."""
     return "".join(f"{line}\n" for line in (str(_VERSION), str(len(entries)), *entries)).encode()
 
 
 def split_lines(path: str, data: bytes) -> list[str]:
-    """The lines of a text file, without the end of the last one. CheckpointError if it is not text."""
+    """Returns the lines of a text file, without the newline of the last one. Raises CheckpointError if it is not
+    text."""
     try:
         lines = data.decode().split("\n")
     except UnicodeDecodeError as error:
@@ -167,7 +170,7 @@ def split_lines(path: str, data: bytes) -> list[str]:
 
 
 def decode_lines(path: str, data: bytes, fields: int) -> list[list[str]]:
-    """The entries, each split into its `fields`. An empty file has none, as one just made."""
+    """Returns the entries, each split into its `fields`. An empty file, as one just created, has none."""
     if not data:
         return []
     lines = split_lines(path, data)
@@ -185,7 +188,7 @@ def decode_lines(path: str, data: bytes, fields: int) -> list[list[str]]:
 
 
 def number(path: str, text: str) -> int:
-    """CheckpointError if it is none."""
+    """Returns the number in `text`. Raises CheckpointError if it is not one."""
     try:
         return int(text)
     except ValueError:
@@ -197,7 +200,7 @@ def encode_offsets(offsets: Mapping[TopicPartition, int]) -> bytes:
 
 
 def decode_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
-    """In the order of the file. CheckpointError if it is malformed."""
+    """Returns the offsets in the order of the file. Raises CheckpointError if it is malformed."""
     offsets: dict[TopicPartition, int] = {}
     for topic, partition, offset in decode_lines(path, data, 3):
         topic_partition = TopicPartition(topic, number(path, partition))
@@ -208,7 +211,7 @@ def decode_offsets(path: str, data: bytes) -> dict[TopicPartition, int]:
 
 
 def read_offsets(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """As `decode_offsets`; nothing if there is no such file."""
+    """Reads the offsets of a file as `decode_offsets` does; empty if it does not exist."""
     return decode_offsets(path, disk.read(path)) if disk.exists(path) else {}
 
 
@@ -272,12 +275,12 @@ class MetaProperties(NamedTuple):
     directory_id: Uuid | None
 
 
-#: Kafka writes the keys in the order of a hash table; so do we, to be byte-equal.
+#: Kafka writes the keys in the order of a hash table; the same order here makes the files byte-equal.
 _NODE_KEYS = ("broker.id", "node.id")
 
 
 def encode_meta_properties(meta: MetaProperties, wall_ms: int) -> bytes:
-    """With the date line that Java's writer puts first."""
+    """Encodes the file, including the date line that Java's writer puts first."""
     date = datetime.fromtimestamp(wall_ms // 1000, UTC)
     days, months = ("Mon Tue Wed Thu Fri Sat Sun", "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec")
     day, month = days.split()[date.weekday()], months.split()[date.month - 1]
@@ -322,7 +325,8 @@ def encode_clean_shutdown(broker_epoch: int) -> bytes:
 
 
 def decode_clean_shutdown(data: bytes) -> int:
-    """The broker epoch of the clean stop; -1 if the file does not tell, as older brokers' empty one."""
+    """Returns the broker epoch of the clean shutdown; -1 if the file has none, such as the empty file of older
+    brokers."""
     try:
         epoch = json.loads(data)["brokerEpoch"]
     except (ValueError, KeyError, TypeError):

@@ -1,13 +1,13 @@
-"""Which leader epoch begins at which offset of one log (KIP-101, KIP-279), kept in `leader-epoch-checkpoint`.
+"""Leader epochs of one log and the offsets where they begin (KIP-101, KIP-279), kept in `leader-epoch-checkpoint`.
 
-Invariant: epochs and start offsets both rise from entry to entry. An assignment that does not fit takes away what it
-contradicts: those entries spoke of records that a later leader has replaced, or of an epoch in which nothing was
-written. A new leader assigns its epoch at its log end offset before the first record comes (guard G3).
+Invariant: epochs and start offsets both ascend. An assignment that conflicts with entries removes these: they belong to
+records that a later leader has replaced, or to an epoch without records. A new leader assigns its epoch at its log end
+offset before the first record is appended (guard G3).
 
-The file follows. Invariant: it knows every epoch of the records below the recovery point, for the log calls `persist`
-before that moves. Epochs of the records above are found again when they are scanned after an unclean stop; epochs in
-which nothing was written do not outlive a restart anyway. So a broker that begins to lead thousands of partitions need
-not wait for a sync of each: `EpochFiles` writes them beside the loop. Only what is cut off is written at once.
+The file is written later. Invariant: it contains every epoch of the records below the recovery point, because the log
+calls `persist` before that advances. Epochs of the records above are found again by the scan after an unclean shutdown;
+epochs without records are lost at a restart anyway. So a broker that becomes leader of thousands of partitions does not
+wait for one sync each: `EpochFiles` writes the files in the background. Only truncations are written immediately.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def _below(entries: Sequence[EpochEntry], end_offset: int) -> list[EpochEntry]:
 
 
 class EpochFiles(Protocol):
-    """Whoever writes the files beside the loop."""
+    """Writes the files in the background."""
 
     def changed(self, cache: LeaderEpochCache) -> None:
-        """It is not saved."""
+        """Called when the cache differs from its file."""
 
 
 class LeaderEpochCache:
-    """The epochs of one log. `directory` is changed when the log's directory is renamed."""
+    """The epochs of one log. `directory` changes when the log's directory is renamed."""
 
     __slots__ = (
         "_disk",
@@ -74,13 +74,13 @@ class LeaderEpochCache:
         self._log_end_offset: Callable[[], int] = _unknown
         self._on_file: tuple[EpochEntry, ...] = ()
         self.directory = directory
-        #: Whether the file says what is known here, and whether its name is sure to outlive a power failure.
+        #: Whether the file matches this cache, and whether its name survives a power failure.
         self.is_saved = True
         self.is_name_synced = True
-        #: Rises with every change.
+        #: Increases with every change.
         self.version = 0
         self._entries: list[EpochEntry] = []
-        #: The epoch of the newest entry, or -1; a plain attribute, for it is compared on every append.
+        #: The epoch of the newest entry, or -1; a plain attribute, because every append compares it.
         self.latest_epoch = UNDEFINED_EPOCH
 
     @property
@@ -92,7 +92,7 @@ class LeaderEpochCache:
         return tuple(self._entries)
 
     def load(self) -> None:
-        """Take over what the file says. CheckpointError if it is malformed, then nothing is taken over."""
+        """Loads the file. Raises CheckpointError if it is malformed, and then changes nothing."""
         path = self.path
         entries = decode_epochs(path, self._disk.read(path)) if self._disk.exists(path) else []
         self._entries = []
@@ -103,33 +103,32 @@ class LeaderEpochCache:
         self.is_saved = self._entries == entries
 
     def write_beside(self, files: EpochFiles, log_end_offset: Callable[[], int]) -> None:
-        """From now on these write what changes; without any, it is written when `persist` is called."""
+        """Makes `files` write the changes from now on; without any, only `persist` writes them."""
         self._files = files
         self._log_end_offset = log_end_offset
         if not self.is_saved:
             files.changed(self)
 
     def encode(self) -> bytes:
-        """What the file should say."""
+        """Returns the bytes that the file should contain."""
         return encode_epochs(self._entries)
 
     def is_saved_below(self, end_offset: int) -> bool:
-        """Whether the file says the same of the records before this offset. What it says of later ones does not outlive
-        the opening of a log that ends there."""
+        """Returns whether the file is right about the records before this offset. Later entries are removed when a log
+        that ends there is opened."""
         return self.is_saved or _below(self._entries, end_offset) == _below(self._on_file, end_offset)
 
     def tells_beyond(self, end_offset: int) -> bool:
-        """Whether the file speaks of records behind this offset, which were cut off."""
+        """Returns whether the file contains epochs of records above this offset, which were truncated."""
         return any(entry.start_offset > end_offset for entry in self._on_file)
 
     @property
     def is_owed(self) -> bool:
-        """Whether there are records whose epoch the file does not know."""
+        """Whether there are records whose epoch is not in the file."""
         return not self.is_saved_below(self._log_end_offset())
 
     def persist(self, end_offset: int | None = None) -> None:
-        """The file says what is known here, or at least of the records before `end_offset`, whatever happens from now
-        on. Raises OSError."""
+        """Makes the file durable and right, at least about the records before `end_offset`. Raises OSError."""
         if not self.is_saved and (end_offset is None or not self.is_saved_below(end_offset)):
             write_atomically(self._disk, self.path, self.encode())
             self._now_on_file()
@@ -139,8 +138,8 @@ class LeaderEpochCache:
             self.is_name_synced = True
 
     def written_beside(self, version: int, temporary: str) -> None:
-        """What it was at that version stands in another file, synced: if it is still so, that is the file from now on.
-        The name is synced later. Raises OSError."""
+        """Renames a synced draft into place if the cache still has that version. The name is synced later. Raises
+        OSError."""
         if version == self.version and not self.is_saved:
             self._disk.rename(temporary, self.path)
             self._now_on_file()
@@ -151,7 +150,8 @@ class LeaderEpochCache:
         self._on_file = tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int) -> bool:
-        """`epoch` begins at `start_offset`. True if that was news; the current epoch is not moved up."""
+        """Records that `epoch` begins at `start_offset`. Returns whether this is new; the start of the current epoch is
+        not raised."""
         assert epoch >= 0, f"leader epoch {epoch}"
         assert start_offset >= 0, f"leader epoch {epoch} at offset {start_offset}"
         latest = self._entries[-1] if self._entries else None
@@ -175,10 +175,11 @@ class LeaderEpochCache:
             self._files.changed(self)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) of the largest epoch that is not above the asked one, as OffsetForLeaderEpoch answers.
+        """Returns (epoch, end offset) of the largest epoch at or below the requested one, as in OffsetForLeaderEpoch.
 
-        (-1, -1) if the asked one is undefined or newer than all that is known. An epoch older than all known ones is
-        answered with itself and the first known start: its records are gone, a follower begins where ours begin.
+        The result is (-1, -1) if the requested epoch is undefined or newer than all known ones. An epoch older than all
+        known ones is returned with the first known start offset: its records were deleted, and a follower begins where
+        this log begins.
         """
         if epoch == UNDEFINED_EPOCH or not self._entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
@@ -191,24 +192,24 @@ class LeaderEpochCache:
         return (self._entries[place - 1].epoch if place else epoch), end_offset
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch in which the record at `offset` was written, or None if it is older than all known ones."""
+        """Returns the epoch in which the record at `offset` was written, or None if it is older than all known ones."""
         place = bisect_right(self._entries, offset, key=_start_of)
         return self._entries[place - 1].epoch if place else None
 
     def previous_epoch(self, epoch: int) -> int | None:
-        """The largest known epoch below this one."""
+        """Returns the largest known epoch below this one."""
         place = bisect_right(self._entries, epoch - 1, key=_epoch_of)
         return self._entries[place - 1].epoch if place else None
 
     def start_offset_of(self, epoch: int) -> int | None:
-        """Where this very epoch begins, if it is known."""
+        """Returns where exactly this epoch begins, or None if it is unknown."""
         place = bisect_right(self._entries, epoch, key=_epoch_of)
         if place and self._entries[place - 1].epoch == epoch:
             return self._entries[place - 1].start_offset
         return None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now: epochs that begin there or later are gone."""
+        """Removes the epochs that begin at or above the new log end offset."""
         if not self._entries or self._entries[-1].start_offset < end_offset:
             return
         while self._entries and self._entries[-1].start_offset >= end_offset:
@@ -216,29 +217,30 @@ class LeaderEpochCache:
         self._on_change()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """The log starts at `start_offset` now: epochs that end before are gone, the one that holds it begins there."""
+        """Removes the epochs that end before the new log start offset; the one that contains it begins there."""
         place = bisect_right(self._entries, start_offset, key=_start_of)
         if place == 0 or (place == 1 and self._entries[0].start_offset == start_offset):
             return
         self._entries[:place] = [EpochEntry(self._entries[place - 1].epoch, start_offset)]
-        # The file may say the same with more words: opening the log shortens it by the log start offset.
+        # The file can contain more entries than this: opening the log cuts them at the log start offset.
         self._on_change()
 
     def take_over(self, other: LeaderEpochCache) -> None:
-        """What another copy of the log knows: also of epochs in which nothing was written (G3)."""
+        """Copies the epochs of another copy of the log, including those without records (G3)."""
         if self._entries != other._entries:
             self._entries = list(other._entries)
             self._on_change()
         self.persist()
 
     def prepend(self, older: Sequence[EpochEntry]) -> None:
-        """Those of records before the first known start; the last of them may go on in the first known ones."""
+        """Adds the epochs of records before the first known start; the last of them can extend into the known
+        entries."""
         if older:
             self._entries = [*older, *(entry for entry in self._entries if entry.epoch > older[-1].epoch)]
             self._on_change()
 
     def clear(self) -> None:
-        """The log is empty and begins anew."""
+        """Removes all epochs of a log that is empty and starts anew."""
         if self._entries:
             self._entries = []
             self._on_change()

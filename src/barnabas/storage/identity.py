@@ -1,9 +1,9 @@
-"""Whose log it is: `partition.metadata`, with the topic id (KIP-516).
+"""The topic id of a log, in `partition.metadata` (KIP-516).
 
-A log that is made is given its id in memory, and the file follows: beside the loop, or at the latest before the first
-record is written. A broker that is given thousands of partitions at once need not wait for syncs of each. So a log
-without the file has no records (but for one from before Kafka 2.8), and whoever opens it after a crash may take it for
-that of any topic; Kafka, which writes the file as late, sets such a directory aside and makes a new one.
+A new log gets its id in memory; the file is written in the background, at the latest before the first record. So a
+broker that gets thousands of partitions does not wait for one sync each. A log without the file therefore has no
+records (except one from before Kafka 2.8), and after a crash it can be taken for that of any topic. Kafka, which writes
+the file equally late, sets such a directory aside and creates a new one.
 """
 
 from __future__ import annotations
@@ -11,21 +11,22 @@ from __future__ import annotations
 from barnabas.common.host import Disk
 from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_metadata, remove_quietly, write_atomically
 
-#: Two ids that were drawn differ in about sixty bits; a wrong byte in the file changes no more than these.
+#: Two random ids differ in about sixty bits; one wrong byte in the file changes at most this many.
 _MISREAD_BITS_MAX = 8
 
 
 def is_misread(told: bytes, right: bytes) -> bool:
-    """Whether the file tells almost the id that the metadata have: it is damaged, and no other topic's."""
+    """Returns whether the id in the file is almost the one in the metadata: the file is damaged, and not another
+    topic's."""
     return 0 < (int.from_bytes(told, "big") ^ int.from_bytes(right, "big")).bit_count() <= _MISREAD_BITS_MAX
 
 
 class TopicIdFile:
-    """Of one log; `beside.BesideFile`. `directory` is changed when the log's directory is renamed."""
+    """The topic id file of one log (a `beside.BesideFile`). `directory` changes when the log's directory is renamed."""
 
     __slots__ = ("_disk", "directory", "is_saved", "topic_id")
 
-    #: Nothing replaces an id.
+    #: A topic id never changes.
     version = 0
 
     def __init__(self, disk: Disk, directory: str, topic_id: bytes) -> None:
@@ -46,8 +47,8 @@ class TopicIdFile:
         return encode_partition_metadata(self.topic_id)
 
     def written_beside(self, version: int, temporary: str) -> None:
-        """It stands in another file, synced. Whoever syncs a record of this log syncs the directory too, and so the
-        name. Raises OSError."""
+        """Renames a synced draft into place. A sync of a record of this log also syncs the directory, and so the name.
+        Raises OSError."""
         if self.is_saved:
             remove_quietly(self._disk, temporary)
         else:
@@ -55,7 +56,7 @@ class TopicIdFile:
             self.is_saved = True
 
     def persist(self) -> None:
-        """Raises OSError."""
+        """Writes the file immediately, unless it is saved. Raises OSError."""
         if not self.is_saved:
             write_atomically(self._disk, self.path, self.encode())
             self.is_saved = True

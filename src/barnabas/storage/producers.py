@@ -1,20 +1,20 @@
-"""What one log knows of its idempotent and transactional producers (KIP-98), and its `.snapshot` files.
+"""The state of the idempotent and transactional producers of one log (KIP-98), and its `.snapshot` files.
 
-Of each producer: its epoch, its last five batches (a batch that comes again is answered with its first offset, guard
-G20), and where its open transaction began. An append goes
+It contains for each producer its epoch, its last five batches (a repeated batch is answered with its first offset,
+guard G20), and where its open transaction begins. An append consists of
 
     check(header)      before anything is written: None, or the batch that this one repeats; RecordsRejected otherwise
     update(header)     after it is written, with its offsets
     apply_marker(...)  for the control batch that ends a transaction
 
-A follower, or a log being recovered, calls only the last two. The first unstable offset is the smallest first offset of
-transactions that are open, or ended above the high watermark; no read_committed consumer sees beyond it.
+A follower, or a log in recovery, calls only the last two. The first unstable offset is the smallest first offset of the
+transactions that are open, or ended above the high watermark; read_committed consumers read only below it.
 
     snapshot   version 2 (1) | crc 4, CRC-32C of the rest | count 4 | per producer: producerId 8, epoch 2,
                lastSequence 4, lastOffset 8, offsetDelta 4, timestamp 8, coordinatorEpoch 4, txnFirstOffset 8 (-1: none)
 
-`N.snapshot` is the state before offset N. It holds one batch per producer, so that after a restart only the last batch
-of each is recognised again, as with Apache Kafka.
+`N.snapshot` is the state before offset N. It contains one batch per producer, so that after a restart only the last
+batch of each is recognised, as in Apache Kafka.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ from barnabas.records.header import (
 )
 from barnabas.storage.checkpoints import SNAPSHOT_SUFFIX, CheckpointError, file_name, offset_of, remove_quietly
 
-#: So many batches of each producer can be recognised when they come again; clients have no more than this in flight.
+#: The batches of each producer that are recognised when repeated; clients have at most this many in flight.
 BATCHES_KEPT = 5
 NO_COORDINATOR_EPOCH = -1
-#: A transaction is late when it is open this long beyond the longest timeout that a producer may ask for.
+#: A transaction is late when it stays open this long after the longest timeout that a producer can request.
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 DEFAULT_EXPIRATION_MS = 86_400_000
 
@@ -55,7 +55,7 @@ _MAX_SEQUENCE = 0x7FFFFFFF
 
 
 class AppendedBatch(NamedTuple):
-    """A batch that is in the log."""
+    """A batch in the log."""
 
     last_sequence: int
     last_offset: int
@@ -74,7 +74,7 @@ class AppendedBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """One producer. `last_sequence` is that of the newest batch in `epoch`, -1 before the first."""
+    """The state of one producer. `last_sequence` is that of the newest batch in `epoch`, -1 before the first."""
 
     __slots__ = (
         "batches",
@@ -102,13 +102,14 @@ class ProducerEntry:
         self.coordinator_epoch = coordinator_epoch
         self.last_timestamp = last_timestamp
         self.txn_first_offset = txn_first_offset
-        #: How many markers came since the entry was made: whoever looks again later sees whether one came meanwhile.
+        #: The number of markers since the entry was created, by which a caller can detect a new one.
         self.markers = 0
         self.batches: list[AppendedBatch] = [] if batch is None else [batch]
         self.last_sequence = NO_SEQUENCE if batch is None else batch.last_sequence
 
     def move_to_epoch(self, epoch: int) -> None:
-        """Sequences begin anew with every epoch; what came before cannot be repeated in this one (guard G21)."""
+        """Changes the epoch. Sequences restart with every epoch, so earlier batches cannot be repeated in it (guard
+        G21)."""
         if epoch != self.epoch:
             self.epoch = epoch
             self.batches.clear()
@@ -122,7 +123,7 @@ class ProducerEntry:
         self.last_timestamp = batch.timestamp
 
     def repeated(self, header: BatchHeader) -> AppendedBatch | None:
-        """The batch already in the log that this one is once more."""
+        """Returns the batch in the log that this one repeats, or None."""
         if header.producer_epoch != self.epoch:
             return None
         first, last = header.base_sequence, header.last_sequence
@@ -136,7 +137,7 @@ class ProducerEntry:
 
 
 class CompletedTxn(NamedTuple):
-    """A transaction whose marker is in the log. `last_stable_offset` is where readers may go once it is replicated."""
+    """A transaction whose marker is in the log. `last_stable_offset` is the LSO once the marker is replicated."""
 
     producer_id: int
     first_offset: int
@@ -168,7 +169,7 @@ def encode_snapshot(entries: Iterable[ProducerEntry]) -> bytes:
 
 
 def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
-    """CheckpointError if it is not what was written."""
+    """Decodes a snapshot. Raises CheckpointError if it is damaged."""
     if len(data) < _SNAPSHOT_HEAD.size:
         raise CheckpointError(path, f"a producer snapshot of {len(data)} bytes")
     version, crc, count = _SNAPSHOT_HEAD.unpack_from(data)
@@ -195,7 +196,7 @@ def decode_snapshot(path: str, data: bytes) -> list[ProducerEntry]:
 
 
 class SnapshotFiles:
-    """The `.snapshot` files of one log, known by their offsets. `directory` is changed when the log's is renamed."""
+    """The `.snapshot` files of one log, identified by their offsets. `directory` changes when the log's is renamed."""
 
     __slots__ = ("_offsets", "directory", "disk")
 
@@ -242,16 +243,16 @@ class SnapshotFiles:
                 self.disk.remove(path)
 
     def forget(self, offset: int) -> None:
-        """Somebody else renames or removes the file, together with its segment."""
+        """Removes an offset from the list; the caller renames or removes the file, together with its segment."""
         if offset in self._offsets:
             self._offsets.remove(offset)
 
 
 class ProducerStateManager:
-    """All producers of one log.
+    """The producers of one log.
 
-    `map_end_offset` is the offset before which everything is in the state. Transactions are kept in the order of their
-    first offsets, which is the order in which they begin.
+    The state contains everything before `map_end_offset`. Open transactions are kept in the order of their first
+    offsets, the order in which they begin.
     """
 
     __slots__ = (
@@ -296,7 +297,8 @@ class ProducerStateManager:
     # Appending
 
     def check(self, header: BatchHeader, *, from_client: bool = True) -> AppendedBatch | None:
-        """Whether this producer may append this data batch now. The batch it repeats, or None for a new one."""
+        """Checks whether the producer can append this data batch now. Returns the batch that it repeats, or None for a
+        new one."""
         entry = self._producers.get(header.producer_id)
         if (
             entry is not None
@@ -311,7 +313,7 @@ class ProducerStateManager:
         self, header: BatchHeader, entry: ProducerEntry | None, from_client: bool
     ) -> AppendedBatch | None:
         if entry is None:
-            return None  # never seen, or its records are gone: any sequence may be the first
+            return None  # unknown, or its records were deleted: any sequence can be the first
         if from_client:
             repeated = entry.repeated(header)
             if repeated is not None:
@@ -356,7 +358,7 @@ class ProducerStateManager:
             )
 
     def update(self, header: BatchHeader) -> None:
-        """A data batch of a producer is in the log, with these offsets."""
+        """Applies a data batch that is in the log, with its final offsets."""
         base_offset, _, _, _, _, attributes, delta, _, timestamp, producer_id, epoch, sequence, _ = header
         assert producer_id >= 0, "a batch without a producer"
         assert not attributes & CONTROL_FLAG, "a control batch goes to apply_marker"
@@ -373,7 +375,8 @@ class ProducerStateManager:
     # Transactions
 
     def check_marker(self, header: BatchHeader, marker: EndTxnMarker) -> None:
-        """Whether a coordinator may write this marker now: neither it nor the producer's epoch is out of date."""
+        """Checks that neither the coordinator epoch nor the producer epoch of a marker is stale. Raises
+        RecordsRejected."""
         entry = self._producers.get(header.producer_id)
         if entry is None:
             return
@@ -387,9 +390,11 @@ class ProducerStateManager:
             )
 
     def apply_marker(self, header: BatchHeader, marker: EndTxnMarker, timestamp: int) -> CompletedTxn | None:
-        """The marker is in the log at `header.base_offset`. The transaction that it ended, or None if none was open.
+        """Applies a marker in the log at `header.base_offset`. Returns the transaction that it ended, or None if none
+        was open.
 
-        An aborted one goes into the transaction index before any reader may pass its last stable offset."""
+        The caller adds an aborted one to the transaction index before any reader can pass its last stable offset.
+        """
         producer_id = header.producer_id
         entry = self._producers.get(producer_id)
         if entry is None:
@@ -409,30 +414,30 @@ class ProducerStateManager:
 
     @property
     def first_undecided_offset(self) -> int | None:
-        """Where the oldest open transaction begins."""
+        """The first offset of the oldest open transaction."""
         return next(iter(self._open), None)
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """Where the oldest transaction begins that is open or not yet ended below the high watermark."""
+        """The first offset of the oldest transaction that is open or did not end below the high watermark."""
         if not self._open and not self._ended:
             return None
         return min([*self._ended, *([next(iter(self._open))] if self._open else [])])
 
     def on_high_watermark(self, high_watermark: int) -> None:
-        """Transactions that ended below it are over for every reader."""
+        """Removes the transactions that ended below the high watermark: no reader depends on them any more."""
         if self._ended:
             self._ended = {first: last for first, last in self._ended.items() if last >= high_watermark}
 
     def has_late_transaction(self, wall_ms: int, timeout_max_ms: int) -> bool:
-        """Whether the oldest open transaction should long have been ended by its coordinator."""
+        """Returns whether the coordinator should have ended the oldest open transaction long ago."""
         if not self._open:
             return False
         last_timestamp = self._producers[next(iter(self._open.values()))].last_timestamp
         return 0 < last_timestamp < wall_ms - timeout_max_ms - LATE_TRANSACTION_BUFFER_MS
 
     def expire(self, wall_ms: int) -> int:
-        """Forget producers that were idle for `expiration_ms`, unless in a transaction. How many there were."""
+        """Removes producers without an open transaction that were idle for `expiration_ms`. Returns their number."""
         expired = [key for key, entry in self._producers.items() if entry.is_expired(wall_ms, self.expiration_ms)]
         for key in expired:
             del self._producers[key]
@@ -441,11 +446,12 @@ class ProducerStateManager:
     # Snapshots and truncation
 
     def reload(self, log_start_offset: int, log_end_offset: int, wall_ms: int) -> bool:
-        """Go to the newest good snapshot that fits into the log. What the log has from `map_end_offset` on is still to
-        be replayed. Snapshots out of its range are deleted, damaged ones too. Whether one tells of producers.
+        """Loads the newest valid snapshot within the log. The caller replays the log from `map_end_offset` on. Deletes
+        damaged snapshots and those outside the log. Returns whether the snapshot contains producers.
 
-        Snapshots do not tell which transactions ended above the high watermark: what is known of that stays known as
-        far as the log still has the marker (Apache Kafka forgets it)."""
+        Snapshots do not contain which transactions ended above the high watermark: what is known about these is kept as
+        long as the log has the marker (Apache Kafka drops it).
+        """
         for offset in self.snapshots:
             if offset > log_end_offset or offset <= log_start_offset:
                 self.snapshots.delete(offset)
@@ -477,8 +483,8 @@ class ProducerStateManager:
         self._open = dict(sorted(opened))
 
     def as_of(self, offset: int, log_start_offset: int) -> ProducerStateManager:
-        """What the newest good snapshot at or below `offset` tells, or nothing, at the log start. On disk nothing
-        changes."""
+        """Returns the state of the newest valid snapshot at or below `offset`, or an empty state at the log start.
+        Changes nothing on disk."""
         past = ProducerStateManager(self.snapshots.disk, self.snapshots.directory, self.topic_partition, names=())
         past.map_end_offset = log_start_offset
         for snapshot in reversed(tuple(self.snapshots)):
@@ -493,13 +499,14 @@ class ProducerStateManager:
         return past
 
     def recall_ended(self, past: ProducerStateManager, high_watermark: int) -> None:
-        """Take over from `past`, brought to `map_end_offset`, what ended at or above the high watermark."""
+        """Adds the transactions that ended at or above the high watermark. `past` is a state replayed up to
+        `map_end_offset`."""
         assert past.map_end_offset == self.map_end_offset, "it tells of the same part of the log"
         self._ended.update(past._ended)
         self.on_high_watermark(high_watermark)
 
     def take_over(self, other: ProducerStateManager) -> None:
-        """What another copy of the log knows: also of producers whose records are gone from it (G20)."""
+        """Copies the state of another copy of the log, including producers whose records it no longer has (G20)."""
         assert other.map_end_offset == self.map_end_offset, "the copies end at the same offset"
         self._producers = dict(other._producers)
         self._open = dict(other._open)
@@ -511,7 +518,8 @@ class ProducerStateManager:
         self._ended = {}
 
     def take_snapshot(self, *, sync: bool = True) -> int | None:
-        """Write the state before `map_end_offset`, unless the newest snapshot says the same. The offset, if written."""
+        """Writes the state before `map_end_offset`, unless the newest snapshot has it. Returns the offset if it wrote
+        one."""
         if self.map_end_offset <= self._snapshot_offset:
             return None
         self.snapshots.write(self.map_end_offset, self._producers.values(), sync=sync)
@@ -519,14 +527,15 @@ class ProducerStateManager:
         return self.map_end_offset
 
     def on_log_start(self, log_start_offset: int) -> None:
-        """The log starts later now. Producers stay known, their transactions that ended before are over."""
+        """Applies a higher log start offset. Producers stay known; their transactions that ended before it are
+        removed."""
         self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         latest = self.snapshots.latest
         self._snapshot_offset = log_start_offset if latest is None else latest
 
     def start_anew(self, offset: int) -> None:
-        """The log is empty and begins at `offset`."""
+        """Resets the state for a log that is empty and begins at `offset`."""
         self._clear()
         for snapshot in self.snapshots:
             self.snapshots.delete(snapshot)
@@ -544,7 +553,8 @@ class ProducerStateManager:
                 self.snapshots.delete(snapshot)
 
     def remove_stray_snapshots(self, segment_offsets: Collection[int]) -> None:
-        """Keep the snapshots that stand at the beginning of a segment, and one above them all, from a clean stop."""
+        """Deletes the snapshots that are not at the beginning of a segment, except one above all segments, which a
+        clean shutdown leaves."""
         bases = sorted(segment_offsets)
         stray = [offset for offset in self.snapshots if not _contains(bases, offset)]
         keep_last = bool(stray) and (not bases or stray[-1] >= bases[-1])

@@ -1,4 +1,5 @@
-"""Batches of producers into the state that a log keeps of them: as they are appended, and again when it is opened."""
+"""Replay of producers' batches into the state that a log keeps about them: on each append, and when the log is
+opened."""
 
 from __future__ import annotations
 
@@ -15,8 +16,8 @@ from barnabas.storage.transactions import AbortedTxn
 
 
 def note_producer(producers: ProducerStateManager, header: BatchHeader, batch: Buffer, segment: Segment | None) -> None:
-    """Take a producer's batch into the state. The marker of an aborted transaction goes into the index of `segment`,
-    unless it is there already (None)."""
+    """Applies a producer's batch to the state. The marker of an aborted transaction is added to the index of `segment`;
+    None if the index has it already."""
     if not header.attributes & CONTROL_FLAG:
         producers.update(header)
         return
@@ -32,8 +33,8 @@ def note_producer(producers: ProducerStateManager, header: BatchHeader, batch: B
 
 
 def check_marker(producers: ProducerStateManager, header: BatchHeader, batch: Buffer) -> None:
-    """Whether the control batch of a producer may be appended now. RecordsRejected if it comes from a coordinator, or
-    is of an epoch, whose time is over."""
+    """Checks that the control batch of a producer can be appended now. Raises RecordsRejected if its coordinator epoch
+    or its producer epoch is stale."""
     for record in decode_batch(batch):
         marker = read_end_txn_marker(record)
         if marker is not None:
@@ -41,7 +42,7 @@ def check_marker(producers: ProducerStateManager, header: BatchHeader, batch: Bu
 
 
 def take_snapshot(producers: ProducerStateManager) -> bool:
-    """Whether there is a new one. Without room for it the next start replays a little more."""
+    """Takes a snapshot. Returns whether it wrote one: without space for it, the next start replays a little more."""
     try:
         return producers.take_snapshot(sync=False) is not None
     except OSError as error:
@@ -59,8 +60,8 @@ def replay_producers(
     *,
     high_watermark: int | None = None,
 ) -> None:
-    """The state at the LEO, from the newest snapshot that is not above it, and the batches behind that. What they
-    say to transaction indexes is there already. With a HW, also what snapshots do not tell, see `_recall_ended`."""
+    """Brings the state to the LEO: the newest snapshot at or below it, and the batches after that. Their transaction
+    indexes are already complete. With a HW, also restores what snapshots lack, see `_recall_ended`."""
     tells_of_producers = producers.reload(log_start_offset, log_end_offset, wall_ms)
     if tells_of_producers and high_watermark is not None:
         _recall_ended(producers, segments, log_start_offset, max(high_watermark, log_start_offset))
@@ -70,8 +71,8 @@ def replay_producers(
 def _recall_ended(
     producers: ProducerStateManager, segments: Segments, log_start_offset: int, high_watermark: int
 ) -> None:
-    """Which transactions ended below `map_end_offset`, but at or above the HW: it takes an older snapshot and the
-    batches in between. Mostly there is not one marker."""
+    """Restores which transactions ended below `map_end_offset` but at or above the HW. This needs an older snapshot and
+    the batches in between; usually there is no marker among them, and nothing to do."""
     end_offset = producers.map_end_offset
     beyond = _headers(segments, high_watermark, end_offset)
     if any(header.is_control and header.producer_id >= 0 for _, _, header in beyond):
@@ -89,7 +90,7 @@ def _replay(producers: ProducerStateManager, segments: Segments, start: int, end
 
 
 def _headers(segments: Segments, start: int, end_offset: int) -> Iterator[tuple[Segment, int, BatchHeader]]:
-    """(segment, position, header) of the batches between two offsets."""
+    """Yields (segment, position, header) of the batches between two offsets."""
     for segment in segments.from_offset(start) if start < end_offset else ():
         position = segment.locate(start) if start > segment.base_offset else 0
         if position is None:

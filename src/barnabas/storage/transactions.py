@@ -1,9 +1,9 @@
-"""The index of aborted transactions of one segment, in Kafka's bytes (`.txnindex`).
+"""The index of aborted transactions of one segment, in Kafka's format (`.txnindex`).
 
     version 2 (0) | producerId 8 | firstOffset 8 | lastOffset 8 | lastStableOffset 8, 34 bytes an entry
 
-It is what a read_committed reader needs to leave out what was aborted (KIP-98). Entries rise in their last offsets, the
-offsets of the markers. The file is there only when something was aborted.
+Readers with read_committed need it to skip aborted records (KIP-98). The entries ascend by last offset, the offset of
+the marker. The file exists only if a transaction was aborted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _VERSION = 0
 
 
 class AbortedTxn(NamedTuple):
-    """`last_offset` is that of the marker; `last_stable_offset` the LSO once it was written."""
+    """An aborted transaction. `last_offset` is that of its marker, `last_stable_offset` the LSO once that was
+    written."""
 
     producer_id: int
     first_offset: int
@@ -30,7 +31,7 @@ class AbortedTxn(NamedTuple):
 
 
 def read_entries(disk: Disk, path: str) -> list[AbortedTxn]:
-    """Of the file, if there is one."""
+    """Reads the entries of a file; empty if it does not exist."""
     return _unpack(disk.read(path)) if disk.exists(path) else []
 
 
@@ -40,7 +41,8 @@ def _unpack(raw: Buffer) -> list[AbortedTxn]:
 
 
 def _possible(entries: Iterable[AbortedTxn]) -> Iterator[AbortedTxn]:
-    """Up to the first that no log could have: markers rise, and each stands behind a record of its transaction."""
+    """Yields the entries up to the first impossible one: markers ascend, and each is after the first record of its
+    transaction."""
     marker = -1
     for entry in entries:
         if not max(marker, entry.first_offset) < entry.last_offset or entry.first_offset < 0 or entry.producer_id < 0:
@@ -50,7 +52,7 @@ def _possible(entries: Iterable[AbortedTxn]) -> Iterator[AbortedTxn]:
 
 
 class TransactionIndex:
-    """Read into memory when somebody asks, given back by `release`."""
+    """The transaction index of one segment, loaded into memory when needed and freed by `release`."""
 
     __slots__ = ("_disk", "_entries", "_unsynced", "_written", "path", "version")
 
@@ -58,10 +60,10 @@ class TransactionIndex:
         self._disk = disk
         self._entries: list[AbortedTxn] | None = None
         self._unsynced = False
-        #: So many entries are in the file; the others wait for room.
+        #: The number of entries in the file; the others wait for space on disk.
         self._written = 0
         self.path = path
-        #: Another one whenever the entries change.
+        #: Changes whenever the entries change.
         self.version = 0
 
     def entries(self) -> list[AbortedTxn]:
@@ -76,7 +78,7 @@ class TransactionIndex:
         return self._entries is not None
 
     def cached_entries(self) -> list[AbortedTxn] | None:
-        """As `entries`, without waiting for the disk; None if they are not in memory."""
+        """Returns the entries without waiting for the disk; None if they are not in memory."""
         if self._entries is None:
             if not self._disk.exists(self.path):
                 return self.entries()
@@ -90,13 +92,14 @@ class TransactionIndex:
         return self._entries
 
     def adopt(self, entries: list[AbortedTxn], version: int) -> None:
-        """Read elsewhere, when this was of that version."""
+        """Takes entries that another thread read, unless the index has changed since `version`."""
         if self._entries is None and version == self.version:
             self._entries = entries
             self._written = len(entries)
 
     def append(self, aborted: AbortedTxn) -> None:
-        """The marker is in the log already: for want of room the entry waits in memory, until `write_out`."""
+        """Adds an entry whose marker is already in the log. If the disk is full, the entry stays in memory until
+        `write_out`."""
         self.entries().append(aborted)
         self.version += 1
         try:
@@ -106,7 +109,7 @@ class TransactionIndex:
                 raise
 
     def write_out(self) -> None:
-        """Put into the file what is only in memory. Raises OSError."""
+        """Writes the entries that are only in memory. Raises OSError."""
         entries = self._entries
         if entries is None or self._written == len(entries):
             return
@@ -120,8 +123,8 @@ class TransactionIndex:
         self._unsynced = True
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the transactions whose marker is at or above `offset`, and all from an impossible entry on, for where
-        nothing was synced a power failure may leave anything."""
+        """Removes the transactions whose marker is at or above `offset`, and everything from an impossible entry on,
+        because a power failure can leave anything in an unsynced file."""
         known = self.entries()
         kept = list(takewhile(lambda entry: entry.last_offset < offset, _possible(known)))
         if not kept:
@@ -130,7 +133,7 @@ class TransactionIndex:
         elif len(kept) < self._written:
             file = self._disk.open(self.path, create=True)
             try:
-                file.truncate(len(kept) * _ENTRY.size)  # at no moment is one of them not there
+                file.truncate(len(kept) * _ENTRY.size)  # the entries that are kept stay in the file throughout
             finally:
                 file.close()
             self._unsynced = True

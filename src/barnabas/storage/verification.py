@@ -1,11 +1,11 @@
-"""What keeps a record out of a transaction that is over: the log's part in verifying transactions (KIP-890, part 1).
+"""Detection of markers during the verification of a transaction (KIP-890, part 1), the part of the log.
 
-Before the first record of a transaction goes into a log, its leader asks the coordinator whether the partition is part
-of it. A marker that comes while the question is under way ends the transaction: what waited then does not belong to it
-any more, and would open one that nobody ends.
+Before the first record of a transaction is appended, the leader asks the coordinator whether the partition is part of
+it. A marker that arrives during this request ends the transaction: a record that waited for the response no longer
+belongs to it, and would open a transaction that nothing ends.
 
-    guard = Guard(producers, producer_id)  before the question
-    guard.holds                            after a good answer, right before the append
+    guard = Guard(producers, producer_id)  before the request
+    guard.holds                            after a positive response, immediately before the append
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from barnabas.storage.producers import ProducerStateManager
 
 
 def has_ongoing(producers: ProducerStateManager, producer_id: int, epoch: int) -> bool:
-    """Whether this producer has records of an open transaction in the log, in this epoch."""
+    """Returns whether this producer has records of an open transaction in the log, in this epoch."""
     entry = producers.producers.get(producer_id)
     return entry is not None and entry.txn_first_offset is not None and entry.epoch == epoch
 
 
 def is_late_marker(producers: ProducerStateManager, producer_id: int, epoch: int) -> bool:
-    """Of a transaction whose end bumps the epoch: its marker is beyond its records. One that is not, while records are
-    open, comes late, and would end the next transaction (guard G24)."""
+    """Returns whether the marker is late. In transactions v2 the end raises the epoch, so that a marker has a higher
+    epoch than its records; one without would end the next transaction (guard G24)."""
     entry = producers.producers.get(producer_id)
     return entry is not None and entry.txn_first_offset is not None and epoch <= entry.epoch
 
 
 class Guard:
-    """That no marker of a producer has come since this was made."""
+    """Detects whether a marker of a producer was written since the guard was created."""
 
     __slots__ = ("_entry", "_markers", "_producer_id", "_producers")
 
