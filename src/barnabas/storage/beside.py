@@ -1,10 +1,10 @@
-"""Small files of logs that are written beside the loop: a broker that starts assigns an epoch to every partition at
-once, and one that is given thousands of new partitions notes their topic ids.
+"""Background writing of logs' small files: a starting broker assigns an epoch to every partition in a short time, and
+one that gets thousands of new partitions writes their topic ids.
 
-A few at a time, so that neither the pool nor the loop is held up. In the pool each goes to a file of its own beside the
-right one and is synced; back on the loop it takes the name, unless what it says has changed meanwhile. So whatever is
-written at once, by the log itself, is never replaced by something older. Nothing depends on when this happens (see
-`epochs`, `identity`).
+A few files are written at a time, so that neither the pool nor the loop is blocked. The pool writes and syncs each one
+under a temporary name; back on the loop it is renamed into place, unless its content has changed meanwhile. So a file
+that the log itself wrote is never replaced by an older version. Nothing depends on when this happens (see `epochs`,
+`identity`).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Disk, Host, Timer
 from barnabas.storage.checkpoints import BESIDE_SUFFIX, remove_quietly
 
-#: As many renames on the loop at once take a few milliseconds.
+#: This many renames in a row take a few milliseconds of the loop.
 _FILES_AT_ONCE = 16
 _LOOKS_AT_ONCE = 500
 _IDLE_MS = 5_000
@@ -26,42 +26,42 @@ _IDLE_MS = 5_000
 class BesideFile(Protocol):
     """One small file of one log."""
 
-    #: The log's.
+    #: The log's directory.
     directory: str
 
     @property
     def version(self) -> int:
-        """Rises with every change of what it should say."""
+        """Increases with every change of the content."""
 
     @property
     def path(self) -> str: ...
 
     @property
     def is_saved(self) -> bool:
-        """Whether the file says all."""
+        """Whether the file is up to date."""
 
     @property
     def is_owed(self) -> bool:
-        """Whether it should be written soon."""
+        """Whether the file should be written soon."""
 
     def encode(self) -> bytes:
-        """What it should say."""
+        """Returns the content that the file should have."""
 
     def written_beside(self, version: int, temporary: str) -> None:
-        """What it should have said at that version stands there, synced. Raises OSError."""
+        """Renames a synced draft with the content of that version into place. Raises OSError."""
 
 
 class Pace(NamedTuple):
-    """How soon after a change, how long after the last one of many, and with what pauses between a few."""
+    """The time from a change to the writing, from the last of many changes to the writing, and between two batches."""
 
     delay_ms: int
     quiet_ms: int
     pause_ms: int
 
 
-#: A term's first records often come soon after it began.
+#: The first records of a leader epoch often arrive soon after it begins.
 EPOCHS = Pace(delay_ms=500, quiet_ms=0, pause_ms=10)
-#: Not while partitions are made one after the other: whoever writes to them does not wait.
+#: Not while partitions are created one after the other: producers do not wait for these files.
 TOPIC_IDS = Pace(delay_ms=2_000, quiet_ms=1_500, pause_ms=50)
 
 
@@ -73,14 +73,15 @@ class _Writing(NamedTuple):
 
 
 class BesideWriter:
-    """For all logs of a broker. `on_failed(log's directory, error)` hears of what went wrong."""
+    """Writes such files for all logs of a broker. `on_failed(directory of the log, error)` is called when a write
+    fails."""
 
     def __init__(self, host: Host, pace: Pace, on_failed: Callable[[str, OSError], None]) -> None:
         self._host = host
         self._pace = pace
         self._on_failed = on_failed
         self._waiting: dict[BesideFile, None] = {}
-        #: Those that are not owed: the epochs of most of ten thousand logs, after a start.
+        #: Unsaved files that are not owed: after a start, the epochs of most logs.
         self._idle: dict[BesideFile, None] = {}
         self._timer: Timer | None = None
         self._changed_ms = 0
@@ -88,7 +89,7 @@ class BesideWriter:
         self._stopped = False
 
     def changed(self, file: BesideFile) -> None:
-        """It is not saved."""
+        """Schedules the writing of a file that is not up to date."""
         self._idle.pop(file, None)
         self._waiting[file] = None
         if self._pace.quiet_ms:
@@ -96,7 +97,7 @@ class BesideWriter:
         self._arm(self._pace.delay_ms)
 
     def stop(self) -> None:
-        """What still waits is written by the logs themselves as they are closed."""
+        """Stops writing; the logs write what is left when they are closed."""
         self._stopped = True
         self._waiting.clear()
         self._idle.clear()
@@ -149,7 +150,7 @@ class BesideWriter:
                 if failure is None and error is None:
                     writing.file.written_beside(writing.version, writing.path)
             except FileNotFoundError:
-                continue  # its log was deleted or moved: it is written when it must be
+                continue  # its log was deleted or moved; the log writes the file itself if needed
             except OSError as unnamed:
                 failure = unnamed
             if failure is not None and not is_exhausted(failure):
@@ -158,7 +159,7 @@ class BesideWriter:
 
 
 def _write(disk: Disk, batch: list[_Writing]) -> dict[str, OSError]:
-    """What could not be written, by its path."""
+    """Writes the drafts. Returns the errors by path."""
     failed: dict[str, OSError] = {}
     for writing in batch:
         try:

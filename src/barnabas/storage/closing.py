@@ -1,7 +1,7 @@
-"""A stop in order of many logs.
+"""Clean shutdown of many logs.
 
-A log that was opened after such a stop and has not changed since is left as it is. Those that were written to are
-closed in threads, for each takes several syncs, and syncs that are asked for at once cost little more than one.
+A log that was opened after a clean shutdown and has not changed since is left unchanged. The others are closed in
+several threads, because each needs several syncs, and concurrent syncs cost little more than one.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from barnabas.storage.recovery.inventory import Sizes
 from barnabas.storage.segment import Segment
 
 _THREADS = 4
-#: How many logs a thread takes at a time.
+#: The number of logs that a thread closes at a time.
 _AT_ONCE = 16
 
-#: LEO, the active segment and its version: with these, nothing that a stop writes is another.
+#: LEO, active segment and its version: while these are unchanged, a shutdown has nothing to write.
 Shape = tuple[int, Segment, int]
 
 
@@ -32,11 +32,11 @@ def shape_of(log: Log) -> Shape:
 
 
 def close_all(blocking: Blocking, logs: Sequence[Log], opened_as: Mapping[Log, Shape]) -> list[StorageFault]:
-    """What went wrong. `opened_as` is what logs were whose files are as a stop in order left them."""
+    """Closes the logs. Returns the errors. `opened_as`: the shapes of logs whose files a clean shutdown left."""
     touched: list[Log] = []
     faults: list[StorageFault] = []
     for log in logs:
-        # All of them, so that no thread closes a file that another one uses.
+        # Done for all logs first, so that no thread closes a file that another one uses.
         log.segments.release()
         is_changed = log.segments.active.is_made and opened_as.get(log) != shape_of(log)
         if is_changed or log.identity is not None:
@@ -48,7 +48,7 @@ def close_all(blocking: Blocking, logs: Sequence[Log], opened_as: Mapping[Log, S
 
 
 def _close(logs: Sequence[Log]) -> list[StorageFault]:
-    """A log that cannot be closed is no reason to leave the next one open."""
+    """Closes the logs; an error in one does not keep the next one open."""
     faults = []
     for log in logs:
         try:
@@ -59,7 +59,7 @@ def _close(logs: Sequence[Log]) -> list[StorageFault]:
 
 
 def _leave(log: Log) -> list[StorageFault]:
-    """Only the epochs may be others."""
+    """Closes an unchanged log, of which only the epochs can have changed."""
     epochs, end_offset = log.epochs, log.log_end_offset
     try:
         epochs.persist(None if epochs.tells_beyond(end_offset) else end_offset)
@@ -69,7 +69,7 @@ def _leave(log: Log) -> list[StorageFault]:
 
 
 def sizes_in(logs: Mapping[TopicPartition, Log], root: str) -> Iterator[tuple[TopicPartition, Sizes]]:
-    """For the inventory of one of `log.dirs`."""
+    """Yields the segment sizes of logs in one of `log.dirs`, for its inventory."""
     for topic_partition, log in logs.items():
         if root_of(log.directory) == root and log.segments.active.is_made:
             yield topic_partition, {segment.base_offset: segment.size_bytes for segment in log.segments}

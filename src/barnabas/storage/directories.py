@@ -1,13 +1,13 @@
-"""The directories of `log.dirs`: their locks, who they are, their checkpoints, and which of them still works.
+"""The directories of `log.dirs`: their locks, identities, checkpoints, and which of them work.
 
     .lock                  held while this process runs
     meta.properties        the directory's id, by which the controller knows it (KIP-858)
-    barnabas-inventory     the segments of every log, as a clean stop left them
-    .kafka_cleanshutdown   the last thing written at a stop and the first removed at a start (G12)
+    barnabas-inventory     the segments of every log, as a clean shutdown left them
+    .kafka_cleanshutdown   written last at a shutdown, removed first at a start (G12)
     *-checkpoint           one offset per partition whose log is in this directory
 
-A directory that failed is not touched again until the next start; the others go on (KIP-112). A full one only refuses
-what needs room, and is tried again (decision 0012).
+A directory that failed is not used again before a restart; the others continue (KIP-112). A full one refuses only what
+needs space, and is tried again (decision 0012).
 """
 
 from __future__ import annotations
@@ -36,18 +36,19 @@ from barnabas.storage.recovery.inventory import INVENTORY_FILE, Sizes, encode_in
 __all__ = ["NO_BROKER_EPOCH", "LogDirectories", "LogDirectory", "Offsets", "root_of"]
 
 NO_BROKER_EPOCH = -1
-#: How soon a full directory is tried again; appends before that are refused at once.
+#: How soon a full directory is tried again; appends before that are refused immediately.
 _FULL_RETRY_MS = 1000
 _TELL_AGAIN_MS = 60_000
 
 
 def root_of(log_directory: str) -> str:
-    """Which of `log.dirs` a log's directory lies in."""
+    """Returns which of `log.dirs` contains a log's directory."""
     return log_directory.rpartition("/")[0]
 
 
 class LogDirectories:
-    """In the order of `log.dirs`. `on_failed(path, error)` is told of a directory that fails under a checkpoint."""
+    """The directories in the order of `log.dirs`. `on_failed(path, error)` is called when writing a checkpoint
+    fails."""
 
     def __init__(
         self,
@@ -68,12 +69,12 @@ class LogDirectories:
         self._causes: dict[str, str] = {}
         self.paths = tuple(paths)
         self.offline: set[str] = set()
-        #: Directory without room -> when to try again.
+        #: Full directory -> time of the next attempt to write.
         self.full: dict[str, int] = {}
 
     def open(self, path: str) -> LogDirectory:
-        """Lock it and take its marker of a clean stop. Raises OSError, CheckpointError, and ConfigError when another
-        process has it."""
+        """Locks a directory and removes its clean-shutdown marker. Raises OSError, CheckpointError, and ConfigError if
+        another process uses it."""
         disk = self._disk
         disk.make_dirs(path)
         try:
@@ -104,7 +105,7 @@ class LogDirectories:
         return directory
 
     def fail(self, path: str, error: BaseException) -> bool:
-        """It is offline from now on. False if it was, or is none of ours."""
+        """Takes a directory offline. Returns False if it already was, or is not one of `log.dirs`."""
         if path not in self.paths or path in self.offline:
             return False
         self.offline.add(path)
@@ -115,7 +116,7 @@ class LogDirectories:
         return True
 
     def exhausted(self, path: str, error: BaseException) -> None:
-        """Something was refused for want of room or descriptors. It is told now and then, not each time."""
+        """Handles a write that failed for lack of space or descriptors; reports it at most once a minute."""
         now_ms = self._clock.now_ms()
         if is_full(error) or is_full(error.__cause__):
             self.full[path] = now_ms + _FULL_RETRY_MS
@@ -129,26 +130,26 @@ class LogDirectories:
         return root_of(log_directory) in self.offline
 
     def has_online(self, directory_id: bytes) -> bool:
-        """Whether the directory of this id is one of ours that works."""
+        """Returns whether the directory with this id is one of `log.dirs` and works."""
         return any(directory.id == directory_id for directory in self.online())
 
     def refuses(self, log_directory: str) -> bool:
-        """Whether there was no room for this log a moment ago."""
+        """Returns whether the directory of this log was full a moment ago."""
         return self._clock.now_ms() < self.full.get(root_of(log_directory), 0)
 
     def has_room(self, log_directory: str) -> None:
-        """An append to this log went well."""
+        """Records that an append to this log succeeded."""
         path = root_of(log_directory)
         if self.full.pop(path, None) is not None:
             self._told_ms.pop(path, None)
             self._faults.inform(f"log directory {path} has free space again")
 
     def refusing(self) -> list[bytes]:
-        """The ids of directories that take no writes for now (`storage.health`)."""
+        """Returns the ids of directories that currently refuse writes (`storage.health`)."""
         return [self.id_of(path) for path in self.health.refusing() if path in self.paths]
 
     def check_one_is_left(self) -> None:
-        """Raises ConfigError if all have failed."""
+        """Raises ConfigError if all directories have failed."""
         if self.all_failed:
             raise ConfigError(
                 f"none of log.dirs={','.join(self.paths)} can be used: {'; '.join(self._causes.values())}"
@@ -159,11 +160,11 @@ class LogDirectories:
         return bool(self.paths) and len(self.offline) == len(self.paths)
 
     def cause_of(self, path: str) -> str:
-        """Why it is offline."""
+        """Returns why a directory is offline."""
         return self._causes.get(path, "")
 
     def previous_broker_epoch(self) -> int:
-        """From the markers of a clean stop, if every directory had one; else -1."""
+        """Returns the broker epoch in the clean-shutdown markers if every directory had one, else -1."""
         return min(self._epochs, default=NO_BROKER_EPOCH) if len(self._epochs) == len(self.paths) else NO_BROKER_EPOCH
 
     def online(self) -> Iterator[LogDirectory]:
@@ -173,30 +174,32 @@ class LogDirectories:
         return self._open[path]
 
     def id_of(self, path: str) -> bytes:
-        """The id of a directory of this process; zero if it has none or was never opened."""
+        """Returns the id of a directory of this process; zero if it has none or was never opened."""
         directory = self._open.get(path)
         return ZERO_UUID if directory is None else directory.id
 
     def path_of(self, directory_id: bytes) -> str | None:
-        """The directory with that id, if there is one that works."""
+        """Returns the working directory with that id, or None."""
         return next((known.path for known in self.online() if known.id == directory_id), None)
 
     def emptiest(self, counts: Mapping[str, int]) -> str:
-        """Placement by fewest partitions, as Kafka does it; `counts` tells the logs in each directory."""
+        """Returns the working directory with the fewest partitions, as Kafka places logs. `counts`: the logs in each
+        directory."""
         usable = [path for path in self.paths if path not in self.offline]
         if not usable:
             raise StorageFault(self.paths[0], "no log directory is available")
         return min(usable, key=lambda path: counts.get(path, 0))
 
     def write_checkpoint(self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """If it says something new. Where there is no room, the old one stays, which says less but nothing wrong."""
+        """Writes a checkpoint if it changed. If the disk is full, the old file stays, which is older but not wrong."""
         try:
             self.files.write(directory, name, offsets)
         except OSError as error:
             self._on_failed(directory.path, error)
 
     def read_checkpoint(self, directory: LogDirectory, name: str) -> Offsets:
-        """What it said at the last stop. A damaged one says nothing: all of it is found out again. Raises OSError."""
+        """Returns the content of a checkpoint; empty if it is damaged, as the logs then give the offsets. Raises
+        OSError."""
         path = f"{directory.path}/{name}"
         data = self._disk.read(path) if self._disk.exists(path) else None
         if not data:
@@ -212,7 +215,7 @@ class LogDirectories:
         return offsets
 
     def _begin_checkpoint(self, path: str) -> None:
-        """Empty, as Apache Kafka's is from the first start on; it says nothing, and can do without room."""
+        """Creates an empty checkpoint, as Apache Kafka does at its first start; a lack of space does not matter."""
         try:
             self._disk.write(path, b"")
         except OSError as error:
@@ -220,7 +223,7 @@ class LogDirectories:
                 raise
 
     def mention(self, topic_partition: TopicPartition) -> bool:
-        """Whether a checkpoint speaks of a log of that name, or is about to."""
+        """Returns whether a checkpoint has an entry for this partition, or is about to."""
         return any(mentions(directory, topic_partition) for directory in self.online())
 
     def close(
@@ -229,7 +232,8 @@ class LogDirectories:
         unclean: frozenset[str],
         sizes_in: Callable[[str], Iterable[tuple[TopicPartition, Sizes]]],
     ) -> None:
-        """Mark all but the failed and the unclean ones as stopped in order, with what is in them, and unlock them."""
+        """Marks the directories as cleanly shut down, except the failed and the unclean ones, writes their inventories,
+        and unlocks them all."""
         for path, directory in self._open.items():
             if path not in self.offline and path not in unclean:
                 try:
@@ -237,7 +241,7 @@ class LogDirectories:
                     write_atomically(self._disk, f"{path}/{INVENTORY_FILE}", inventory)
                     write_atomically(self._disk, f"{path}/{CLEAN_SHUTDOWN_FILE}", encode_clean_shutdown(broker_epoch))
                 except OSError as error:
-                    # Without the mark, the next start looks at the ends of the logs again.
+                    # Without the marker, the next start scans the ends of the logs.
                     self._faults.report(f"log directory {path} is not marked as cleanly shut down: {error}", error)
             directory.lock.release()
         self._open.clear()

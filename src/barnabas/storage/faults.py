@@ -1,4 +1,4 @@
-"""What `verify` finds: faults, each with its place, and notes on what is unusual but no fault."""
+"""Findings of `verify`: faults, each with its place, and notes on what is unusual but not a fault."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 
 class FaultKind(StrEnum):
-    """What is wrong; the names are part of the JSON that scripts read."""
+    """The kind of a finding; the names are part of the JSON that scripts read."""
 
     TORN = "torn"  # the file ends inside a batch
     HEADER = "header"  # no batch can begin like this
     CHECKSUM = "checksum"
     OFFSET = "offset"  # offsets that go back, or reach into the next segment
-    RECORDS = "records"  # a batch with the right checksum whose records are not what its header says
-    GAP = "gap"  # offsets that are nowhere: as compaction leaves them
+    RECORDS = "records"  # the checksum is right, but the records differ from the header
+    GAP = "gap"  # offsets are missing, as after compaction
     INDEX = "index"
     TIME_INDEX = "time-index"
     TXN_INDEX = "txn-index"
@@ -27,7 +27,7 @@ class FaultKind(StrEnum):
 
 
 class Fault(NamedTuple):
-    """`position` is the byte in the file, `offset` that of the records concerned; None where there is none."""
+    """A finding. `position` is the byte in the file, `offset` that of the affected records; None if there is none."""
 
     path: str
     kind: FaultKind

@@ -1,16 +1,16 @@
-"""Logs on their way to another of `log.dirs` (KIP-113), and where partitions are wished to be created.
+"""Moves of logs to another of `log.dirs` (KIP-113), and the directories in which new logs are to be created.
 
     /d1/orders-3/                  the current log: appended to and read from
-    /d2/orders-3.<32 hex>-future/  the future one: a copy that grows behind it, until it takes its place
+    /d2/orders-3.<32 hex>-future/  the future log: a copy that catches up with the current one, and then replaces it
 
 Invariants
-- A future log holds what the current one holds before its end: when the current one is truncated, so is it, at once;
-  at a start too, before anything is appended.
-- Two directories never both hold a partition under its own name: at the exchange the old one is renamed to `-delete`,
-  for sure, before the new one gets the name. Between the two there is only the future log; it is complete, and takes
+- The records of a future log are those of the current one: a truncation of the current log is applied to it
+  immediately, at a start before anything is appended.
+- A partition never has its own name in two directories: at the exchange the old directory is durably renamed to
+  `-delete` before the new one gets the name. Between the two there is only the future log, which is complete and gets
   the name at the next start (`promote`).
-- When it takes the place, it is synced as far as the old one was, and all checkpoints of its directory speak of it.
-- The current log is not compacted meanwhile: its copy would be of two minds.
+- When it replaces the current log, it is synced at least as far, and all checkpoints of its directory contain it.
+- The current log is not compacted during a move, as its copy would then be a mixture.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ from barnabas.storage.log import Log
 from barnabas.storage.recovery.recovery import Opening
 from barnabas.storage.removal import DelayedRemoval
 
-#: A copy is synced by whoever makes it, in large pieces beside the loop.
+#: The copying code syncs the future log itself, in large parts in the background.
 _NEVER = (1 << 63) - 1
 
 
 def future_dir_name(topic_partition: TopicPartition, unique: bytes) -> str:
-    """`orders-3.<32 hex digits>-future`, never cut: what it becomes must be told from it."""
+    """Returns a name such as `orders-3.<32 hex digits>-future`. It is never cut, as a start derives the partition from
+    it."""
     return f"{dir_name(topic_partition)}.{unique.hex()}{FUTURE_DIR_SUFFIX}"
 
 
 class FutureLogs:
-    """The future logs of a broker. `logs` are its current ones, changed by `exchange` and `promote`."""
+    """The future logs of a broker. `logs` are its current ones, which `exchange` and `promote` change."""
 
     def __init__(
         self,
@@ -68,12 +69,12 @@ class FutureLogs:
         self._checkpoint = checkpoint
         self._futures: dict[TopicPartition, Log] = {}
         self._wished: dict[TopicPartition, str] = {}
-        #: Rises whenever a log begins to be in a directory, or ends to be there.
+        #: Increases whenever a log appears in a directory or leaves it.
         self.changes = 0
         self._on_truncated: Callable[[TopicPartition], None] | None = None
 
     def watch_truncations(self, truncated: Callable[[TopicPartition], None]) -> None:
-        """Call whoever moves replicas with each partition whose current log was cut; its future one is cut by then."""
+        """Sets a callback for each partition whose current log was truncated; its future log is truncated by then."""
         self._on_truncated = truncated
 
     def get(self, topic_partition: TopicPartition) -> Log | None:
@@ -82,17 +83,18 @@ class FutureLogs:
     def __iter__(self) -> Iterator[Log]:
         return iter(tuple(self._futures.values()))
 
-    # -- wishes
+    # -- requested directories
 
     def wish(self, topic_partition: TopicPartition, root: str) -> None:
-        """If its log, or the next one, is made anew, it is to be there; nothing if one of them is there already."""
+        """Requests that the partition's log is created in this directory, if it is created later; ignored if its
+        current or future log is already there."""
         for log in (self._logs.get(topic_partition), self._futures.get(topic_partition)):
             if log is not None and root_of(log.directory) == root:
                 return
         self._wished[topic_partition] = root
 
     def wished(self, topic_partition: TopicPartition) -> str | None:
-        """Where to make it, if somebody said so; forgotten when the log is there."""
+        """Returns the requested directory of a log that does not exist yet, if it works."""
         root = self._wished.get(topic_partition)
         return None if root in self._directories.offline else root
 
@@ -102,7 +104,8 @@ class FutureLogs:
     # -- at the start
 
     def load(self, opening: Opening) -> None:
-        """One that an earlier run left. Raises ConfigError if there are two, OSError, CheckpointError."""
+        """Opens the future log that an earlier run left. Raises ConfigError if there are two, OSError,
+        CheckpointError."""
         other = self._futures.get(opening.topic_partition)
         if other is not None:
             raise ConfigError(
@@ -116,12 +119,12 @@ class FutureLogs:
         self._add(future)
 
     def settle(self) -> None:
-        """All logs are loaded: bring each future one into line with its current one."""
+        """Aligns each future log with its current one, after all logs are loaded."""
         for future in self:
             current = self._logs.get(future.topic_partition)
             if current is None:
                 continue
-            # One without a topic id is nobody's yet: whose it is it hears when it is opened (`ReplicaMoves.resume`).
+            # A log without a topic id belongs to no topic yet; `ReplicaMoves.resume` decides about it once it has one.
             is_of_another = current.topic_id not in (future.topic_id, ZERO_UUID)
             if is_of_another or root_of(future.directory) == root_of(current.directory):
                 self.cancel(future.topic_partition)
@@ -130,8 +133,8 @@ class FutureLogs:
             self._cleaner.pause(current)
 
     def promote(self, topic_partition: TopicPartition, topic_id: bytes, *, assigned: str | None) -> bool:
-        """The current log is nowhere: let the future one be it. Not while the current one may be in a failed directory,
-        unless the future one is in the directory that the metadata have. Raises StorageFault."""
+        """Makes the future log the current one if that does not exist. It is refused while the current log could be in
+        a failed directory, unless the metadata assign the directory of the future log. Raises StorageFault."""
         future = self._futures.get(topic_partition)
         if future is None or topic_partition in self._logs or future.topic_id != topic_id:
             return False
@@ -148,13 +151,13 @@ class FutureLogs:
     # -- a move
 
     def create(self, topic_partition: TopicPartition, root: str, config: LogConfig) -> Log:
-        """An empty future log, or the one there is. Raises StorageFault, RequestFailed."""
+        """Returns the future log, created empty if there is none. Raises StorageFault, RequestFailed."""
         future = self._futures.get(topic_partition)
         if future is not None:
             assert root_of(future.directory) == root, "one future log at a time"
             return future
         if self._directories.offline:
-            # It might be there already, in a directory that cannot be read now.
+            # It could exist in a directory that cannot be read now.
             offline = ",".join(sorted(self._directories.offline))
             raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, f"log directories {offline} are offline")
         current = self._logs[topic_partition]
@@ -170,7 +173,7 @@ class FutureLogs:
         )
         try:
             future = self._open_log(opening)
-            # Without it, the next start would not know that it is on its way here.
+            # Without the topic id and a synced name, the next start would not recognise the future log.
             future.persist_identity()
             self._disk.sync_dir(root)
         except (OSError, CheckpointError) as error:
@@ -178,7 +181,7 @@ class FutureLogs:
         self._add(future)
         self._wished.pop(topic_partition, None)
         self._cleaner.pause(current)
-        # What a checkpoint says of an earlier stay in that directory must not be believed of this log.
+        # Entries in the checkpoints from an earlier log in that directory must not be applied to this one.
         self._checkpoint()
         return future
 
@@ -192,8 +195,8 @@ class FutureLogs:
             future.config = _for_copying(config)
 
     def cancel(self, topic_partition: TopicPartition, *, at_once: bool = False) -> None:
-        """It is not wanted any more: renamed now, removed after `file.delete.delay.ms`, or `at_once` where its room is
-        needed. Raises StorageFault."""
+        """Removes a future log that is no longer needed: renames it now, and removes it after `file.delete.delay.ms`,
+        or immediately with `at_once`, where its space is needed. Raises StorageFault."""
         future = self._futures.pop(topic_partition, None)
         if future is None:
             return
@@ -208,7 +211,7 @@ class FutureLogs:
         self._checkpoint()
 
     def directory_failed(self, root: str) -> None:
-        """Those in it are not touched any more; the next start may find them."""
+        """Stops using the future logs in a failed directory; the next start can find them."""
         for future in self:
             if root_of(future.directory) == root:
                 del self._futures[future.topic_partition]
@@ -216,7 +219,7 @@ class FutureLogs:
                 self._resume_cleaning(future.topic_partition)
 
     def current_truncated(self, current: Log) -> None:
-        """The current log was cut short. Raises StorageFault for the future one's directory."""
+        """Truncates the future log after its current one. Raises StorageFault for the future log's directory."""
         future = self._futures.get(current.topic_partition)
         if future is not None:
             future.truncate_to(current.log_end_offset)
@@ -224,12 +227,12 @@ class FutureLogs:
                 self._on_truncated(current.topic_partition)
 
     def prepare(self) -> None:
-        """Soon there is an exchange: the checkpoints of its directory speak of the copy by then."""
+        """Writes the checkpoints before an exchange, so that they contain the copy."""
         self._checkpoint()
 
     def exchange(self, topic_partition: TopicPartition, config: LogConfig) -> Log:
-        """The future log, which has all records, becomes the current one; whoever asks for it has its directory synced.
-        Raises StorageFault, with the current log where it was."""
+        """Makes the future log, which has all records, the current one; the caller syncs its directory. Raises
+        StorageFault, with the current log still in place."""
         current, future = self._logs[topic_partition], self._futures[topic_partition]
         assert future.log_end_offset == current.log_end_offset, "the copy is complete"
         assert future.log_start_offset == current.log_start_offset, "the copy begins where the log begins"
@@ -246,7 +249,7 @@ class FutureLogs:
         self._cleaner.state.move(topic_partition, source, target)
         directory = current.directory
         self._set_aside(current, source)
-        # From here on a start finds the future log only, and promotes it.
+        # From here on a start finds only the future log, and promotes it.
         try:
             self._take_name(future)
         except OSError as error:
@@ -257,7 +260,7 @@ class FutureLogs:
         return future
 
     def _take_name(self, future: Log) -> None:
-        """The partition's own. Raises OSError, with nothing changed."""
+        """Renames the future log to the partition's own name. Raises OSError, with nothing changed."""
         name = f"{root_of(future.directory)}/{dir_name(future.topic_partition)}"
         self._disk.rename(future.directory, name)
         future.renamed(name)
@@ -266,7 +269,7 @@ class FutureLogs:
         self.changes += 1
 
     def _set_aside(self, log: Log, root: str) -> None:
-        """Its directory is named as one to be deleted, for sure, when this returns. Raises StorageFault."""
+        """Renames a log's directory durably to one that is to be deleted. Raises StorageFault."""
         name = f"{root}/{marked_dir_name(log.topic_partition, self._host.random.uuid(), DELETE_DIR_SUFFIX)}"
         try:
             self._disk.rename(log.directory, name)
@@ -294,7 +297,8 @@ def _for_copying(config: LogConfig) -> LogConfig:
 
 
 def _truncate_to_common(future: Log, current: Log) -> None:
-    """Cut off what the current log does not have, or has from another leader. Raises StorageFault."""
+    """Truncates the future log where it has records that the current one lacks, or has from another leader. Raises
+    StorageFault."""
     while True:
         epoch = future.epochs.latest_epoch
         end_offset = current.log_end_offset

@@ -1,15 +1,15 @@
-"""Which log directories take writes: full, slow and hanging disks, and when they count as well again.
+"""Detection of full, slow and hanging log directories, and of their recovery.
 
-    well --- an append found no room, three in a row took 200 ms each, or a sync has not ended for 5 s ---> refusing
-    refusing --- a probe of the directory went well for as long as it has to settle ---> well
+    well --- an append found no space, three in a row took 200 ms each, or a sync has not ended for 5 s ---> refusing
+    refusing --- all probes of the directory succeeded for its settling time ---> well
 
-A directory that refuses is probed once a second: a file of up to a mebibyte is written, synced and removed, beside the
-loop. It has room from the first probe that goes well, and is well after `_SETTLE_MS` without a failure; each relapse
-within ten minutes doubles that time, up to five minutes, so that a disk at its limit does not make leaders change
-places (decision 0012).
+A refusing directory is probed once a second: a file of up to 1 MiB is written, synced and removed in the background. It
+has space from the first successful probe on, and is well after `_SETTLE_MS` without a failure. Each relapse within ten
+minutes doubles that time, up to five minutes, so that a disk at its limit does not make leaders move back and forth
+(decision 0012).
 
-Nothing here refuses anything by itself: appends are tried as long as somebody asks for them. The broker tells the
-controller which directories refuse, and the quorum's leader gives up its office when its own does.
+This module refuses nothing itself: appends are still tried. The broker reports the refusing directories to the
+controller, and the quorum's leader resigns when its own directory refuses.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Disk, Host, Timer
 
 PROBE_FILE: Final = ".barnabas-probe"
-#: From here on one call that writes is slow.
+#: A write call that takes this long is slow.
 SLOW_MS: Final = 200
 _SLOW_CALLS: Final = 3
-#: A sync that takes longer has met a disk that hangs. Below broker.session.timeout.ms, so that leaders move as soon as
-#: they would for a broker that died.
+#: A sync that takes longer means a hanging disk. Below broker.session.timeout.ms, so that leaders move as soon as they
+#: would for a broker that died.
 _HUNG_MS: Final = 5_000
 _PROBE_EVERY_MS: Final = 1_000
 _PROBE_BYTES_MAX: Final = 1 << 20
@@ -47,13 +47,13 @@ class _Directory:
     #: Why it refuses; "" while it is well.
     cause: str = ""
     since_ms: int = 0
-    #: Since when every probe has gone well; None after one that has not.
+    #: The time since which every probe has succeeded; None after a failure.
     good_since_ms: int | None = None
     settle_ms: int = _SETTLE_MS
     well_since_ms: int | None = None
     is_probed: bool = False
     slow_calls: int = 0
-    #: When each piece of disk work beside the loop began.
+    #: The start time of each piece of disk work in the background.
     pending: dict[int, int] = field(default_factory=dict)
 
     def hangs(self, now_ms: int) -> bool:
@@ -61,7 +61,7 @@ class _Directory:
 
 
 class WriteHealth:
-    """Of the log directories of one node, that of the metadata log among them."""
+    """The write health of the log directories of one node, including that of the metadata log."""
 
     def __init__(self, host: Host, paths: Iterable[str]) -> None:
         self._host = host
@@ -72,9 +72,9 @@ class WriteHealth:
         self._tokens = 0
         #: Called after a directory began or ceased to refuse, in an event of its own.
         self.on_change: list[Callable[[], None]] = []
-        #: Whether any directory refuses: what most appends ask.
+        #: Whether any directory refuses; most appends check only this.
         self.is_troubled = False
-        #: Whether a slow append was the last one of its directory: then the next is told, however quick it is.
+        #: Whether the last append to some directory was slow; then the next one is reported even if it is fast.
         self.is_counting = False
 
     def close(self) -> None:
@@ -83,10 +83,10 @@ class WriteHealth:
             self._timer.cancel()
             self._timer = None
 
-    # -- what is known
+    # -- state
 
     def refusing(self) -> list[str]:
-        """The directories that refuse, or have not been well for long enough since."""
+        """Returns the directories that refuse, or have not been well for long enough since."""
         return [directory.path for directory in self._directories.values() if directory.cause]
 
     def is_well(self, path: str) -> bool:
@@ -94,26 +94,26 @@ class WriteHealth:
         return directory is None or not directory.cause
 
     def has_room(self, path: str) -> bool:
-        """Whether the last attempt to write there went well, be it for long enough or not."""
+        """Returns whether the last attempt to write there succeeded, even if the directory is not yet well."""
         directory = self._directories.get(path)
         return directory is None or not directory.cause or directory.good_since_ms is not None
 
     def cause_of(self, path: str) -> str:
-        """Why it refuses, as the end of a sentence."""
+        """Returns why the directory refuses, as the end of a sentence."""
         directory = self._directories.get(path)
         return "" if directory is None else directory.cause
 
-    # -- what is seen
+    # -- observations
 
     def refused(self, path: str) -> None:
-        """An append there found no room."""
+        """Records that an append there found no space."""
         directory = self._directories.get(path)
         if directory is not None:
             directory.good_since_ms = None
             self._falls_ill(directory, FULL)
 
     def took(self, path: str, took_ms: int) -> None:
-        """An append there took so long. Those below `SLOW_MS` need to be told only while `is_counting`."""
+        """Records the duration of an append. Those below `SLOW_MS` are needed only while `is_counting`."""
         directory = self._directories.get(path)
         if directory is None:
             return
@@ -128,7 +128,7 @@ class WriteHealth:
             self._falls_ill(directory, SLOW)
 
     def run(self, path: str, work: Callable[[], object], done: Callable[[object, BaseException | None], None]) -> None:
-        """As `Blocking.run`, for work that syncs something in this directory: it is watched how long it takes."""
+        """Runs work that syncs something in this directory, as `Blocking.run` does, and monitors its duration."""
         directory = self._directories.get(path)
         if directory is None:
             self._host.blocking.run(work, done)
@@ -145,11 +145,11 @@ class WriteHealth:
         self._host.blocking.run(work, ended)
 
     def failed(self, path: str) -> None:
-        """The directory is offline, which its broker tells in another way: it is not looked after any more."""
+        """Stops monitoring a directory that is offline, which the broker reports separately."""
         if self._directories.pop(path, None) is not None:
             self._changed()
 
-    # -- ill and well
+    # -- transitions
 
     def _falls_ill(self, directory: _Directory, cause: str) -> None:
         if directory.cause or self._closed:
@@ -183,10 +183,10 @@ class WriteHealth:
                 for told in self.on_change:
                     told()
 
-        # Whoever met the fault is in the middle of something.
+        # The caller is in the middle of an operation.
         self._host.timers.call_soon(tell)
 
-    # -- once a second, while there is something to look after
+    # -- probes, once a second while any directory needs them
 
     def _arm(self) -> None:
         if self._timer is None and not self._closed:
@@ -209,7 +209,7 @@ class WriteHealth:
             self._arm()
 
     def _probe(self, directory: _Directory) -> None:
-        """One at a time: a disk that hangs keeps its probe, too."""
+        """Starts a probe unless one is running: on a hanging disk it does not end."""
         if directory.is_probed:
             return
         directory.is_probed = True
@@ -243,7 +243,7 @@ class WriteHealth:
 
 
 def probe(disk: Disk, path: str, now_ms: Callable[[], int]) -> int:
-    """Write, sync and remove a file there; how many milliseconds the longest write took. Raises OSError."""
+    """Writes, syncs and removes a file there. Returns the duration of the write in milliseconds. Raises OSError."""
     name = f"{path}/{PROBE_FILE}"
     size_bytes = min(_PROBE_BYTES_MAX, max(_PROBE_BYTES_MIN, disk.usage(path).total_bytes // 128))
     began_ms = now_ms()

@@ -1,4 +1,4 @@
-"""The folder that keeps what a repair, or a start that mends a log, takes out of a partition's directory."""
+"""A folder for the files and bytes that a repair removes from a partition's directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from barnabas.common.host import Disk
 
 
 class KeptAside:
-    """A folder in a partition's directory for files and bytes that are removed from it. Made when first needed."""
+    """The folder in a partition's directory that keeps removed files and bytes. It is created when first needed."""
 
     __slots__ = ("_disk", "_parent", "directory")
 

@@ -1,14 +1,14 @@
-"""All logs of a broker in its log directories: opening, placing, deleting, checkpoints, retention, directory failure.
+"""All logs of a broker in its log directories: opening, placement, deletion, checkpoints, retention, directory failure.
 
     log.dirs/                      .lock, meta.properties, the four offset checkpoints, .kafka_cleanshutdown
         orders-3/                  a log
-        orders-3.<uuid>-delete/    on its way out, for file.delete.delay.ms
-        orders-3.<uuid>-future/    on its way here from another of log.dirs (storage.futures)
-        orders-3.<uuid>-stray/     not ours any more by what a start found; kept for a day
+        orders-3.<uuid>-delete/    to be removed after file.delete.delay.ms
+        orders-3.<uuid>-future/    the copy of a move from another of log.dirs (storage.futures)
+        orders-3.<uuid>-stray/     no longer assigned to this broker, as a start found; kept for a day
 
 Invariants
-- A directory that failed is not touched again until the next start; the others go on (KIP-112).
-- A full one is not a failed one: what is not written now is written when there is room (decision 0012).
+- A directory that failed is not used again before a restart; the others continue (KIP-112).
+- A full directory is not a failed one: what cannot be written now is written when there is space (decision 0012).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from barnabas.storage.upkeep import LogUpkeep
 
 
 class _Keeping(LogEvents):
-    """The events of the manager's logs that it acts on."""
+    """Handles the events of the manager's logs."""
 
     def __init__(self, disk: Disk, removal: DelayedRemoval, upkeep: LogUpkeep) -> None:
         super().__init__(disk)
@@ -65,7 +65,7 @@ class _Keeping(LogEvents):
         self._upkeep = upkeep
 
     def on_segments_deleted(self, log: Log, files: list[str]) -> None:
-        """Remove them after `file.delete.delay.ms`."""
+        """Schedules the removal of the files after `file.delete.delay.ms`."""
         self._removal.add(files, log.config.file_delete_delay_ms)
 
     def on_rolled(self, log: Log) -> None:
@@ -79,19 +79,19 @@ class _Keeping(LogEvents):
 
 
 class LogManager:
-    """The logs of all partitions but the metadata log, which its quorum keeps."""
+    """The logs of all partitions except the metadata log, which belongs to the quorum."""
 
     def __init__(self, host: Host, config: BrokerConfig) -> None:
         self._host = host
         self._config = config
         self._disk = host.disk
         self._logs: dict[TopicPartition, Log] = {}
-        #: Logs in each directory, as of the futures' `changes`.
+        #: The number of logs in each directory, as of `_counted_at`, a value of the futures' `changes`.
         self._counts: Counter[str] | None = None
         self._counted_at = 0
-        #: Of the logs that were opened after a stop in order.
+        #: The shapes of logs that were opened after a clean shutdown.
         self._opened_as: dict[Log, Shape] = {}
-        #: Of the metadata log's directory, too.
+        #: Includes the directory of the metadata log.
         self.health = WriteHealth(host, (*config.log_dirs, config.metadata_log_dir))
         self._directories = LogDirectories(host, config.log_dirs, self._fault, self.health)
         self._removal = DelayedRemoval(host)
@@ -110,11 +110,12 @@ class LogManager:
             now_ms=host.clock.now_ms,
             health=self.health,
         )
-        #: In the order of `log.dirs`.
+        #: The order is that of `log.dirs`.
         self.directories = self._directories.paths
         self.offline_directories = self._directories.offline
         self.roots = self._directories
-        #: From the clean-shutdown marker: lets the controller see that nothing was lost (KIP-966); -1 if unclean.
+        #: The epoch in the clean-shutdown marker, which shows the controller that no data was lost (KIP-966); -1 if
+        #: unclean.
         self.previous_broker_epoch = NO_BROKER_EPOCH
         self.cleaner = LogCleaner(host, config, self._logs, self.offline_directories, self._fault)
         self.futures = FutureLogs(
@@ -127,16 +128,16 @@ class LogManager:
             checkpoint=self._upkeep.write_checkpoints,
         )
         self._upkeep.cleaner, self._upkeep.futures = self.cleaner, self.futures
-        #: Logs that lost something, and what is done about it.
+        #: Logs that lost records.
         self.damaged = DamagedLogs(host, self._services, self._logs, self._removal, self._connect)
         self.recovery_points = self._upkeep.recovery_points
-        #: They are called once for each directory that fails, with what it failed of.
+        #: Called once for each directory that fails, with its path and the error.
         self.on_directory_failed: list[Callable[[str, BaseException], None]] = []
 
     # -- life
 
     def start(self, *, high_watermarks: Callable[[], Offsets]) -> None:
-        """Lock the directories and open every log in them. Raises ConfigError when another process has one."""
+        """Locks the directories and opens every log in them. Raises ConfigError if another process uses one."""
         for path in self.directories:
             try:
                 self._load_directory(self._directories.open(path))
@@ -147,8 +148,8 @@ class LogManager:
         self.damaged.tell_rest()
         self.previous_broker_epoch = self._directories.previous_broker_epoch()
         if self.damaged.is_any:
-            # As after a stop that was not in order: the controller takes this broker out of ISR and ELR wherever there
-            # is another replica, so that no election takes a damaged log for a complete one.
+            # Reports an unclean shutdown: the controller then removes this broker from ISR and ELR wherever there is
+            # another replica, so that no election treats a damaged log as complete.
             self.previous_broker_epoch = NO_BROKER_EPOCH
         self._upkeep.start(high_watermarks)
         self.cleaner.start(high_watermarks)
@@ -214,7 +215,7 @@ class LogManager:
                 self._upkeep.checkpointed_high_watermarks[topic_partition] = high_watermark
 
     def _open_all(self, directory: LogDirectory, openings: list[Opening]) -> None:
-        """In several threads where logs are to be scanned; an opened one is the loop's from then on."""
+        """Opens the logs, in several threads if they have to be scanned. From then on only the loop uses them."""
         host, services = self._host, self._services
         threads = 1 if directory.clean else self._config.int_of("num.recovery.threads.per.data.dir")
         how = "after a stop in order" if directory.clean else "after a stop that was not in order"
@@ -232,8 +233,9 @@ class LogManager:
         progress.end()
 
     def _is_left_over(self, opening: Opening) -> bool:
-        """A directory that failed under a log which was being made leaves a beginning of it, and another directory took
-        the partition. Which of two logs with records is the right one, nobody here can know. Raises ConfigError."""
+        """Removes the unused one of two directories of a partition: one that failed while the log was being created can
+        leave an empty log there, and the partition was then placed in another directory. Returns whether `opening` was
+        removed. Raises ConfigError if both have records, because the right one cannot be determined here."""
         other = self._logs.get(opening.topic_partition)
         if other is None:
             return False
@@ -268,7 +270,7 @@ class LogManager:
         return log
 
     def shutdown(self, broker_epoch: int) -> None:
-        """Flush and close all logs, write the checkpoints, and last the marker of a clean stop."""
+        """Flushes and closes all logs, then writes the checkpoints, and last the clean-shutdown marker."""
         self._upkeep.stop()
         self.cleaner.stop()
         self._removal.cancel()
@@ -295,7 +297,7 @@ class LogManager:
         return iter(self._logs.values())
 
     def logs_in(self, directory: str) -> Iterator[Log]:
-        """The logs in one of `log.dirs`, future ones among them."""
+        """Returns the logs in one of `log.dirs`, including future ones."""
         return (log for log in (*self._logs.values(), *self.futures) if root_of(log.directory) == directory)
 
     def is_future(self, log: Log) -> bool:
@@ -307,7 +309,8 @@ class LogManager:
     def get_or_create(
         self, topic_partition: TopicPartition, topic_id: bytes, config: LogConfig, *, directory: str | None = None
     ) -> Log:
-        """The partition's log; a log of an earlier topic of that name is moved away (G14). Raises StorageFault."""
+        """Returns the partition's log. A log of an earlier topic with this name is deleted first (G14). Raises
+        StorageFault."""
         log = self._logs.get(topic_partition)
         is_misread = log is not None and is_misread_id(log.topic_id, topic_id)
         if log is not None and log.topic_id not in (topic_id, ZERO_UUID) and not is_misread:
@@ -319,7 +322,7 @@ class LogManager:
                 self._identify(log, topic_id)
             return log
         if self._directories.mention(topic_partition):
-            # What they say of an earlier log of that name would be taken for this one's after a crash.
+            # After a crash, entries of an earlier log with this name would be applied to the new one.
             self._upkeep.write_checkpoints()
         root = directory or self.futures.wished(topic_partition) or self._emptiest()
         vanished = self.damaged.vanished.pop(topic_partition, 0)
@@ -342,14 +345,14 @@ class LogManager:
             return log
         except (OSError, CheckpointError) as error:
             if not was_there:
-                # The next attempt may choose another directory, and a partition must not be in two.
+                # The next attempt can choose another directory, and a partition must not be in two.
                 remove_tree_quietly(self._disk, opening.directory)
             kind = StorageExhausted if is_exhausted(error) else StorageFault
             raise kind(root, f"cannot open {topic_partition}: {error}") from error
 
     def _identify(self, log: Log, topic_id: bytes) -> None:
-        """It was made just before the power failed, or by a broker that knew no topic ids, or the file is damaged.
-        Raises StorageFault."""
+        """Gives a log its topic id. It lacks one if it was created just before a power failure, or by a broker without
+        topic ids, or if the file is damaged. Raises StorageFault."""
         if log.topic_id != ZERO_UUID:
             self._host.faults.inform(
                 f"{log.topic_partition}: partition.metadata has a damaged topic id and is rewritten"
@@ -362,20 +365,21 @@ class LogManager:
             self._topic_id_files.changed(file)
 
     def _emptiest(self) -> str:
-        """One of ten thousand partitions need not count the others: that is done only after a move."""
+        """Returns the directory with the fewest logs. They are counted only after a move, so that creating ten thousand
+        partitions stays fast."""
         if self._counts is None or self._counted_at != self.futures.changes:
             self._counts = Counter(root_of(log.directory) for log in (*self._logs.values(), *self.futures))
             self._counted_at = self.futures.changes
         return self._directories.emptiest(self._counts)
 
     def delete(self, topic_partition: TopicPartition) -> None:
-        """Rename the log's directory at once, remove it after `file.delete.delay.ms`. Raises StorageFault."""
+        """Renames the log's directory immediately and removes it after `file.delete.delay.ms`. Raises StorageFault."""
         log = self._rename_away(topic_partition, DELETE_DIR_SUFFIX)
         if log is not None:
             self._removal.add([log.directory], log.config.file_delete_delay_ms)
 
     def set_aside(self, topic_partition: TopicPartition) -> str | None:
-        """Rename the log's directory, and remove it in a day: where it is then. Raises StorageFault."""
+        """Renames the log's directory, to be removed after a day. Returns its new path. Raises StorageFault."""
         log = self._rename_away(topic_partition, STRAY_DIR_SUFFIX)
         if log is None:
             return None
@@ -408,24 +412,24 @@ class LogManager:
         return log
 
     def storage_fault(self, fault: StorageFault) -> None:
-        """What a log, or whoever reads it, met: the directory fails, unless only room or descriptors are wanting."""
+        """Handles an error of a log or of its reader: the directory fails, unless only space or descriptors ran out."""
         self._fault(fault.directory, fault)
 
     def _file_fault(self, directory: str, error: OSError) -> None:
-        """Of a log, by its directory."""
+        """Handles a failed write of a log's small file; `directory` is the log's."""
         self._fault(root_of(directory), error)
 
     def _fault(self, directory: str, error: BaseException) -> None:
         if is_exhausted(error):
             if lacks_descriptors(error) or lacks_descriptors(error.__cause__):
-                # New connections need some as well, and they cannot ask for them.
+                # New connections need descriptors too, and cannot free any themselves.
                 self._services.descriptors.give_back()
             self._directories.exhausted(directory, error)
         else:
             self.directory_failed(directory, error)
 
     def directory_failed(self, directory: str, error: BaseException) -> None:
-        """Nothing in it is touched any more."""
+        """Takes a failed directory offline; it is not used any more."""
         if self._directories.fail(directory, error):
             self.cleaner.state.directory_failed(directory)
             self.futures.directory_failed(directory)
@@ -434,7 +438,8 @@ class LogManager:
 
 
 def _try_to_open(services: LogServices, opening: Opening) -> Log | CheckpointError:
-    """What is wrong with one log is no reason not to open the others. Raises OSError."""
+    """Opens a log; returns an error instead if the log is damaged, so that the others are still opened. Raises
+    OSError."""
     try:
         return open_log(services, opening)
     except CheckpointError as error:

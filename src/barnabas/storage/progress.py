@@ -1,4 +1,4 @@
-"""How far a long start is: one line now and then, so that whoever waits sees that something happens."""
+"""Progress of a long start: a log line now and then, to show that it continues."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _INTERVAL_MS = 2_000
 
 
 class Progress:
-    """`what: done of total`, at most every two seconds, and a last line if there was one before."""
+    """Logs `what: done of total` at most every two seconds, and a last line if there was one before."""
 
     __slots__ = ("_done", "_host", "_said_ms", "_started_ms", "_total", "_what")
 
@@ -20,7 +20,7 @@ class Progress:
         self._started_ms = self._said_ms = host.clock.now_ms()
 
     def step(self) -> None:
-        """One more is done."""
+        """Counts one more as done."""
         self._done += 1
         now_ms = self._host.clock.now_ms()
         if now_ms - self._said_ms >= _INTERVAL_MS and self._done < self._total:
@@ -28,7 +28,7 @@ class Progress:
             self._host.faults.inform(f"{self._what}: {self._done} of {self._total}")
 
     def end(self) -> None:
-        """All of them are."""
+        """Ends the progress, after all are done."""
         if self._said_ms != self._started_ms:
             taken_ms = self._host.clock.now_ms() - self._started_ms
             self._host.faults.inform(f"{self._what}: {self._total} in {taken_ms / 1000:.1f} s")

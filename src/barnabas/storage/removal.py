@@ -1,7 +1,8 @@
-"""What is deleted goes later: renamed at once, removed after `file.delete.delay.ms`, beside the loop.
+"""Delayed removal of deleted files: they are renamed immediately, and removed in the background after
+`file.delete.delay.ms`.
 
-Readers that began before the deletion go on reading meanwhile. What still waits when the process ends is found by its
-name and removed at the next start.
+Readers that began before the deletion can continue meanwhile. The next start finds files that were not removed by their
+names, and removes them.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from barnabas.common.host import Disk, Host, Timer
 
 
 class DelayedRemoval:
-    """Files and directories that are removed after a while, beside the loop; one timer for all."""
+    """Files and directories to be removed in the background after a delay; one timer for all."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -25,7 +26,7 @@ class DelayedRemoval:
             self._arm()
 
     def cancel(self) -> None:
-        """What still waits is found and removed at the next start."""
+        """Stops; the next start finds and removes what is left."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
-"""Directories that a start set aside as `-stray`: kept for a day, then removed.
+"""Removal of directories that a start set aside as `-stray`, after a day.
 
-The day begins when this broker first sees the directory under that name; `stray-since` in it says when that was, so
-that restarts do not begin it anew. Looked at beside the loop, once an hour, and only where there is such a directory.
+The day begins when this broker first finds the directory under that name; a file `stray-since` in it has the time, so
+that restarts do not extend it. Checked in the background once an hour, and only if there is such a directory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _LOOK_MS: Final = 3_600_000
 
 
 class StrayRemoval:
-    """Removes what was set aside long enough ago."""
+    """Removes stray directories when they are due."""
 
     def __init__(self, host: Host, removal: DelayedRemoval) -> None:
         self._host = host
@@ -28,13 +28,13 @@ class StrayRemoval:
         self._timer: Timer | None = None
 
     def add(self, path: str) -> None:
-        """A directory that is aside, since now or from an earlier start."""
+        """Adds a directory that was set aside, now or by an earlier start."""
         self._paths[path] = None
         if self._timer is None:
             self._timer = self._host.timers.call_later(_FIRST_LOOK_MS, self._look)
 
     def stop(self) -> None:
-        """The next start finds them by their names."""
+        """Stops; the next start finds the directories by their names."""
         self._paths.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -62,7 +62,8 @@ class StrayRemoval:
 
 
 def _is_due(disk: Disk, path: str, now_ms: int) -> bool:
-    """Whether its day is over; it begins now where that is not written yet, or the clock was set back."""
+    """Returns whether the directory's day is over. The day begins now if there is no valid time yet, or the clock was
+    set back."""
     file = f"{path}/{SINCE_FILE}"
     try:
         since_ms = int(disk.read(file)) if disk.exists(file) else None
@@ -75,6 +76,6 @@ def _is_due(disk: Disk, path: str, now_ms: int) -> bool:
     try:
         write_atomically(disk, file, str(now_ms).encode())
     except OSError:
-        # No room, or the directory is gone: it is looked at again later.
+        # The disk is full, or the directory is gone: checked again later.
         return False
     return False

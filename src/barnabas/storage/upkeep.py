@@ -1,8 +1,8 @@
-"""What happens to the logs of a broker now and then: checkpoints, retention, syncs, forgotten producers.
+"""Periodic work on the logs of a broker: checkpoints, retention, syncs, expiration of producers.
 
 Invariants
 - No timers per partition: one for each kind of work.
-- A checkpoint speaks of the one log of a partition that lies in its directory, be it the current one or a future one.
+- A checkpoint of a directory contains the one log of a partition that is in that directory, current or future.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from barnabas.storage.log import Log
 from barnabas.storage.recovery.recovery_points import RecoveryPoints
 
 _INITIAL_TASK_DELAY_MS = 30_000
-#: What goes through all logs holds up the loop for so long at a time, and comes back after so long a pause.
+#: Work on all logs runs in slices: the longest time of one, the steps in one, and the pause between two.
 _SLICE_MS = 3
 _STEPS_AT_ONCE = 100
 _PAUSE_MS = 1
 _FINISHED = object()
-#: Its name, and what it says of a log; None for nothing.
+#: The checkpoint's name, and a function that returns a log's offset in it, or None for no entry.
 _Checkpoint = tuple[str, Callable[[Log], int | None]]
 
 
@@ -41,7 +41,8 @@ def _nothing() -> None:
 
 
 class LogUpkeep:
-    """`fault` is told of a directory and what went wrong in it. `cleaner` and `futures` are set before `start`."""
+    """Runs the periodic work. `fault` is called with a directory and its error. `cleaner` and `futures` are set before
+    `start`."""
 
     cleaner: LogCleaner
     futures: FutureLogs
@@ -69,7 +70,7 @@ class LogUpkeep:
             self._sync_all,
             lambda: self._go_on(self._checkpoint_beside(self._recovery_points), _nothing),
         )
-        #: As an earlier run left them; good for logs whose replica is not there.
+        #: The high watermarks that an earlier run left, for logs without a replica.
         self.checkpointed_high_watermarks: Offsets = {}
 
     def start(self, high_watermarks: Callable[[], Offsets]) -> None:
@@ -122,7 +123,7 @@ class LogUpkeep:
     def _go_on(
         self, steps: Iterator[None], then: Callable[[], None], waits: Callable[[Timer], None] = lambda timer: None
     ) -> None:
-        """A slice of it, then whatever else the loop has to do, and the rest."""
+        """Runs a slice of the steps; after other events of the loop it continues with the next one."""
         until_ms = self._host.clock.now_ms() + _SLICE_MS
         for _ in islice(steps, _STEPS_AT_ONCE):
             if self._host.clock.now_ms() >= until_ms:
@@ -138,7 +139,7 @@ class LogUpkeep:
         return (log for log in (*self._logs.values(), *self.futures) if root_of(log.directory) not in offline)
 
     def write_checkpoints(self) -> None:
-        """All of them, at once, where they say something new."""
+        """Writes all checkpoints that changed, immediately."""
         for kind in (self._recovery_points, self._log_starts, self._all_high_watermarks):
             name, offset_of = kind()
             for directory in tuple(self._directories.online()):
@@ -147,7 +148,7 @@ class LogUpkeep:
                 self._directories.write_checkpoint(directory, name, own)
 
     def _checkpoint_beside(self, kind: Callable[[], _Checkpoint]) -> Iterator[None]:
-        """One of them, log by log; nobody waits for it."""
+        """Collects one checkpoint log by log, and writes it in the background."""
         name, offset_of = kind()
         files = self._directories.files
         drafts = {directory.path: files.draft(directory, name) for directory in self._directories.online()}
@@ -163,15 +164,15 @@ class LogUpkeep:
                 files.finish(draft)
 
     def on_truncating(self, log: Log) -> None:
-        """Its recovery point went back: what is cut now must not be missed by a start, nor what is appended be taken
-        for synced. Raises OSError."""
+        """Writes a recovery point that went back: otherwise a start would miss the truncated records, or treat new ones
+        as synced. Raises OSError."""
         directory = self._directories.at(root_of(log.directory))
         name, files = RECOVERY_POINT_CHECKPOINT, self._directories.files
         if not files.is_at_most(directory, name, log.topic_partition, log.recovery_point):
             files.write(directory, name, {log.topic_partition: log.recovery_point for log in self._in(directory.path)})
 
     def on_truncated(self, log: Log) -> None:
-        """It was cut. Raises OSError, StorageFault."""
+        """Applies a truncation to the checkpoint, the cleaner and the future log. Raises OSError, StorageFault."""
         self.on_truncating(log)
         if not self._is_future(log):
             self.cleaner.on_truncated(log)
@@ -181,7 +182,8 @@ class LogUpkeep:
         return RECOVERY_POINT_CHECKPOINT, lambda log: log.recovery_point
 
     def _log_starts(self) -> _Checkpoint:
-        """Only logs that start above their first segment need it: for the others the file name says it."""
+        """Returns the checkpoint of log start offsets. Only logs that start above their first segment have an entry;
+        the file name shows the others'."""
 
         def start_within(log: Log) -> int | None:
             return log.log_start_offset if log.log_start_offset > log.segments.bases[0] else None
@@ -204,7 +206,7 @@ class LogUpkeep:
         high_watermarks = self._high_watermarks()
         for topic_partition, log in tuple(self._logs.items()):
             yield
-            # It may be gone, and so may its directory, since the last slice.
+            # The log or its directory can be gone since the last slice.
             if self._logs.get(topic_partition) is not log or root_of(log.directory) in self._directories.offline:
                 continue
             high_watermark = high_watermarks.get(topic_partition, log.log_start_offset)
@@ -216,7 +218,7 @@ class LogUpkeep:
     def _expire_producers(self) -> Iterator[None]:
         wall_ms, expiration_ms = self._host.clock.wall_ms(), self._config.int_of("producer.id.expiration.ms")
         for log in tuple(self._logs.values()):
-            log.producers.expiration_ms = expiration_ms  # it may have been changed since
+            log.producers.expiration_ms = expiration_ms  # the configuration can have changed
             log.producers.expire(wall_ms)
             yield
 
@@ -233,7 +235,7 @@ class LogUpkeep:
         self.sync_beside(log, log.log_end_offset, then)
 
     def sync_beside(self, log: Log, end_offset: int, then: Callable[[], None] = _nothing) -> None:
-        """Sync what is below `end_offset` without holding up the loop; `then`, whether it went well or not."""
+        """Syncs the log below `end_offset` in the background, then calls `then`, whether that succeeded or not."""
         root = root_of(log.directory)
         if root in self._directories.offline:
             self._host.timers.call_soon(then)
