@@ -1,6 +1,6 @@
-"""Batches of the metadata log, as bytes and as what listeners get.
+"""Batches of the metadata log: encodes and decodes them, and builds the form that listeners get.
 
-What a newer release wrote is refused, not skipped: this one would lose it, and answer from half of the metadata.
+Records of a newer release are refused, not skipped: without them this node would answer from incomplete metadata.
 """
 
 from __future__ import annotations
@@ -19,15 +19,18 @@ from barnabas.raft.control import decode_control
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.records.batch import BatchHeader, Record, decode_batch
 
-#: No batch gets longer than this (Kafka's default of internal.metadata.max.batch.size.in.bytes).
+#: The largest size of a batch (Kafka's default of internal.metadata.max.batch.size.in.bytes).
 _MAX_BATCH_BYTES: Final = 8 * 1024 * 1024
-#: What a record's frame in its batch takes at most.
+#: The largest overhead of one record in its batch.
 _RECORD_OVERHEAD_BYTES: Final = 24
 _METADATA_VERSION_MAX: Final = next(f.max_version for f in SUPPORTED_FEATURES if f.name == METADATA_VERSION)
 
 
 def read_batch(header: BatchHeader, view: memoryview, history: VoterHistory) -> CommittedBatch:
-    """A batch of the log; what it says of voters goes into `history`. DecodeError, RecordsRejected, FatalFault."""
+    """Decodes a batch of the log, and adds its voters and kraft.version to `history`.
+
+    Raises DecodeError, RecordsRejected or FatalFault.
+    """
     records: list[Message] = []
     for record in decode_batch(view):
         if header.is_control:
@@ -56,7 +59,7 @@ def _decode(record: Record) -> Message:
 
 
 def check_metadata_version(record: Message) -> None:
-    """FatalFault for a metadata.version that this release cannot run."""
+    """Raises FatalFault for a metadata.version that this release cannot run."""
     if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION:
         level = record.feature_level
         if level > _METADATA_VERSION_MAX:
@@ -67,7 +70,7 @@ def check_metadata_version(record: Message) -> None:
 
 
 def chunks(records: Sequence[tuple[Message, int]]) -> Iterator[tuple[list[bytes], list[Message]]]:
-    """Framed records, and the records themselves, in batches that are not too long."""
+    """Yields encoded records, together with the records themselves, in batches of limited size."""
     values: list[bytes] = []
     messages: list[Message] = []
     size = 0

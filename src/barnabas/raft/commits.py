@@ -1,4 +1,4 @@
-"""What the quorum hands to those who follow it."""
+"""The committed metadata log as its listeners get it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ class CommittedBatch(NamedTuple):
 
 
 class Listener(Protocol):
-    """Who follows the committed metadata log."""
+    """A subscriber of the committed metadata log."""
 
     def on_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
-        """The content up to `snapshot_id.end_offset`, in place of everything before."""
+        """Receives the content up to `snapshot_id.end_offset`, which replaces everything before."""
 
     def on_commit(self, batch: CommittedBatch) -> None:
-        """Every batch once, in order."""
+        """Receives each batch once, in order."""
 
     def on_caught_up(self) -> None:
-        """Everything that is committed as far as this node knows has been handed over."""
+        """Is called when everything that this node knows to be committed has been delivered."""

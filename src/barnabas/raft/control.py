@@ -3,7 +3,7 @@
     key    version int16 | type int16
     value  the message of that type, which begins with its version
 
-They come in batches of their own, marked as control batches, and hold what the quorum says of itself.
+They describe the quorum itself, and are written in batches of their own, marked as control batches.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ _NUMBERS: Final = {cls: number for number, cls in _TYPES.items()}
 
 
 def encode_control(message: Message) -> tuple[bytes, bytes]:
-    """(key, value)"""
+    """Returns (key, value)."""
     return _KEY.pack(0, _NUMBERS[type(message)]), bytes(encode(message, 0))
 
 
 def decode_control(key: Buffer | None, value: Buffer | None) -> Message | None:
-    """The message, or None for a type that this release does not know (to be skipped)."""
+    """Returns the message, or None for a type that this release does not know and skips."""
     if key is None or value is None or len(key) < _KEY.size:
         raise DecodeError("a control record needs a key of version and type, and a value")
     _, number = _KEY.unpack_from(key)
     cls = _TYPES.get(number)
     if cls is None:
         return None
-    # Each of them begins with the version that it is in.
+    # Each message begins with its version.
     if len(value) < _VERSION.size:
         raise DecodeError(f"a control record of {len(value)} bytes")
     version = min(_VERSION.unpack_from(value)[0], cls.VERSIONS[1])

@@ -1,7 +1,7 @@
 """The state that all parts of a quorum node share: ports, identity, log, role, and how they learn a new epoch.
 
-A part decides and writes down what is to be done, in `draft`; it neither writes to the disk nor sends. Its timers are
-events: whatever they leave in `draft` is carried out when they return (`raft.node`).
+A part decides, and adds the resulting actions to `draft`; it neither writes to the disk nor sends. Its timers are
+events: the actions in `draft` are carried out when a callback returns (`raft.node`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _nothing() -> None:
 
 
 class QuorumTimes(NamedTuple):
-    """`controller.quorum.*`, in ms."""
+    """The settings `controller.quorum.*`, in ms."""
 
     election_timeout_ms: int
     election_backoff_max_ms: int
@@ -53,18 +53,20 @@ class QuorumTimes(NamedTuple):
 
 
 class Identity(NamedTuple):
+    """The node as the quorum knows it."""
+
     cluster_id: str
     key: VoterKey
-    #: Where this node is found by the others; empty if it is no controller.
+    #: The endpoints where the other nodes reach this one; empty if it is not a controller.
     endpoints: Endpoints
-    #: With the metadata log in it.
+    #: The log directory that contains the metadata log.
     log_dir: str
     #: The listener by which voters reach each other: the first of `controller.listener.names`.
     listener: str
 
 
 class Core:
-    """The state that the parts of one node share."""
+    """The state shared by the parts of one node; complete after `open`."""
 
     def __init__(
         self,
@@ -76,14 +78,14 @@ class Core:
         delivery: Delivery,
         room: Room,
     ) -> None:
-        """`run` takes a step as an event, and carries out what it leaves to do."""
+        """`run` executes a step as an event, and then carries out the actions that the step added to `draft`."""
         self.host = host
         self.run = run
         #: Timers whose callbacks are events.
         self.timers = EventTimers(host.timers, run)
         self.room = room
         self._peers = peers
-        #: The actions that this event has left so far.
+        #: The actions that the current event has added so far.
         self.draft = Draft()
         self.times = times
         self.cluster_id = identity.cluster_id
@@ -92,14 +94,14 @@ class Core:
         self._log_dir = identity.log_dir
         self.listener = identity.listener
         self.delivery = delivery
-        #: Whether the start is over; a voter that is alone leads by then, or does not start.
+        #: Whether the start is complete. A node that is the only voter is then the leader, or its start has failed.
         self.has_begun = False
         self.is_stopped = False
-        #: Addresses to ask when no leader is known, beside the voters'.
+        #: The addresses to ask for the leader, in addition to those of the voters.
         self.bootstrap: tuple[Address, ...] = ()
         self._log: MetadataLog | None = None
         self._quorum: QuorumState | None = None
-        #: Whether a leader was met since the start.
+        #: Whether this node has followed a leader since its start.
         self.has_joined = False
         self._doubled: set[int] = set()
         self._limited = LimitedReports(host.faults, host.clock)
@@ -130,7 +132,7 @@ class Core:
 
     @property
     def last(self) -> tuple[int, int]:
-        """(epoch, end offset) of the log: what an election compares."""
+        """The (epoch, end offset) of the log, which elections compare."""
         return self.log.latest_epoch, self.log.end_offset
 
     @property
@@ -139,23 +141,29 @@ class Core:
 
     @property
     def may_stand(self) -> bool:
-        """Whether this node stands for election: a voter, or one whose removal may never be committed without it (Raft,
-        dissertation, 4.2.2): nobody else may have the record of it, and no log may be as long."""
+        """Whether this node can start an election: it is a voter, or its removal is not known to be committed.
+
+        A removal may never be committed without the removed voter, because its log can be the only one with the record,
+        and longer than the others (Raft dissertation, 4.2.2).
+        """
         quorum = self.quorum
         if self.is_held and not (quorum.hold is Hold.NEW and self.log.end_offset == 0):
             return False
         is_open = self.delivery.high_watermark <= quorum.history.voters_offset
         return quorum.is_voter or (is_open and quorum.was_voter)
 
-    # A voter that may have forgotten what it acknowledged.
+    # A voter that may have lost records that it acknowledged.
 
     @property
     def is_held(self) -> bool:
-        """Whether it must catch up before it votes. A voter without others has nobody to catch up with."""
+        """Whether this node must catch up before it votes. The only voter has no other node to catch up with."""
         return self.quorum.hold is not Hold.NONE and not self.quorum.is_alone
 
     def may_vote_for(self, candidate_id: int, last_offset: int) -> bool:
-        """One with an empty log may be the first of a new quorum, among others that are as new."""
+        """Returns whether the hold of this voter permits the vote.
+
+        A voter with an empty log can elect the first leader of a new quorum if the candidate's log is empty too.
+        """
         if not self.is_held:
             return True
         if self.quorum.hold is Hold.NEW and last_offset == self.log.end_offset == 0:
@@ -169,7 +177,7 @@ class Core:
         return False
 
     def release_hold(self) -> None:
-        """It votes from now on."""
+        """Ends the hold: this voter votes from now on."""
         quorum = self.quorum
         if quorum.hold is Hold.NONE:
             return
@@ -182,17 +190,17 @@ class Core:
         quorum.hold = Hold.NONE
 
     def election_timeout_ms(self) -> int:
-        """Another one each time, so that voters do not stand for election all at once."""
+        """Returns a random timeout, so that voters do not start elections at the same time."""
         base_ms = self.times.election_timeout_ms
         return base_ms + self.host.random.below(max(base_ms, 1))
 
-    # Where the others are.
+    # Addresses of the other nodes.
 
     def address_of(self, node_id: int) -> Address | None:
         return self.quorum.voters.address_of(node_id, self.listener)
 
     def leader_address(self, listener: str | None = None) -> Address | None:
-        """On the listener of this name, by default that of the voters."""
+        """Returns the leader's address on this listener, by default on the voters' listener."""
         listener = self.listener if listener is None else listener
         leader_id = self.quorum.leader_id
         if leader_id == self.own.node_id:
@@ -200,10 +208,10 @@ class Core:
         known = address_on(self.quorum.leader_endpoints, listener)
         return known if known is not None else self.quorum.voters.address_of(leader_id, listener)
 
-    # News.
+    # Epochs and leaders learned from others.
 
     def learn(self, epoch: int, leader_id: int, endpoints: Endpoints, *, from_leader: bool = False) -> None:
-        """A request or an answer tells of an epoch, and maybe of its leader. `from_leader`: he says so himself."""
+        """Takes over an epoch, and its leader if known, from a request or response. `from_leader`: sent by the leader."""
         quorum = self.quorum
         known = leader_id not in (NONE, self.own.node_id)
         if epoch > quorum.epoch:
@@ -212,7 +220,7 @@ class Core:
             else:
                 quorum.become_unattached(epoch)
         elif epoch == quorum.epoch and known and not isinstance(quorum.role, Leader):
-            # Who does not vote learns the leader's address from others; a voter waits for the leader's own word.
+            # An observer learns the leader's address from any node; a voter only from the leader itself.
             is_believed = from_leader or not quorum.is_voter
             if quorum.leader_id == NONE or (is_believed and quorum.leader_id == leader_id):
                 quorum.become_follower(epoch, leader_id, self._endpoints_of(leader_id, endpoints))
@@ -229,8 +237,10 @@ class Core:
         return () if voter is None else voter.endpoints
 
     def take_in(self, code: int, epoch: int, leader_id: int, endpoints: Endpoints) -> bool:
-        """What an answer says beside its matter. False if there is nothing more to it: it is of an epoch that is over,
-        or this node has just learnt of a newer one."""
+        """Takes over epoch and leader from a response, and returns whether the rest of the response is to be processed.
+
+        It is not if the response belongs to an old epoch, or if this node has just learned of a newer epoch from it.
+        """
         if epoch < self.quorum.epoch or code == ErrorCode.UNKNOWN_LEADER_EPOCH:
             return False
         is_news = epoch > self.quorum.epoch
@@ -241,7 +251,7 @@ class Core:
         return endpoints_in(response, leader_id, self.listener)
 
     def report_refusal(self, node: int | Address, response: Any) -> None:
-        """A peer that will not talk to this node at all; once for each."""
+        """Reports a peer that rejects this node's requests; once for each peer and error."""
         code = ErrorCode(response.error_code)
         who = f"node {node}" if isinstance(node, int) else f"{node[0]}:{node[1]}"
         if (who, code) in self._refusals:
@@ -260,7 +270,7 @@ class Core:
             self.host.faults.fatal(message)
 
     def warn_of_doubles(self, node_ids: Sequence[int]) -> None:
-        """Once for each. Whatever one of them confirms counts for both."""
+        """Reports voters whose node id two processes use; once for each id. Each process's fetches count for both."""
         for node_id in node_ids:
             if node_id not in self._doubled:
                 self._doubled.add(node_id)
@@ -270,47 +280,46 @@ class Core:
                 )
 
     def is_other_cluster(self, cluster_id: str | None) -> bool:
-        """An older peer does not say which it is of."""
+        """Returns whether a request comes from another cluster. Older peers do not send a cluster id."""
         return cluster_id is not None and cluster_id != self.cluster_id
 
     def leader_only(self, epoch: int) -> ErrorCode:
-        """Why a request for the leader of `epoch` cannot be served here; NONE if it can."""
+        """Returns why a request for the leader of `epoch` cannot be served here; NONE if it can."""
         if epoch < self.quorum.epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
         if epoch > self.quorum.epoch:
             return ErrorCode.UNKNOWN_LEADER_EPOCH
         return ErrorCode.NONE if isinstance(self.quorum.role, Leader) else ErrorCode.NOT_LEADER_OR_FOLLOWER
 
-    # What is to be done.
+    # Actions for `draft`.
 
     def ask(
         self, address: Address, message: Message, reply: Reply, *, timeout_ms: int | None = None, durable_end: int = 0
     ) -> None:
-        """Send a request to another node when the event is over; `reply` is an event of its own."""
+        """Sends a request to another node at the end of the event; `reply` is called as an event of its own."""
         timeout_ms = self.times.request_timeout_ms if timeout_ms is None else timeout_ms
         self.draft.ask(Request(address, message, reply, timeout_ms, durable_end))
 
     def is_refused(self, address: Address) -> bool:
-        """Whether nobody listened at this address when it was dialled last."""
+        """Returns whether the last connection to this address was refused, so that no process listens there."""
         return self._peers.is_refused(address)
 
     def commit(self, high_watermark: int, *, is_all: bool) -> None:
-        """Everything before `high_watermark` is committed: known at once, delivered when the event is over."""
+        """Advances the high watermark now, and delivers what it commits at the end of the event."""
         self.delivery.know(high_watermark)
         self.draft.commit(high_watermark, is_all=is_all)
 
-    # Where the disk fails.
+    # Failures of the disk.
 
     def guard(self, action: Callable[[], None]) -> None:
-        """Without its metadata log a node's word is worth nothing."""
+        """Runs `action`; a failure of the disk ends this node, because it cannot take part without its metadata log."""
         try:
             action()
         except (StorageFault, OSError) as error:
             self.fail(error)
 
     def careful(self, step: Callable[[], None], otherwise: Callable[[], None] = _nothing) -> None:
-        """Take a step that may need the disk. Where there is no room, this node is what it was; `otherwise` sees to it
-        that it tries again."""
+        """Runs a step that writes to the disk. On a full disk the state is unchanged, and `otherwise` retries."""
         try:
             step()
         except (StorageFault, OSError) as error:
@@ -318,7 +327,7 @@ class Core:
             otherwise()
 
     def no_promise(self, error: BaseException) -> None:
-        """Reports that a promise of this voter could not be saved for want of room; any other error ends the node."""
+        """Reports that a promise of this voter could not be saved on a full disk; any other error ends the node."""
         if not is_exhausted(error):
             self.fail(error)
         text = f"this voter does not vote, because it has no space to save its vote: {error}"

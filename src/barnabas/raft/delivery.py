@@ -1,10 +1,10 @@
-"""From the log to those who follow it: committed batches, each once and in order, and who waits for them.
+"""The delivery of committed batches to listeners, each once and in order, and the callbacks that wait for it.
 
-Invariant: what was delivered is never taken back. A truncation below it would be the loss of a committed record, and
-the node stops (Raft's state machine safety).
+Invariant: what was delivered is never revoked. A truncation below it would be the loss of a committed record, and the
+node stops (Raft's state machine safety).
 
-A follower whose log has no room is told of committed batches all the same (`ahead`): they are safe with a majority, and
-a broker that does not learn who leads would serve what is over. They come again for the log when it has room.
+A follower whose log cannot be written still delivers committed batches (`ahead`): a majority has them on disk, and a
+broker that does not learn of new leaders would serve from old metadata. They are fetched again for the log later.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from barnabas.raft.snapshots import Snapshot, SnapshotId
 
 
 class _Waiting(NamedTuple):
+    """A callback that waits until everything before `end_offset` is delivered."""
+
     end_offset: int
     base_offset: int
     done: Callable[[int], None]
@@ -27,22 +29,24 @@ class _Waiting(NamedTuple):
 
 
 class Delivery:
+    """The batches of the log that wait for their commit, the listeners, and the waiting callbacks."""
+
     def __init__(self, listeners: list[Listener]) -> None:
         self.listeners = listeners
-        #: In the log and not delivered.
+        #: Batches that are in the log and not delivered.
         self._appended: deque[CommittedBatch] = deque()
         self._waiting: deque[_Waiting] = deque()
-        #: Everything before it was delivered.
+        #: Everything before this offset was delivered.
         self.offset = 0
-        #: Everything before it is committed, as far as this node knows; -1: it does not know.
+        #: Everything before this offset is known to be committed; -1: not known.
         self.high_watermark = -1
-        #: Where the log ended when batches beyond it were delivered, until it has them.
+        #: The end of the log while batches beyond it are delivered; None when the log has all of them.
         self._log_end: int | None = None
         self._delivering = False
 
     @property
     def offset_in_log(self) -> int:
-        """Everything before it was delivered, and is in the log."""
+        """Everything before this offset was delivered, and is in the log."""
         return self.offset if self._log_end is None else self._log_end
 
     def appended(self, batch: CommittedBatch) -> None:
@@ -55,7 +59,7 @@ class Delivery:
         self._appended.append(batch)
 
     def ahead(self, batches: Iterable[CommittedBatch], log_end: int, high_watermark: int) -> None:
-        """Deliver what is committed of these, which begin where the log ends and are not in it."""
+        """Delivers the committed ones of these batches, which begin at the end of the log and are not in it."""
         self.commit(min(high_watermark, log_end), is_all=False)
         self.high_watermark = max(self.high_watermark, high_watermark)
         if self._delivering or self._appended or self.offset < log_end:
@@ -83,7 +87,7 @@ class Delivery:
             self._appended.pop()
 
     def reset(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
-        """Go on from a snapshot, which holds everything that was delivered and more."""
+        """Continues from a snapshot, which contains everything that was delivered, and more."""
         self._appended.clear()
         if self._log_end is not None:
             self._log_end = snapshot_id.end_offset
@@ -97,11 +101,11 @@ class Delivery:
             listener.on_snapshot(snapshot_id, snapshot)
 
     def know(self, high_watermark: int) -> None:
-        """Everything before it is committed, and delivered by the next `commit`."""
+        """Records that everything before this offset is committed; the next `commit` delivers it."""
         self.high_watermark = max(self.high_watermark, high_watermark)
 
     def commit(self, high_watermark: int, *, is_all: bool) -> None:
-        """Deliver what is before `high_watermark`. `is_all`: nothing beyond that is known to be committed."""
+        """Delivers everything before `high_watermark`. `is_all`: nothing beyond is known to be committed."""
         self.know(high_watermark)
         if self._delivering:
             return
@@ -118,7 +122,7 @@ class Delivery:
         finally:
             self._delivering = False
 
-    # Who waits.
+    # Waiting callbacks.
 
     @property
     def is_waited_for(self) -> bool:
@@ -130,7 +134,10 @@ class Delivery:
         self._waiting.append(_Waiting(end_offset, base_offset, later(done), None if failed is None else later(failed)))
 
     def complete_one(self) -> bool:
-        """One by one: what a `done` proposes may have been delivered meanwhile."""
+        """Calls the first waiting callback that is due, and returns whether there was one.
+
+        The caller repeats this, because a proposal made by a callback can already be delivered when it returns.
+        """
         if not self._waiting or self._waiting[0].end_offset > self.offset:
             return False
         waiting = self._waiting.popleft()
@@ -138,8 +145,11 @@ class Delivery:
         return True
 
     def give_up(self) -> None:
-        """This node leads no more: nobody will tell it what becomes of its proposals. Everybody who waits is told, also
-        where telling one of them fails."""
+        """Calls `failed` of all waiting callbacks: this node no longer leads, and does not learn whether they are
+        committed.
+
+        All are called, even if one of them raises.
+        """
         waiting, self._waiting = self._waiting, deque()
         with ExitStack() as all_of_them:
             for one in reversed(waiting):

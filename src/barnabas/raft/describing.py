@@ -1,4 +1,4 @@
-"""DescribeQuorum: what the leader knows of its replicas (KIP-595, KIP-836, KIP-853)."""
+"""DescribeQuorum: the state of all replicas as the leader knows it (KIP-595, KIP-836, KIP-853)."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _refused(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
 
 
 def _state(core: Core, state: ReplicaState) -> DescribeQuorumResponse.ReplicaState:
-    """Times as wall-clock ms, the leader's own being now."""
+    """Returns the state of one replica, with times in wall-clock ms; for the leader itself the time is now."""
     wall_ms, now_ms = core.host.clock.wall_ms(), core.now_ms
     is_own = state.key.node_id == core.own.node_id
 

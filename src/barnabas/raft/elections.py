@@ -1,20 +1,20 @@
-"""How a leader is found: timeouts, pre-votes, votes, and the answers to those of others (KIP-595, KIP-996).
+"""Elections of a leader: timeouts, pre-votes, votes, and the responses to other candidates (KIP-595, KIP-996).
 
-    a voter hears nothing of a leader for its timeout       -> asks for pre-votes, in the epoch at hand
-    its dial to the leader is refused                       -> the same soon: nobody listens there
-    a majority would vote for it                            -> next epoch, its own vote on disk, asks for votes
-    a majority votes for it                                 -> leads
-    it cannot win any more, or the time is up               -> backs off for a random while
+    a voter receives nothing from a leader for its timeout   -> requests pre-votes, in its current epoch
+    its connection to the leader is refused                  -> the same, soon: no process listens there
+    a majority would vote for it                             -> next epoch, its own vote on disk, requests votes
+    a majority votes for it                                  -> leads
+    it cannot win any more, or its time is up                -> backs off for a random time
 
-The voters that find the port of a dead leader refused, or that heard of it last at the same moment, stand in the order
-of their ids, `_TURN_MS` apart: without an order two of three would often stand at once, and each would vote for itself.
-An election in which one voter has refused and nobody listens at the ports of the others cannot be won now, so it does
-not wait for its time to be up.
+Voters that find the leader's port closed, or had the same last contact with it, start their elections in the order of
+their ids, `_TURN_MS` apart: otherwise two of three would often start at the same time, and each would vote for itself.
+An election is also lost when one voter has refused and no process listens at the ports of the others; the candidate
+then does not wait for its timeout.
 
 Invariants
-- A vote is given only to a candidate whose log ends where this one does or beyond, and is on disk before it is told:
-  the answer and the promise are in one `Ready`.
-- An answer counts only for the very election that it was asked in.
+- A vote is granted only to a candidate whose log is at least as long as this node's, and is on disk before the
+  response is sent: response and promise are in one `Ready`.
+- A response counts only for the election in which the vote was requested.
 """
 
 from __future__ import annotations
@@ -30,26 +30,28 @@ from barnabas.raft.peers import Alarm
 from barnabas.raft.quorum import Candidate, Follower, Leader, Prospective, Resigned, Role, Unattached
 from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey
 
-#: The first backoff of a candidate is below this; each that fails doubles it.
+#: The first backoff of a candidate is below this; each lost election doubles it.
 _BACKOFF_BASE_MS = 50
-#: Between two voters that find the leader gone: an election with its two rounds and two writes takes less, mostly.
+#: The delay between two voters that find the leader gone: longer than most elections with two rounds and two writes.
 _TURN_MS = 40
-#: Before the second attempt to replace a leader that is gone; each that fails doubles it.
+#: The delay before the second attempt to replace a leader that is gone; each failed attempt doubles it.
 _AGAIN_BASE_MS = 20
 
 
 class Elections:
+    """The elections on this node: its timer, its candidacies, and its votes for others."""
+
     def __init__(self, core: Core) -> None:
         self._core = core
         self._alarm = Alarm(core.host.clock, core.timers, lambda: core.careful(self._on_time, self._on_time_again))
-        #: Elections that were lost since somebody led.
+        #: The number of elections lost since there was a leader.
         self._lost = 0
         self._is_backing_off = False
-        #: The epoch whose leader has resigned, or was found to listen no more, and was not heard of since; else -1.
+        #: The epoch whose leader has resigned or no longer listens; -1 if there is none.
         self._ended_epoch = -1
-        #: Elections that others did not want, since then.
+        #: The number of failed pre-votes in that epoch.
         self._attempts = 0
-        #: Voters of the election at hand that nobody listens for.
+        #: Voters of the current election at whose address no process listens.
         self._gone: set[int] = set()
 
     # Timeouts.
@@ -69,10 +71,10 @@ class Elections:
         elif isinstance(role, Unattached) and not core.may_stand:
             self._alarm.cancel()
         elif isinstance(role, Resigned) and not core.may_stand:
-            # Removed from the voters: nobody waits for its vote, and its broker needs to know who leads now.
+            # This node was removed from the voters: no voter needs its vote, and its broker needs the new leader soon.
             self.begin_soon()
         elif isinstance(role, Unattached) and self._ended_epoch >= 0:
-            # Somebody has gone on to another epoch, and nobody leads in that one either.
+            # Another voter has started a new epoch, which has no leader either.
             self._epoch_ended(_TURN_MS + self._turn_ms(role.leader_id))
         else:
             self._alarm.set(core.election_timeout_ms())
@@ -83,25 +85,30 @@ class Elections:
                     self._ask(role, voter)
 
     def begin_soon(self) -> None:
-        """At the start, when there may be nobody to wait for. It is only a question, so it disturbs no leader."""
+        """Starts an election soon, when no leader may exist. A pre-vote changes nothing, so it disturbs no leader."""
         self._alarm.set(1 + self._core.host.random.below(max(self._core.times.election_timeout_ms // 10, 1)))
 
     def heard_of_leader(self) -> None:
-        """A fetch was answered."""
+        """Restarts the fetch timeout, because the leader has answered a fetch."""
         role = self._core.quorum.role
         assert isinstance(role, Follower)
         self._ended_epoch = -1
         self._wait_for_leader(role)
 
     def _wait_for_leader(self, role: Follower) -> None:
-        """A leader answers all its followers at one moment, when it appends: what they wait for differs by their
-        turns, or all of them would stand at once when it falls silent."""
+        """Starts the fetch timeout, plus this voter's turn.
+
+        A leader answers all its followers at the same moment, when it appends; with equal timeouts they would all start
+        elections at the same time.
+        """
         turn_ms = self._turn_ms(role.leader_id) if self._core.may_stand else 0
         self._alarm.set(self._core.times.fetch_timeout_ms + turn_ms)
 
     def leader_is_gone(self) -> None:
-        """Nobody listens at the leader's address, or it says itself that it leads no more: there is no need to wait,
-        and no reason to refuse others."""
+        """Starts an election soon: the leader's port is closed, or the leader has reported that it no longer leads.
+
+        There is no need to wait for a timeout, and no reason to refuse other candidates.
+        """
         core = self._core
         role = core.quorum.role
         if not isinstance(role, Follower) or not core.may_stand:
@@ -111,14 +118,14 @@ class Elections:
             self._epoch_ended(self._turn_ms(role.leader_id) + core.host.random.below(_TURN_MS // 4))
 
     def _epoch_ended(self, delay_ms: int) -> None:
-        """Its leader leads no more: this voter stands after a while."""
+        """Records that this epoch's leader is gone; this voter starts an election after `delay_ms`."""
         if self._ended_epoch < 0:
             self._attempts = 0
         self._ended_epoch = self._core.quorum.epoch
         self._alarm.set(min(delay_ms, self._core.times.election_timeout_ms))
 
     def _turn_ms(self, gone_id: int) -> int:
-        """When it is this voter's turn to stand in place of a leader that is gone."""
+        """Returns this voter's delay before it starts an election to replace a leader that is gone."""
         own_id = self._core.own.node_id
         return _TURN_MS * sum(voter_id < own_id for voter_id in self._core.quorum.voters.ids if voter_id != gone_id)
 
@@ -132,14 +139,14 @@ class Elections:
         if core.is_stopped:
             return
         if isinstance(role, Resigned):
-            # The next epoch, for in this one everybody is told that this node leads.
+            # A new epoch, because in this one the others know this node as the leader.
             quorum.become_unattached(role.epoch + 1)
         elif not core.may_stand:
             return
         elif quorum.is_alone:
             quorum.become_candidate()
         elif not core.room.is_there and not isinstance(role, Prospective):
-            # It could not lead if it won: others are to stand, and may have its vote.
+            # This node could not lead if it won. The others start elections, and can have its vote.
             core.room.reports.inform(
                 "does not stand",
                 f"node {core.own.node_id} does not stand for election: its metadata log cannot be written",
@@ -155,7 +162,7 @@ class Elections:
             self._back_off()
 
     def not_kept(self) -> None:
-        """The promise of a role could not be saved for want of room: this voter tries again later."""
+        """Retries later: the promise of a role could not be saved on a full disk."""
         if isinstance(self._core.quorum.role, Prospective | Candidate):
             self._on_time_again()
 
@@ -163,14 +170,14 @@ class Elections:
         self._alarm.set(self._core.election_timeout_ms())
 
     def _give_up(self, role: Prospective) -> None:
-        """Others follow a leader, or cannot be reached: go back to what was before."""
+        """Ends a pre-vote that failed, as others follow a leader or cannot be reached: restores the role before."""
         quorum = self._core.quorum
         if role.leader_id >= 0 and role.leader_endpoints:
             quorum.become_follower(role.epoch, role.leader_id, role.leader_endpoints)
         else:
             quorum.become_unattached(role.epoch)
         if self._ended_epoch == quorum.epoch:
-            # Others may not know yet: they are asked again soon, and then less and less often.
+            # The others may not know it yet: they are asked again soon, and then with growing delays.
             delay_ms = _AGAIN_BASE_MS << min(self._attempts, 10)
             self._attempts += 1
             self._alarm.set(min(delay_ms, self._core.times.election_timeout_ms))
@@ -182,7 +189,7 @@ class Elections:
         self._is_backing_off = True
         self._alarm.set(1 + self._core.host.random.below(max(bound_ms, 1)))
 
-    # Asking.
+    # Requests.
 
     def _ask(self, role: Prospective | Candidate, voter: Voter) -> None:
         core = self._core
@@ -253,7 +260,7 @@ class Elections:
             else:
                 self._back_off()
 
-    # Answering.
+    # Responses.
 
     def _answer(self, cls: type[Message], code: ErrorCode, listener: str, **fields: object) -> Message:
         core = self._core
@@ -270,7 +277,7 @@ class Elections:
         return ErrorCode.INVALID_REQUEST if node_id < 0 else ErrorCode.NONE
 
     def _is_meant(self, node_id: int, directory_id: bytes) -> bool:
-        """Whether a request is for this replica. Older peers do not say, nor who knows no directory."""
+        """Returns whether a request is for this replica. Ids that the peer does not send or know always match."""
         own = self._core.own
         return node_id < 0 or (node_id == own.node_id and directory_id in (bytes(16), own.directory_id))
 
@@ -302,7 +309,7 @@ class Elections:
             core.release_hold()
             quorum.vote_for(candidate)
             if not isinstance(quorum.role, Follower):
-                # Who was just voted for gets the time to win.
+                # The candidate gets this time to win.
                 self._alarm.set(core.election_timeout_ms())
         elif granted and isinstance(quorum.role, Follower) and self._ended_epoch == quorum.epoch:
             self._alarm.set(_TURN_MS + self._turn_ms(quorum.leader_id))
@@ -343,7 +350,10 @@ class Elections:
         return self._answer(EndQuorumEpochResponse, code, listener)
 
     def _succession_ms(self, successors: list[VoterKey]) -> int:
-        """The first one at once, the others later and later, so that the one with the most records is likely to win."""
+        """Returns the delay before this voter's election: 0 for the first successor, growing for the others.
+
+        The first successor has the most records, and so is likely to win.
+        """
         own, max_ms = self._core.own, self._core.times.election_backoff_max_ms
         for place, key in enumerate(successors):
             if key.node_id == own.node_id and key.directory_id in (bytes(16), own.directory_id):

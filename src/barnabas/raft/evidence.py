@@ -1,18 +1,18 @@
-"""What proves that a metadata log has lost something, and what may be cut off it.
+"""The proofs that a metadata log has lost records, and the decision what can be cut off it.
 
-The log is read from end to end at every start. Its intact part ends at the first batch that is not whole, has a wrong
-checksum, or cannot stand behind the one before it (`Chain`: base offset and leader epoch are outside the checksum, but
-no offset is ever missing, and each epoch begins with a LeaderChange). What lies behind is a torn tail, which nobody
-was ever told of, unless one of these proves the contrary:
+The log is read from end to end at each start. Its intact part ends at the first batch that is incomplete, has a wrong
+checksum, or cannot follow the batch before it (`Chain`: base offset and leader epoch are outside the checksum, but
+offsets have no gaps, and each epoch begins with a LeaderChange). The rest is a torn tail, which was never acknowledged,
+unless one of these proves otherwise:
 
-    the intact part ends before what the mark knows to have been on disk      (`raft.mark`)
-    there is an intact batch at the damage, or behind it
+    the intact part ends before the offset that the mark knows to have been on disk   (`raft.mark`)
+    there is an intact batch at the damage, or after it
 
-Then nothing is cut, and the node refuses to start. A mark does not count beyond what was committed where Apache Kafka
-has written `quorum-state` since: in a later epoch its leader may have had other records cut off.
+Then nothing is cut, and the node refuses to start. If Apache Kafka has written `quorum-state` since, the mark counts
+only up to its committed offset: the leader of a later epoch can have truncated the rest.
 
-A node that does not vote has acknowledged nothing, and gets everything from the controllers again: its log is cut, with
-a warning, wherever it is damaged.
+An observer has acknowledged nothing, and can fetch everything from the controllers again: its log is cut, with a
+warning, wherever it is damaged.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from barnabas.records.header import LOG_OVERHEAD, MAGIC_OFFSET, MAGIC_V2, PREFIX
 from barnabas.storage.checkpoints import offset_of
 from barnabas.storage.recovery.recovery import Cut
 
-#: So much behind a damage is searched for intact batches, and so many offsets ahead.
+#: The limits of the search for intact batches: bytes after the damage, and offsets after the end.
 _SEARCHED_BYTES: Final = 64 * 1024 * 1024
 _OFFSETS_AHEAD: Final = 1 << 32
 _SIZE_MIN, _SIZE_MAX = 61, 1 << 28
@@ -40,14 +40,14 @@ _PREFIX: Final = struct.Struct(">qi")
 
 
 class Chain:
-    """Whether batches can stand behind each other in a metadata log; asked for each in its turn."""
+    """Checks, for one batch after the other, whether it can follow the one before it in a metadata log."""
 
     def __init__(self, start_offset: int, quorum_epoch: int | None) -> None:
-        """`quorum_epoch`: of `quorum-state`, which is on disk before any record of that epoch; None: not known."""
+        """`quorum_epoch`: the epoch in `quorum-state`, which is synced before any record of it; None: not known."""
         self._next_offset = start_offset
         self._epoch = -1
         self._quorum_epoch = quorum_epoch
-        #: Why the last batch did not follow.
+        #: The reason why the last batch did not follow.
         self.reason = ""
 
     def follows(self, header: BatchHeader, batch: memoryview) -> bool:
@@ -75,7 +75,7 @@ class Chain:
 
 
 def _begins_an_epoch(header: BatchHeader, batch: memoryview) -> bool:
-    """Whether it holds the LeaderChange that each leader writes first."""
+    """Returns whether the batch contains the LeaderChange that each leader writes first."""
     if not header.is_control:
         return False
     try:
@@ -85,7 +85,7 @@ def _begins_an_epoch(header: BatchHeader, batch: memoryview) -> bool:
 
 
 def intact_batch_behind(disk: Disk, cut: Cut) -> tuple[str, int] | None:
-    """(file, byte) of an intact batch at a damage or behind it, as far as it is searched; None: there is none."""
+    """Returns (file, byte) of an intact batch at the damage or after it, within the limits of the search; else None."""
     for path, position in [(cut.path, cut.position), *((path, 0) for path in cut.dropped)]:
         file = disk.open(path, read_only=True)
         try:
@@ -99,8 +99,11 @@ def intact_batch_behind(disk: Disk, cut: Cut) -> tuple[str, int] | None:
 
 
 def _intact_batch(data: memoryview, end_offset: int) -> int | None:
-    """Where in `data` one begins. Sizes may be damaged, so every magic byte is looked at. The first one is out of its
-    place if it is intact, whatever its offset."""
+    """Returns the position of an intact batch in `data`, or None.
+
+    Sizes can be damaged, so the search tries each magic byte. A batch at position 0 is where the log was cut: it is
+    evidence at any offset.
+    """
     raw = bytes(data)
     at = raw.find(_MAGIC, MAGIC_OFFSET)
     while at >= 0:
@@ -168,13 +171,13 @@ def advice(log_dir: str) -> str:
 
 
 def limit_of(mark: Mark | None, *, is_state_own: bool) -> int:
-    """Before which offset nothing can be missing. `is_state_own`: `quorum-state` was written by us last."""
+    """Returns the offset before which nothing can be missing. `is_state_own`: this node wrote `quorum-state` last."""
     if mark is None:
         return 0
     return mark.end if is_state_own else mark.committed
 
 
 def first_base(names: list[str]) -> int:
-    """Base offset of the first segment among these files; -1 if there is none."""
+    """Returns the base offset of the first segment among these files; -1 if there is none."""
     bases = [offset for name in names if name.endswith(".log") and (offset := offset_of(name)) is not None]
     return min(bases, default=-1)

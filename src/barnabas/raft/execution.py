@@ -1,4 +1,4 @@
-"""The one place where the quorum writes and sends: what an event leaves to do (`raft.ready`), done in its order."""
+"""Carries out the actions of each event (`raft.ready`) in their order; only this module writes and sends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from barnabas.raft.starting import PromiseKeeper
 
 
 class Parts(NamedTuple):
-    """The parts that are notified of the result of what they requested."""
+    """The parts that are notified of the results of their actions."""
 
     elections: Elections
     following: Following
@@ -27,12 +27,12 @@ class Parts(NamedTuple):
 
 
 class Execution:
-    """Carries out one `Ready` after the other. `promises` is there when the node is open."""
+    """Carries out one `Ready` after the other. `promises` is set when the node is open."""
 
     promises: PromiseKeeper
 
     def __init__(self, core: Core, peers: Peers, parts: Parts, commit: Callable[[Committed | Ahead], None]) -> None:
-        """`commit` hands committed batches to the listeners, and answers proposals."""
+        """`commit` delivers committed batches to the listeners, and completes proposals."""
         self._core = core
         self._peers = peers
         self._parts = parts
@@ -40,7 +40,7 @@ class Execution:
         self._flusher = Flusher(core, self._on_flushed)
 
     def carry_out(self, ready: Ready) -> None:
-        """The order of these steps is the order of durability."""
+        """Carries out the actions of one event. The order of these steps is the order of durability."""
         core = self._core
         refused = None if ready.promise is None else self._promise(ready.promise)
         if refused is not None and not ready.records:
@@ -63,7 +63,7 @@ class Execution:
             self._flusher.flush()
 
     def _promise(self, promise: Promise) -> BaseException | None:
-        """Save it. The error if it is binding and there was no room for it."""
+        """Saves the promise. Returns the error if the promise is binding and there was no space for it."""
         core = self._core
         try:
             self.promises.save(promise.state)
@@ -76,7 +76,7 @@ class Execution:
         return None
 
     def _change_log(self, ready: Ready, refused: BaseException | None) -> None:
-        """Cut off, replace, append; then a follower asks for more, or a leader learns that there was no room."""
+        """Truncates, installs a snapshot, appends; then a follower continues, or a leader handles a full disk."""
         core = self._core
         if ready.truncate_to is not None:
             end_offset = ready.truncate_to
@@ -104,8 +104,10 @@ class Execution:
         self._parts.following.go_on(refused)
 
     def append(self, record: Append) -> None:
-        """Appends one batch to the page cache. Raises StorageExhausted if there is no room for it, and RecordsRejected
-        if it is damaged; nothing is appended then."""
+        """Appends one batch to the page cache. If it raises, nothing is appended.
+
+        Raises StorageExhausted if there is no space for it, and RecordsRejected if it is damaged.
+        """
         core = self._core
         try:
             if isinstance(record.data, bytearray):

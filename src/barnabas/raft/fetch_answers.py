@@ -1,12 +1,13 @@
-"""What a leader answers to replicas that fetch, voters and observers alike (KIP-595, KIP-630, KIP-1166).
+"""A leader's responses to the fetches of replicas, voters and observers alike (KIP-595, KIP-630, KIP-1166).
 
-    the replica's end is in this log              records from there on; if there are none, the answer waits
+    the replica's end is in this log              records from there on; without any, the response is delayed
     its last epoch ended earlier here             the diverging epoch: where to truncate
     its end is before this log's start            the id of the latest snapshot
 
-An answer that waits goes out when records were appended, when the high watermark has passed the one that the replica
-knows, when this node leads no more, or when the replica's time is up. Every fetch waits for the end of its own event at
-least: what it made committed is delivered by then, and what was proposed thereupon goes along with its answer.
+A delayed response is sent when records were appended, when the high watermark is above the one that the replica knows,
+when this node no longer leads, or when the replica's maximum wait is over. Every response is sent at the end of its
+event at the earliest: what the fetch committed is delivered by then, and the response includes what was proposed in
+reaction.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ from barnabas.raft.voters import VoterKey
 
 
 class _Waiting:
+    """A fetch without a response yet."""
+
     __slots__ = ("asked", "elsewhere", "is_noted", "listener", "max_bytes", "max_wait_ms", "replica", "reply", "timer")
 
     def __init__(self, replica: VoterKey, asked: Any, request: FetchRequest, listener: str, reply: AnswerReply) -> None:
@@ -40,28 +43,27 @@ class _Waiting:
         self.asked = asked
         self.listener = listener
         self.reply = later(reply)
-        #: Whether this node led when the replica asked; then `elsewhere` tells where the replica must go on, if not
-        #: from where it asked.
+        #: Whether this node led when the fetch arrived; then `elsewhere` is the response if the replica cannot continue.
         self.is_noted = False
         self.elsewhere: FetchResponse.PartitionData | None = None
-        #: None until it has been found that there is nothing to tell yet.
+        #: None until the fetch was found to have nothing to return yet.
         self.timer: Timer | None = None
 
 
 class FetchAnswers:
-    """The fetches of replicas that wait for their answers."""
+    """The fetches of replicas whose responses are delayed."""
 
     def __init__(self, core: Core, leading: Leading) -> None:
         self._core = core
         self._leading = leading
-        #: Fetches of this event, which have not been checked for an answer yet.
+        #: Fetches of this event, which have not been checked yet.
         self._asked: list[_Waiting] = []
         self._waiting: list[_Waiting] = []
 
     # Fetch.
 
     def fetch(self, request: FetchRequest, listener: str, reply: AnswerReply) -> None:
-        """Take note of what the replica has; `reply` gets the answer at the end of this event, or later."""
+        """Records what the replica has. `reply` gets the response at the end of this event, or later."""
         core = self._core
         asked = only_partition(request)
         if core.is_other_cluster(request.cluster_id):
@@ -100,8 +102,11 @@ class FetchAnswers:
         self._leading.on_replica(replica, moved=moved)
 
     def due(self, *, is_news: bool) -> list[Answer]:
-        """The answers for those who have just asked, if there is something to tell them, and where there `is_news` also
-        for those who have waited: something was appended or committed, or the role has changed."""
+        """Returns the responses that can be sent now.
+
+        Checks the fetches of this event and, if there `is_news` (records appended or committed, or a new role), the
+        delayed ones too.
+        """
         answers: list[Answer] = []
         if is_news:
             waiting, self._waiting = self._waiting, []
@@ -132,7 +137,7 @@ class FetchAnswers:
             self._core.draft.answer(waiting.reply, self._response(partition, waiting.listener))
 
     def _complete(self, waiting: _Waiting) -> FetchResponse.PartitionData | None:
-        """The answer, or None if there is nothing to tell yet."""
+        """Returns the response, or None if there is nothing to return yet."""
         asked = waiting.asked
         code = self._core.leader_only(asked.current_leader_epoch)
         elsewhere = None if code else self._where_else(asked.fetch_offset, asked.last_fetched_epoch)
@@ -141,7 +146,7 @@ class FetchAnswers:
     def _tell(
         self, waiting: _Waiting, elsewhere: FetchResponse.PartitionData | None
     ) -> FetchResponse.PartitionData | None:
-        """Does the same as `_complete` once it is known whether the replica can continue from its offset."""
+        """Returns the same as `_complete`, once it is known whether the replica can continue from its offset."""
         core, asked = self._core, waiting.asked
         code = core.leader_only(asked.current_leader_epoch)
         if code:
@@ -157,7 +162,7 @@ class FetchAnswers:
         return None
 
     def _where_else(self, offset: int, last_epoch: int) -> FetchResponse.PartitionData | None:
-        """The answer to a replica that cannot go on from (`offset`, `last_epoch`); None if it can."""
+        """Returns the response to a replica that cannot continue from (`offset`, `last_epoch`); None if it can."""
         log = self._core.log
         start = log.start_offset
         snapshots = [known for known in self._core.files.list() if known.end_offset > 0 and known.end_offset >= start]
@@ -170,7 +175,7 @@ class FetchAnswers:
         if snapshots and (offset < start or (is_older and (first is None or last_epoch < first.epoch))):
             return self._snapshot(snapshots[-1])
         if is_older and first is not None:
-            # The log begins with a later epoch than the snapshot before it ended with: that one ended there.
+            # The log begins with a later epoch than the last one in the snapshot before it, so that one ended there.
             epoch, end_offset = first.epoch, start
         else:
             epoch, end_offset = log.end_of_epoch(last_epoch)
@@ -251,11 +256,11 @@ class FetchAnswers:
         asked: FetchSnapshotRequest.PartitionSnapshot,
         answer: FetchSnapshotResponse.PartitionSnapshot,
     ) -> ErrorCode:
-        """Fill `answer`, or say why not."""
+        """Fills `answer`, and returns an error code."""
         core = self._core
         snapshot_id = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
         if snapshot_id.end_offset <= 0 or not core.files.exists(snapshot_id):
-            # The first voters' snapshot is not replicated: the first leader writes them into the log.
+            # The snapshot with the first voters is not replicated: the first leader writes them to the log.
             return ErrorCode.SNAPSHOT_NOT_FOUND
         size_bytes = core.files.size(snapshot_id)
         if not 0 <= asked.position < size_bytes:

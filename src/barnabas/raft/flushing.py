@@ -1,6 +1,6 @@
-"""The fsync of the metadata log: one at a time, in the background; what is appended while it runs shares the next one.
+"""The fsync of the metadata log: one at a time, in the background; what is appended meanwhile shares the next one.
 
-A voter that is alone waits for it on the spot, so that `propose` has committed when it returns.
+A node that is the only voter waits for it, so that `propose` has committed when it returns.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _AGAIN_MS: Final = 1000
 
 
 class Flusher:
-    """Makes durable what is appended."""
+    """Makes appended records durable."""
 
     def __init__(self, core: Core, on_flushed: Callable[[], None]) -> None:
         """`on_flushed` is called after the flushed end of the log has moved."""
@@ -24,7 +24,7 @@ class Flusher:
         self._is_flushing = False
 
     def flush(self) -> None:
-        """Sync all that is appended, unless a sync is under way: the next one follows it."""
+        """Syncs everything that is appended. If a sync is in progress, the next one follows it."""
         core = self._core
         if self._is_flushing or core.is_stopped or core.log.flushed_offset >= core.log.end_offset:
             return
@@ -52,7 +52,7 @@ class Flusher:
             self._core.draft.flush()
 
     def _failed(self, error: BaseException) -> None:
-        """Tries again later if there is no room: nothing is lost or counts as durable, and waiters keep waiting."""
+        """Retries later on a full disk: nothing is lost or counts as durable, and callbacks keep waiting."""
         core = self._core
         if not is_exhausted(error):
             core.fail(error)

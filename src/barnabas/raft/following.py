@@ -1,15 +1,14 @@
-"""A follower's or observer's side of replication: fetch, append, flush, ask for more (KIP-595); and where the leader
-has no such records any more, its snapshot, piece by piece (KIP-630).
+"""Replication on a follower or observer: fetch, append, flush, fetch again (KIP-595), or fetch a snapshot (KIP-630).
 
     fetch (offset = flushed end) --records--> append, flush --> fetch
                                  --diverging epoch--> truncate --> fetch
-                                 --snapshot id--> FetchSnapshot ... --whole--> log and listeners begin there --> fetch
+                                 --snapshot id--> FetchSnapshot ... --all--> log and listeners begin there --> fetch
 
 Invariants
-- The offset of a fetch tells the leader what is on this disk, so nothing is fetched before all that was appended is
-  flushed. There is one request at a time.
-- Records are appended only where the log ends; what does not fit is dropped and asked for again.
-- A snapshot takes its name, and the log is emptied for it, only when it is whole.
+- A fetch's offset is the leader's proof of what is on this disk, so the next fetch is sent only after everything
+  appended was flushed. There is one request at a time.
+- Records are appended only at the end of the log; others are dropped and fetched again.
+- A snapshot gets its name, and the log is emptied for it, only when it is complete.
 """
 
 from __future__ import annotations
@@ -40,13 +39,15 @@ from barnabas.raft.voter_history import check_kraft_version
 from barnabas.raft.voters import address_on
 from barnabas.records.batch import has_valid_crc, iter_headers
 
-#: A node that looks for the leader asks so often at most.
+#: The minimum delay between two requests of a node that searches for the leader.
 _DISCOVERY_MS_MIN = 50
-#: A follower whose log takes no records asks so often for the same ones, and for what was committed after them.
+#: The delay between two fetches of a follower whose log cannot be written.
 _WITHOUT_ROOM_MS = 200
 
 
 class _Download:
+    """A snapshot that is being fetched."""
+
     __slots__ = ("position", "snapshot_id")
 
     def __init__(self, snapshot_id: SnapshotId) -> None:
@@ -55,31 +56,33 @@ class _Download:
 
 
 class _Taken:
-    """An answer of the leader, until what it brought is in the log."""
+    """A response of the leader, until its records are in the log."""
 
     __slots__ = ("high_watermark", "is_position", "is_whole", "records", "role")
 
     def __init__(self, role: Follower, high_watermark: int = -1) -> None:
         self.role = role
         self.high_watermark = high_watermark
-        #: Whether it says how far this log is committed: nothing has to be cut off or replaced first.
+        #: Whether its high watermark applies to this log: nothing must be truncated or replaced first.
         self.is_position = False
-        #: Whether everything that it brought was good.
+        #: Whether all its records are valid.
         self.is_whole = True
         self.records = memoryview(b"")
 
 
 class Following:
+    """The requests of a follower or observer, one at a time, and the responses to them."""
+
     def __init__(self, core: Core, elections: Elections) -> None:
         self._core = core
         self._elections = elections
         self._download: _Download | None = None
-        #: Answered by the leader that is followed: there is something new to ask.
+        #: Whether a request is in flight.
         self._is_waiting = False
-        #: As the leader told it last; unknown with every new leader, who has not compared his log to this one's yet.
+        #: The leader's last high watermark; -1 for a new leader, which has not compared its log to this one's yet.
         self._leader_high_watermark = -1
         self._bootstrap_place = 0
-        #: Was asked last and did not answer.
+        #: The address of the last request, if it was not answered.
         self._silent: Address | None = None
         self._taken: _Taken | None = None
 
@@ -93,7 +96,7 @@ class Following:
         elif isinstance(role, Unattached) and not self._core.quorum.is_voter:
             self._discover(role)
 
-    # Asking.
+    # Requests.
 
     def on_flushed(self) -> None:
         role = self._core.quorum.role
@@ -102,7 +105,7 @@ class Following:
             self._next(role)
 
     def _next(self, role: Follower) -> None:
-        """Ask the leader for what comes next, as soon as all before it is on disk."""
+        """Sends the next fetch to the leader, as soon as everything before its offset is on disk."""
         core = self._core
         if core.is_stopped or core.quorum.role is not role or self._is_waiting:
             return
@@ -150,7 +153,7 @@ class Following:
         )
 
     def _again(self, role: Follower | Unattached) -> None:
-        """What the answer told could not be saved."""
+        """Retries later: an effect of the response could not be saved."""
         if isinstance(role, Follower):
             self._later(role)
         else:
@@ -159,10 +162,10 @@ class Following:
     def _later(self, role: Follower) -> None:
         self._core.timers.call_later(self._core.times.retry_backoff_ms, lambda: self._next(role))
 
-    # Looking for a leader, without a vote.
+    # The search for a leader, by a node without a vote.
 
     def _discover(self, role: Follower | Unattached) -> None:
-        """Ask a bootstrap server or voter; whoever is asked tells who leads."""
+        """Sends a fetch to a bootstrap server or voter; the response names the leader."""
         core = self._core
         if core.is_stopped or core.quorum.role is not role or self._is_waiting:
             return
@@ -170,7 +173,7 @@ class Following:
         known = [address for address in voters if address is not None]
         own = address_on(core.own_endpoints, core.listener)
         known += [address for address in core.bootstrap if address not in known and address != own]
-        # The one that did not answer just now may be paused: another try there would take as long again.
+        # The node that did not answer may be paused, and another request to it would take as long again.
         known = [address for address in known if address != self._silent] or known
         if not known:
             return
@@ -182,7 +185,7 @@ class Following:
         delay_ms = max(self._core.times.retry_backoff_ms, _DISCOVERY_MS_MIN)
         self._core.timers.call_later(delay_ms, lambda: self._discover(role))
 
-    # Answers.
+    # Responses.
 
     def _on_fetch(self, role: Follower | Unattached, address: Address, response: Message | None) -> None:
         core = self._core
@@ -206,7 +209,7 @@ class Following:
                 answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
                 and answer.current_leader.leader_epoch == role.epoch
             ):
-                # It says so itself: it has resigned, and its word to the voters was lost.
+                # The leader itself reports that it resigned: its EndQuorumEpoch was lost.
                 self._elections.leader_is_gone()
             self._later(role)
         else:
@@ -215,8 +218,10 @@ class Following:
     def _take_leader(
         self, role: Follower | Unattached, response: FetchResponse | FetchSnapshotResponse
     ) -> tuple[Any, bool] | None:
-        """What the answer says of the partition, after what it says of epoch and leader was taken in, and whether this
-        role goes on with it; None if there is no more to do."""
+        """Takes over epoch and leader from a response, and returns its partition and whether to process it further.
+
+        Returns None if nothing remains to be done.
+        """
         core = self._core
         answer = only_partition(response)
         leader = answer.current_leader if answer is not None else None
@@ -225,11 +230,11 @@ class Following:
             return None
         endpoints = endpoints_in(response, leader.leader_id, core.listener)
         goes_on = core.take_in(answer.error_code, leader.leader_epoch, leader.leader_id, endpoints)
-        # A role that has just been taken up has asked already.
+        # A role that is new has already sent its request.
         return (answer, goes_on) if core.quorum.role is role else None
 
     def _on_silence(self, role: Follower | Unattached) -> None:
-        """The leader does not answer, or refuses to. A voter waits for its fetch timeout, an observer looks around."""
+        """Retries after no usable response. A voter waits for its timeout; an observer searches for the leader."""
         core = self._core
         if not core.quorum.is_voter:
             self._discover_later(role)
@@ -257,19 +262,19 @@ class Following:
         self._take(taken)
 
     def _take(self, taken: _Taken) -> None:
-        """Go on when the log has been changed as the answer wants it; at once if there is nothing to change."""
+        """Continues when the log is changed as the response requires; immediately if nothing is to change."""
         self._taken = taken
         if not self._core.draft.changes_log:
             self.go_on()
 
     def go_on(self, refused: BaseException | None = None) -> None:
-        """Continues after a response of the leader has been appended, or the log refused some of it: fetches more."""
+        """Continues after a response was appended, or the log refused some of it: fetches again."""
         core = self._core
         taken, self._taken = self._taken, None
         if taken is None or core.quorum.role is not taken.role or core.is_stopped:
             return
         if refused is not None:
-            # The log stays as it is, and the same is asked for again.
+            # The log is unchanged, and the same records are fetched again.
             taken.is_whole = False
             core.history.truncate(core.log.end_offset)
             if isinstance(refused, RecordsRejected):
@@ -293,7 +298,7 @@ class Following:
         core = self._core
         high_watermark = self._leader_high_watermark
         if core.quorum.hold is not Hold.NONE and 0 <= high_watermark <= core.log.flushed_offset:
-            # Whatever was committed with this voter's help, this leader has it, and now this voter has it again.
+            # The leader has everything that was committed with this voter's help, and now this voter has it again.
             core.release_hold()
         if high_watermark < 0 or high_watermark < core.delivery.high_watermark:
             return
@@ -301,7 +306,7 @@ class Following:
         core.commit(min(high_watermark, core.log.end_offset), is_all=is_all)
 
     def _truncate(self, epoch: int, end_offset: int) -> None:
-        """The leader has other records after the end of `epoch`: cut off ours, as far as the logs may differ."""
+        """Truncates the log: the leader has other records after the end of `epoch`."""
         core = self._core
         own_epoch, own_end = core.log.end_of_epoch(epoch)
         target = min(own_end, end_offset) if own_epoch == epoch else own_end
@@ -316,7 +321,7 @@ class Following:
         core.draft.truncate(target)
 
     def _append(self, records: memoryview) -> bool:
-        """Appends as many whole batches as follow the log's end. Returns False if the next fetch should wait."""
+        """Appends all whole batches that follow the log's end. Returns False if the next fetch should wait."""
         core = self._core
         end_offset, epoch = core.log.end_offset, core.log.latest_epoch
         appends: list[Append] = []
@@ -346,7 +351,7 @@ class Following:
         return True
 
     def _follow_in_memory(self, records: memoryview, high_watermark: int) -> None:
-        """What is committed of these records is delivered, although the log has no room for it."""
+        """Delivers the committed ones of these records, although the log has no space for them."""
         core = self._core
         end_offset = core.log.end_offset
         batches = []
@@ -363,7 +368,7 @@ class Following:
         except (DecodeError, RecordsRejected) as error:
             core.host.faults.report(f"cannot read records from the leader of the metadata quorum: {error}")
         finally:
-            # Voters count from the log on.
+            # The voters count only from the records in the log.
             core.history.truncate(end_offset)
         core.draft.commit_ahead(Ahead(tuple(batches), end_offset, high_watermark))
 
@@ -397,7 +402,7 @@ class Following:
             return
         answer, goes_on = told
         if not goes_on or answer.error_code:
-            # It may be gone by now: what is there instead, a fetch will tell.
+            # The snapshot may have been replaced: the next fetch names another one.
             self._download = None
             self._later(role)
             return
@@ -416,7 +421,7 @@ class Following:
             if not is_exhausted(error):
                 core.fail(error)
             core.room.refused(error)
-            self._download = None  # from the beginning, when it is asked for again
+            self._download = None  # the next request begins from the start
             return
         download.position += len(data)
         if download.position < size_bytes:
@@ -430,7 +435,7 @@ class Following:
         self._install(download.snapshot_id, snapshot)
 
     def _install(self, snapshot_id: SnapshotId, snapshot: Snapshot) -> None:
-        """Log and listeners go on from the snapshot."""
+        """Makes the log and the listeners continue from the snapshot."""
         core = self._core
         try:
             for record, _ in snapshot.records:

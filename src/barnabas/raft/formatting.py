@@ -1,10 +1,10 @@
-"""An empty log directory made ready as `kafka-storage format` does it, and a formatted one looked at.
+"""The formatting of empty log directories, as `kafka-storage format` does, and the check of formatted ones.
 
     every log directory            meta.properties (version 1), bootstrap.checkpoint
     the metadata log's directory   __cluster_metadata-0/000..0-0000000000.checkpoint with the first voters,
                                    for a dynamic quorum of this node alone (`--standalone`)
 
-`meta.properties` is written last: a directory without it counts as empty, so a crash half way is formatted over.
+`meta.properties` is written last: a directory without it counts as empty, so after a crash it is formatted again.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from barnabas.storage.checkpoints import (
 
 
 class Formatted(NamedTuple):
-    """What the directories of this node say."""
+    """The identity of this node, from its directories."""
 
     cluster_id: str
-    #: Of each of `log.dirs` that can be used, in their order.
+    #: The directory ids of all usable `log.dirs`, in their order.
     directory_ids: tuple[bytes, ...]
-    #: Of the directory with the metadata log.
+    #: The id of the directory with the metadata log.
     metadata_directory_id: bytes
 
 
@@ -59,11 +59,13 @@ def ensure_formatted(
     bootstrap: Sequence[tuple[Message, int]] | None = None,
     initial_voters: VoterSet | None = None,
 ) -> Formatted:
-    """Format what is empty, check what is not. ConfigError, naming the directory, if it is not this node's. One of
-    several that fails is left out (and fails again when it is locked); the metadata log's must not.
+    """Formats empty directories and checks the others. Raises ConfigError, with the directory, if it is not this
+    node's.
 
-    `initial_voters`: those of a new dynamic quorum, the same on each of them; an empty set for a node that joins one.
-    By default a controller that can be a cluster without others begins a quorum of its own."""
+    One of several directories that fails is left out, and fails again when it is locked; the metadata log's must work.
+    `initial_voters`: the voters of a new dynamic quorum, the same on each of them; an empty set for a node that joins
+    one. By default a controller that can be a cluster of its own begins a quorum of its own.
+    """
     wanted = list(dict.fromkeys((*config.log_dirs, config.metadata_log_dir)))
     found: dict[str, MetaProperties | None] = {}
     for directory in wanted:
@@ -100,19 +102,22 @@ def ensure_formatted(
 
 
 def look_at(host: Host, config: BrokerConfig, directory: str) -> MetaProperties | None:
-    """What one directory says of itself; None if it is not formatted. ConfigError if it is not this node's."""
+    """Returns the `meta.properties` of a directory, or None if it is not formatted.
+
+    Raises ConfigError if the directory is not this node's.
+    """
     return _read(host, config, directory)
 
 
 def standalone_voters(host: Host, config: BrokerConfig) -> VoterSet:
-    """This node alone, with a new directory id."""
+    """Returns a voter set of this node alone, with a new directory id."""
     return _standalone(config, host.random.uuid())
 
 
 def _cluster_of(
     host: Host, config: BrokerConfig, found: Mapping[str, MetaProperties | None], cluster_id: str | None
 ) -> str:
-    """The id that all directories say, or the one that is given, or a new one for a cluster of this node alone."""
+    """Returns the cluster id of all directories, or the given one, or a new one for a cluster of this node alone."""
     known = {meta.cluster_id for meta in found.values() if meta is not None and meta.cluster_id is not None}
     if cluster_id is not None:
         known.add(cluster_id)
@@ -143,7 +148,7 @@ def _leave_out(host: Host, config: BrokerConfig, directory: str, error: OSError)
 
 
 def _is_alone(config: BrokerConfig) -> bool:
-    """Whether this node can be a cluster without others."""
+    """Returns whether this node can be a cluster without other nodes."""
     servers = config.bootstrap_controllers
     others = [voter for voter in config.voters if voter.node_id != config.node_id]
     return config.is_controller and not others and (bool(config.voters) or len(servers) == 1)
@@ -170,7 +175,11 @@ def _read(host: Host, config: BrokerConfig, directory: str) -> MetaProperties | 
 
 
 def _check_identity(host: Host, config: BrokerConfig, path: str, meta: MetaProperties) -> None:
-    """Under another directory id a voter would be nobody's, and under another cluster id a stranger to all."""
+    """Raises ConfigError if the directory id or cluster id differs from the one that the metadata log was written
+    under.
+
+    With another directory id a voter would not be recognised, and with another cluster id all peers would refuse it.
+    """
     known = MarkFile(host.disk, config.metadata_log_dir).identity
     if known is None:
         return
@@ -187,7 +196,7 @@ def _check_identity(host: Host, config: BrokerConfig, path: str, meta: MetaPrope
 
 
 def _identity_advice(host: Host, config: BrokerConfig, directory: str) -> str:
-    """What the damaged `meta.properties` of a directory should say, as far as that is known."""
+    """Returns the advice what to write into a damaged `meta.properties`, as far as it is known."""
     known = MarkFile(host.disk, config.metadata_log_dir).identity
     cluster = "that of the other nodes" if known is None else known.cluster_id
     lines = f"version=1, node.id={config.node_id}, cluster.id={cluster}"
@@ -198,7 +207,7 @@ def _identity_advice(host: Host, config: BrokerConfig, directory: str) -> str:
 
 
 def _check_empty(host: Host, config: BrokerConfig, directory: str) -> None:
-    """A metadata log whose owner is not known must not get a new one: it would be another voter's past."""
+    """Raises ConfigError for a metadata log of unknown owner: under a new identity another voter would have it."""
     log = metadata_log_directory(directory)
     names = host.disk.list_dir(log) if host.disk.is_dir(log) else ()
     if any(name.endswith(LOG_SUFFIX) or name == QUORUM_STATE for name in names):
@@ -216,11 +225,11 @@ def _format(
     bootstrap: Sequence[tuple[Message, int]],
     voters: VoterSet,
 ) -> None:
-    """All but `meta.properties`, which makes it this node's."""
+    """Formats a directory except for `meta.properties`, which makes it this node's."""
     disk, wall_ms = host.disk, host.clock.wall_ms()
     disk.make_dirs(directory)
     if disk.exists(mark_path(directory)):
-        # Of a log that is not there any more.
+        # The mark belongs to a log that no longer exists.
         disk.remove(mark_path(directory))
     content = encode_snapshot(
         bootstrap, epoch=0, wall_ms=wall_ms, last_contained_log_timestamp_ms=0, kraft_version=0, voters=None

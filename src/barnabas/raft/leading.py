@@ -1,10 +1,11 @@
-"""A leader's duties: announce its epoch, append and flush, commit what a majority has, and give up when it is alone.
+"""A leader's duties: announces its epoch, appends and flushes, commits what a majority has, resigns without a majority.
 
 Invariants
-- What is appended goes out to the others at once, beside its own flush; it counts for this node after that (G16).
-- A leader that a majority has not fetched from for 1.5 fetch timeouts resigns: it cannot know that it still leads.
-- A leader that was removed from the voters resigns when that is committed, and not before (KIP-853).
-- A leader whose log takes no records resigns while another voter takes some, at once if that one has all the records.
+- Appended records are sent to the others immediately, in parallel to the leader's own flush, and count for the leader
+  only after that flush (G16).
+- A leader from which no majority has fetched for 1.5 fetch timeouts resigns: it cannot know that it still leads.
+- A leader that was removed from the voters resigns when the removal is committed, and not before (KIP-853).
+- A leader whose log cannot be written resigns when another voter's can: immediately if that voter has all records.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ from barnabas.raft.voter_history import KRAFT_VERSION_MAX, NOT_IN_LOG
 from barnabas.raft.voters import Voter, VoterKey, VoterSet
 from barnabas.records.batch import Record, encode_batch
 
-#: The first rounds of BeginQuorumEpoch follow each other quickly, for a voter may just be starting.
+#: The first BeginQuorumEpoch requests are repeated quickly, because a voter may just be starting.
 _BEGIN_FIRST_MS = 50
-#: A successor that lacks records gets so long to fetch them from a leader without room.
+#: The time that a successor without all records gets to fetch them from a leader with a full disk.
 _HAND_OVER_MS = 1_000
 _HAND_OVER_LOOK_MS = 100
 
 
 class Leading:
+    """The leader's part of this node; inactive in other roles."""
+
     def __init__(self, core: Core) -> None:
         self._core = core
         self._check = Alarm(core.host.clock, core.timers, self._on_no_quorum)
@@ -66,10 +69,10 @@ class Leading:
         self._begin.cancel()
         self._hand_over.cancel()
 
-    # Without room.
+    # A full disk.
 
     def no_room(self) -> None:
-        """The log takes no records: give up the office as soon as whoever met that is done, if another voter can."""
+        """Resigns soon, or as soon as another voter can take over, because the log cannot be written."""
         core = self._core
         if isinstance(core.quorum.role, Leader) and not core.quorum.is_alone and self._no_room_ms is None:
             self._no_room_ms = core.now_ms
@@ -86,7 +89,7 @@ class Leading:
         successor = leader.progress.writable_successor(now_ms - core.times.fetch_timeout_ms)
         has_all = successor is not None and successor.end_offset >= core.log.end_offset
         if successor is None or (not has_all and now_ms - self._no_room_ms < _HAND_OVER_MS):
-            # Nobody would do better: it stays what it is, and looks again.
+            # No other voter could do better, so this one remains leader and checks again.
             self._hand_over.set(_HAND_OVER_LOOK_MS)
             return
         core.host.faults.inform(
@@ -96,7 +99,7 @@ class Leading:
         core.quorum.become_resigned()
 
     def step_down(self) -> None:
-        """Without room for what a leader must begin with: give up the office, whoever follows."""
+        """Resigns whether or not there is a successor: there is no space for the first records of an epoch."""
         core = self._core
         leader = core.quorum.role
 
@@ -113,7 +116,7 @@ class Leading:
     # The log.
 
     def _append_start(self, leader: Leader) -> None:
-        """The epoch begins with a LeaderChange; a new cluster's, or a leader's that has moved, also says who votes."""
+        """Appends the LeaderChange that begins an epoch, and the voters if not in the log or if this leader has moved."""
         core = self._core
         history = core.history
         voters = history.voters
@@ -127,7 +130,7 @@ class Leading:
         self.append_control(messages)
 
     def append_control(self, messages: list[Message]) -> int:
-        """Control records in a batch of their own; the offset of the last one."""
+        """Appends control records in a batch of their own. Returns the offset of the last one."""
         core = self._core
         leader = core.quorum.role
         assert isinstance(leader, Leader), "only a leader appends"
@@ -145,7 +148,7 @@ class Leading:
         return last_offset
 
     def on_refused(self, refused: Append, fault: StorageExhausted) -> None:
-        """There was no room for control records. A leader that cannot begin its epoch gives way to another one."""
+        """Handles a full disk when control records were appended. A leader that cannot begin its epoch resigns."""
         core = self._core
         leader = core.quorum.role
         assert isinstance(leader, Leader), "only a leader appends"
@@ -157,7 +160,7 @@ class Leading:
         self.step_down()
 
     def batches(self, records: Sequence[tuple[Message, int]], wall_ms: int) -> Iterator[Append]:
-        """Yields these records as batches of this leader's epoch, each made when the one before it is in the log."""
+        """Yields these records as batches of this leader's epoch, each encoded after the one before it was appended."""
         core = self._core
         epoch = core.quorum.epoch
         for values, messages in chunks(records):
@@ -171,18 +174,18 @@ class Leading:
             yield Append(data, CommittedBatch(base_offset, last_offset, epoch, wall_ms, len(data), messages))
 
     def publish(self) -> None:
-        """Send what was appended on its way: to those who wait for it, and to this node's disk."""
+        """Sends what was appended to the delayed fetches, and flushes it to this node's disk."""
         self._core.draft.wake()
         self._core.draft.flush()
 
     def on_flushed(self) -> None:
-        """The flushed end of the log has moved."""
+        """Counts the flushed records for this node, as the flushed end of the log has moved."""
         role = self._core.quorum.role
         if isinstance(role, Leader) and role.progress.on_own_flush(self._core.log.flushed_offset, self._core.now_ms):
             self._moved(role)
 
     def on_replica(self, key: VoterKey, *, moved: bool) -> None:
-        """A replica has fetched; `moved` if that has raised the high watermark."""
+        """Handles a replica's fetch; `moved` if the fetch has raised the high watermark."""
         role = self._core.quorum.role
         if isinstance(role, Leader):
             if role.progress.hear_of(key):
@@ -194,7 +197,7 @@ class Leading:
         self._core.commit(leader.progress.high_watermark, is_all=True)
         self._core.draft.wake()
 
-    # The others.
+    # The other voters.
 
     def _expect_quorum(self, leader: Leader) -> None:
         if leader.progress.needs_others:
@@ -211,7 +214,7 @@ class Leading:
             self._core.quorum.become_resigned()
 
     def _send_begin(self) -> None:
-        """To every voter that has not fetched lately: it may not know who leads."""
+        """Sends BeginQuorumEpoch to every voter that has not fetched lately: it may not know the leader."""
         core = self._core
         leader = core.quorum.role
         if not isinstance(leader, Leader) or core.is_stopped:
@@ -244,7 +247,7 @@ class Leading:
             self._core.take_in(answer.error_code, answer.leader_epoch, answer.leader_id, endpoints)
 
     def _send_end(self, role: Resigned) -> None:
-        """Tell the voters that they need not wait. If it is lost they find out by themselves."""
+        """Sends EndQuorumEpoch, so that voters need not wait for their timeouts; they do if it is lost."""
         core = self._core
         voters: VoterSet = core.quorum.voters
         for voter in voters:

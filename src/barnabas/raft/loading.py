@@ -1,4 +1,4 @@
-"""What a node finds of the metadata log when it starts: latest snapshot, batches after it, and who votes."""
+"""The metadata log as a node finds it at its start: latest snapshot, the batches after it, and the voters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _READ_BYTES: Final = 1024 * 1024
 
 
 class Loaded(NamedTuple):
-    """`snapshot` is None where the log goes back to its beginning."""
+    """The loaded log; `snapshot` is None if the log goes back to offset 0."""
 
     snapshot_id: SnapshotId
     snapshot: Snapshot | None
@@ -29,11 +29,11 @@ class Loaded(NamedTuple):
 
 
 def load(log: MetadataLog, snapshot_id: SnapshotId | None, snapshot: Snapshot | None, config: BrokerConfig) -> Loaded:
-    """From the newest snapshot and the log. FatalFault, naming the log, if it cannot be read."""
+    """Loads the newest snapshot and the log after it. Raises FatalFault, with the log's path, if it cannot be read."""
     if snapshot_id is None or snapshot is None:
         return Loaded(SnapshotId(0, 0), None, *_read_batches(log, 0, _first_history(config, None)))
     if snapshot_id.end_offset == 0:
-        # The first snapshot of a dynamic quorum holds its voters only.
+        # The first snapshot of a dynamic quorum contains only its voters.
         return Loaded(SnapshotId(0, 0), None, *_read_batches(log, 0, _first_history(config, snapshot)))
     log.start_after_snapshot(snapshot_id)
     history = _first_history(config, None)
@@ -42,7 +42,7 @@ def load(log: MetadataLog, snapshot_id: SnapshotId | None, snapshot: Snapshot | 
 
 
 def _first_history(config: BrokerConfig, snapshot: Snapshot | None) -> VoterHistory:
-    """Before the log says anything: the configured voters, or those the directory was formatted with, or nobody."""
+    """Returns the voters before the first record: configured, from the formatted directory, or none."""
     voters = static_voters(config)
     if snapshot is not None and snapshot.voters is not None:
         return VoterHistory(snapshot.voters, snapshot.kraft_version)
@@ -50,7 +50,7 @@ def _first_history(config: BrokerConfig, snapshot: Snapshot | None) -> VoterHist
 
 
 def static_voters(config: BrokerConfig) -> VoterSet | None:
-    """Those of `controller.quorum.voters`; None for a dynamic quorum."""
+    """Returns the voters of `controller.quorum.voters`; None for a dynamic quorum."""
     if not config.voters:
         return None
     name = config.controller_listener_names[0] if config.controller_listener_names else "CONTROLLER"
@@ -63,7 +63,7 @@ def static_voters(config: BrokerConfig) -> VoterSet | None:
 
 
 def read_bootstrap(disk: Disk, log_dir: str) -> list[tuple[Message, int]]:
-    """What the directory was formatted with; empty if there is no such file."""
+    """Returns the records that the directory was formatted with; none if the file is missing."""
     path = f"{log_dir}/{BOOTSTRAP_CHECKPOINT}"
     if not disk.exists(path):
         return []
@@ -77,7 +77,7 @@ def read_bootstrap(disk: Disk, log_dir: str) -> list[tuple[Message, int]]:
 
 
 def read_snapshot(files: SnapshotFiles, snapshot_id: SnapshotId) -> Snapshot:
-    """DecodeError if it is not whole, FatalFault if it is of a newer release."""
+    """Reads a snapshot. Raises DecodeError if it is incomplete, and FatalFault if it is of a newer release."""
     snapshot = files.read(snapshot_id)
     for record, _ in snapshot.records:
         check_metadata_version(record)
@@ -85,7 +85,7 @@ def read_snapshot(files: SnapshotFiles, snapshot_id: SnapshotId) -> Snapshot:
 
 
 def _read_batches(log: MetadataLog, offset: int, history: VoterHistory) -> tuple[list[CommittedBatch], VoterHistory]:
-    """Those from `offset` on; what they say of voters goes into `history`."""
+    """Returns the batches from `offset` on, and `history` with their voters added."""
     try:
         batches = [read_batch(header, view, history) for header, view in log.batches(offset, _READ_BYTES)]
     except (DecodeError, RecordsRejected) as error:

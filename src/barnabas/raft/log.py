@@ -1,11 +1,11 @@
-"""The metadata log on disk: one partition's log with snapshots beside its segments.
+"""The metadata log on disk: the log of one partition, with snapshots in the same directory.
 
 Invariants
-- The log starts at or before the end of the latest snapshot, and ends at or after it: snapshot and log leave no gap.
-- Only what is before `flushed_offset` survives a crash for sure; a voter speaks of nothing else as its own. The mark
-  (`raft.mark`) says so before anybody hears of it.
-- Old segments go only when a snapshot covers them, by `metadata.max.retention.bytes` and `.ms` (KIP-630), and never the
-  latest snapshot.
+- The log starts at or before the end of the latest snapshot, and ends at or after it: there is no gap between them.
+- Only records before `flushed_offset` are certain to survive a crash, and a voter reports only those as its own. The
+  mark (`raft.mark`) records them before any other node learns of them.
+- Old segments are deleted only if a snapshot covers them, by `metadata.max.retention.bytes` and `.ms` (KIP-630), and
+  the latest snapshot never is.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from barnabas.storage.log import Log, LogEvents, Origin
 from barnabas.storage.recovery.recovery import Cut, LogServices, Opening, open_log
 
 PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)
-#: No batch of the metadata log comes near this.
+#: Larger than any batch of the metadata log.
 _MAX_MESSAGE_BYTES: Final = (1 << 31) - 1
 _HEADER_SLICE: Final = 4096
 
@@ -40,8 +40,7 @@ def metadata_log_directory(log_dir: str) -> str:
 
 
 class _Rolls(LogEvents):
-    """A full segment is on disk before anything comes into the next: what is missing between two segments was never
-    torn off by a power failure."""
+    """Syncs a full segment before the next one is written: a power failure then leaves no gap between segments."""
 
     def __init__(self, disk: Disk, keeper: MarkKeeper) -> None:
         super().__init__(disk)
@@ -53,6 +52,8 @@ class _Rolls(LogEvents):
 
 
 class MetadataLog:
+    """The metadata log, opened; it is read from end to end for that."""
+
     def __init__(
         self,
         host: Host,
@@ -62,13 +63,13 @@ class MetadataLog:
         on_cut: OnCut,
         health: WriteHealth | None = None,
     ) -> None:
-        """Reads it from end to end. `follows` and `on_cut`: see `raft.evidence`; FatalFault from the latter."""
+        """Opens the log. `follows` and `on_cut`: see `raft.evidence`; the latter raises FatalFault."""
         self._host = host
         self._retention_bytes = config.int_of("metadata.max.retention.bytes")
         self._retention_ms = config.int_of("metadata.max.retention.ms")
         self.directory = metadata_log_directory(config.metadata_log_dir)
         self.keeper = keeper
-        # As after a crash, always: what this voter said it has is read again from end to end before it speaks.
+        # Always read as after a crash, from end to end: it contains what this voter has acknowledged.
         self._log: Log = open_log(
             LogServices(
                 host.disk,
@@ -97,7 +98,7 @@ class MetadataLog:
 
     @property
     def log(self) -> Log:
-        """As a log like any other, for metrics."""
+        """The underlying partition log, for metrics."""
         return self._log
 
     @property
@@ -106,18 +107,18 @@ class MetadataLog:
 
     @property
     def first_base(self) -> int:
-        """Where its first segment begins, maybe before `start_offset`."""
+        """The base offset of the first segment, possibly before `start_offset`."""
         return self._log.segments.bases[0]
 
     def start_at(self, offset: int) -> None:
-        """What is before `offset` is in a snapshot, if that much is in the log."""
+        """Starts the log at `offset`, if it has records beyond: a snapshot covers those before."""
         if self.start_offset < offset <= self.end_offset:
             self._log.delete_records_before(offset)
             self.flushed_offset = max(self.flushed_offset, offset)
 
     @property
     def end_of_file(self) -> str:
-        """Where its last segment ends."""
+        """The end of the last segment, for error messages."""
         active = self._log.segments.active
         return f"{active.log_path}, byte {active.size_bytes}"
 
@@ -127,34 +128,36 @@ class MetadataLog:
 
     @property
     def latest_epoch(self) -> int:
-        """Of the last batch, or of the snapshot that an empty log begins with; 0 if there is neither."""
+        """The epoch of the last batch, or of the snapshot that an empty log begins with; 0 if there is neither."""
         return max(self._log.epochs.latest_epoch, 0)
 
     @property
     def first_epoch(self) -> int:
-        """The oldest one of which it is known where it ended; 0 in an empty log."""
+        """The oldest epoch whose end is known; 0 in an empty log."""
         entries = self._log.epochs.entries
         return entries[0].epoch if entries else 0
 
     def end_of_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of the newest epoch in the log that is not above `epoch`. The log's end for an epoch
-        above all, its start for one below all."""
+        """Returns (epoch, end offset) of the newest epoch in the log that is not above `epoch`.
+
+        Returns the log's end for an epoch above all in the log, and its start for an epoch below all.
+        """
         if epoch >= self.latest_epoch:
             return self.latest_epoch, self.end_offset
         return self._log.epochs.end_offset_for(epoch, self.end_offset)
 
     def append(self, batch: bytearray, epoch: int) -> None:
-        """A batch that has its offsets already. Not durable before `flush`."""
+        """Appends a batch that already has its offsets. It is durable only after `flush`."""
         end_offset = self._log.log_end_offset
         info = self._log.append_as_leader(batch, epoch, wall_ms=self._host.clock.wall_ms(), origin=Origin.RAFT)
         assert info.first_offset == end_offset, "nobody else appends to the metadata log"
 
     def append_as_follower(self, batches: Buffer) -> None:
-        """Whole batches as the leader made them. RecordsRejected for a broken one; those before it are kept."""
+        """Appends whole batches from the leader. Raises RecordsRejected for a damaged one; those before it are kept."""
         self._log.append_as_follower(batches)
 
     def read(self, offset: int, max_bytes: int) -> Buffer:
-        """Whole batches from the one with `offset` on, at least one if there is one."""
+        """Returns whole batches from the one with `offset` on; at least one if there is one."""
         data = self._log.read(offset, max_bytes, up_to=self.end_offset).data
         end = 0
         for position, header in iter_headers(data):
@@ -162,7 +165,7 @@ class MetadataLog:
         return memoryview(data)[:end]
 
     def truncate(self, end_offset: int) -> None:
-        """Cut off what another leader has replaced; the batch with `end_offset` goes as a whole."""
+        """Truncates what another leader has replaced; the batch that contains `end_offset` is removed whole."""
         if end_offset < self.keeper.mark.end:
             start = self._start_of_batch(end_offset)
             self.keeper.shorten(start, self._log.epochs.epoch_for_offset(start - 1) or 0)
@@ -171,12 +174,12 @@ class MetadataLog:
             files = SnapshotFiles(self._host.disk, self.directory)
             first = next((known for known in files.list() if known.end_offset == self.end_offset), None)
             if first is not None and first.epoch > 0:
-                # Nothing is left but the snapshot that the log begins with.
+                # Only the snapshot that the log begins with is left.
                 self._log.assign_epoch(first.epoch, self.end_offset)
         self._truncated()
 
     def _start_of_batch(self, offset: int) -> int:
-        """Of the one that holds `offset`; `offset` itself where there is none."""
+        """Returns the base offset of the batch with `offset`; `offset` itself if there is none."""
         if not self.start_offset <= offset < self.end_offset:
             return offset
         return next((header.base_offset for header, _ in self._log.batches(offset, _HEADER_SLICE)), offset)
@@ -186,7 +189,7 @@ class MetadataLog:
         self.flushed_offset = min(self.flushed_offset, self.end_offset)
 
     def flush(self) -> None:
-        """fsync everything, on the spot."""
+        """Syncs everything, and returns when that is done."""
         self._log.flush()
         self._flushed(self.end_offset, self.latest_epoch)
 
@@ -195,7 +198,7 @@ class MetadataLog:
         self.flushed_offset = end_offset
 
     def flush_beside(self, done: Callable[[BaseException | None], None]) -> None:
-        """fsync what is there now, off the loop; then `done`, on it."""
+        """Syncs what is appended now, off the event loop; then calls `done` on it."""
         end_offset, epoch, truncations = self.end_offset, self.latest_epoch, self._truncations
         work, succeeded = self._log.sync_job(end_offset)
 
@@ -215,12 +218,14 @@ class MetadataLog:
             self._health.run(self.directory.rpartition("/")[0], work, finished)
 
     def batches(self, offset: int, slice_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """From the batch with `offset` to the end."""
+        """Yields the batches from the one with `offset` to the end."""
         return self._log.batches(max(offset, self.start_offset), slice_bytes)
 
     def start_after_snapshot(self, snapshot_id: SnapshotId) -> None:
-        """What the snapshot covers may be missing from the log, because it was never there or was lost, or may be of
-        leaders that were replaced: begin there."""
+        """Makes an empty log begin after the snapshot, if the snapshot is ahead of the log.
+
+        The records that it covers were then never in this log, or were lost, or are of leaders that were replaced.
+        """
         if (self.latest_epoch, self.end_offset) < (snapshot_id.epoch, snapshot_id.end_offset):
             self.keeper.shorten(snapshot_id.end_offset, snapshot_id.epoch)
             self._log.truncate_fully_and_start_at(snapshot_id.end_offset)
@@ -229,7 +234,7 @@ class MetadataLog:
             self._flushed(self.end_offset, snapshot_id.epoch)
 
     def clean(self, files: SnapshotFiles, wall_ms: int) -> None:
-        """Remove the oldest snapshots, and the log before what is left, until the retention settings are met."""
+        """Deletes the oldest snapshots, and the log before the remaining ones, until the retention settings are met."""
         snapshots = files.list()
         while len(snapshots) > 1:
             oldest, following = snapshots[0], snapshots[1]
@@ -244,7 +249,7 @@ class MetadataLog:
 
     def close(self) -> None:
         self._log.close(clean=True)
-        # What is there was synced by now, whether somebody had waited for it or not.
+        # Everything in the log is synced by now, whether or not a callback waited for it.
         self.keeper.flushed(self.end_offset, self.latest_epoch)
         self.keeper.close()
 

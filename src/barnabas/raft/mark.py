@@ -1,16 +1,16 @@
-"""`metadata-log-checkpoint`: what a node remembers of its metadata log beside the log itself.
+"""The file `metadata-log-checkpoint`: what a node remembers of its metadata log outside the log itself.
 
-    line 1       whose log it is: node id, cluster id, directory id
-    lines 2, 3   up to where the log was committed, and on this disk; written in turn, the higher sequence number counts
+    line 1       the log's owner: node id, cluster id, directory id
+    lines 2, 3   committed and on-disk end offsets; written in turn, the higher sequence number counts
 
-It stands in the directory of the metadata log's directory, so that it outlives that. Each line has a fixed length and
-ends with its CRC-32C; a line that is torn or damaged counts for nothing, and the other one tells what was true before.
+The file is in the parent of the metadata log's directory, so that it survives the loss of that. Each line has a fixed
+length and ends with its CRC-32C; a torn or damaged line is ignored, and the other one has the state before it.
 
-A line is written, without a sync, after each flush of the log and before anybody is told of that flush: so after a kill
-it is exact. It is synced in the background every `SYNC_INTERVAL_MS`, and on the spot when a segment is full, after a
-snapshot, at a stop in order, and before anything is cut off: so after a power failure it is some seconds old at most,
-and never ahead of the log. Apache Kafka neither writes the file nor minds it. Where a log lacks what the mark says, see
-`raft.evidence`.
+A line is written, without a sync, after each flush of the log and before any other node learns of that flush: so after
+a kill it is exact. It is synced in the background every `SYNC_INTERVAL_MS`, and immediately when a segment is full,
+after a snapshot, at a clean shutdown, and before a truncation: so after a power failure it is at most some seconds old,
+and never ahead of the log. Apache Kafka neither writes nor reads the file. `raft.evidence` handles a log that lacks
+what the mark records.
 """
 
 from __future__ import annotations
@@ -35,30 +35,30 @@ _CLUSTER_ID_MAX: Final = 100
 
 
 class Hold(IntEnum):
-    """Why a voter does not vote."""
+    """The reason why a voter does not vote."""
 
     #: It votes.
     NONE = 0
-    #: Its log lacks what it may have acknowledged.
+    #: Its log lacks records that it may have acknowledged.
     BEHIND = 1
-    #: Its directory is new, and may take the place of one that was lost.
+    #: Its directory is new, and may replace one that was lost.
     NEW = 2
 
 
 class Mark(NamedTuple):
-    """`committed` and `end` are end offsets: everything before was committed, and was on this disk."""
+    """The newest line. Everything before `committed` was committed, and everything before `end` was on this disk."""
 
     committed: int = 0
     end: int = 0
-    #: Of the last batch before `end`.
+    #: The epoch of the last batch before `end`.
     epoch: int = 0
-    #: The newest one in which this node took part, as `quorum-state` had it.
+    #: The newest epoch in which this node took part, from `quorum-state`.
     quorum_epoch: int = 0
     hold: Hold = Hold.NONE
 
 
 class Identity(NamedTuple):
-    """What `meta.properties` said when the mark was made; "-" for a cluster id that does not fit into a line."""
+    """The `meta.properties` when the mark was created; "-" for a cluster id that does not fit into a line."""
 
     node_id: int
     cluster_id: str
@@ -75,7 +75,7 @@ def mark_path(log_dir: str) -> str:
 
 
 class MarkFile:
-    """The mark of one metadata log. OSError from every method that reads or writes."""
+    """The mark of one metadata log. Methods that read or write raise OSError."""
 
     NAME: Final = MARK_FILE
 
@@ -85,10 +85,10 @@ class MarkFile:
         self._file: File | None = None
         self._sequence = 0
         self._is_synced = True
-        #: What the file says; None where it is missing or says nothing.
+        #: The content of the file; None if it is missing or unreadable.
         self.mark: Mark | None = None
         self.identity: Identity | None = None
-        #: Whether there is a file in which some line is damaged.
+        #: Whether a line of an existing file is damaged.
         self.is_damaged = False
         if disk.exists(self.path):
             self._read(disk.read(self.path))
@@ -109,7 +109,7 @@ class MarkFile:
         self.is_damaged = identity is None or len(found) < 2
 
     def create(self, identity: Identity, mark: Mark) -> None:
-        """Make the file anew, synced, unless it is there already and says just that."""
+        """Writes the whole file, synced, unless it has this content already."""
         if (self.identity, self.mark, self.is_damaged) == (identity, mark, False):
             return
         self.close()
@@ -121,7 +121,7 @@ class MarkFile:
         self._is_synced = True
 
     def write(self, mark: Mark, *, sync: bool = False) -> None:
-        """The file was created."""
+        """Writes the mark to a file that exists."""
         if mark != self.mark:
             if self._file is None:
                 self._file = self._disk.open(self.path)
@@ -139,7 +139,7 @@ class MarkFile:
             self._is_synced = True
 
     def sync_beside(self) -> None:
-        """As `sync`, from a thread that shares nothing else."""
+        """Syncs the file from another thread, through a file descriptor of its own."""
         file = self._disk.open(self.path, read_only=True)
         try:
             file.sync()
@@ -147,7 +147,7 @@ class MarkFile:
             file.close()
 
     def finish(self) -> None:
-        """At a stop in order: both lines say the same, synced."""
+        """Writes and syncs both lines with the same content, at a clean shutdown."""
         mark, file = self.mark, self._file
         if mark is not None and file is not None:
             for _ in range(2):
@@ -175,7 +175,7 @@ def _encode(text: str, size: int) -> bytes:
 
 
 def _decode(line: bytes, size: int) -> list[str] | None:
-    """The fields of a line; None if it is not whole, or of a later version."""
+    """Returns the fields of a line; None if it is damaged, or of a later version."""
     body, crc = line[: size - _CRC_DIGITS - 1], line[size - _CRC_DIGITS - 1 :]
     if len(line) != size or crc != f"{crc32c(body):08x}\n".encode():
         return None
@@ -184,10 +184,10 @@ def _decode(line: bytes, size: int) -> list[str] | None:
 
 
 class MarkKeeper:
-    """Keeps the mark of a log that is in use."""
+    """Keeps the mark of an open log up to date."""
 
     def __init__(self, host: Host, file: MarkFile, high_watermark: Callable[[], int]) -> None:
-        """Everything before `high_watermark` is committed, as far as this node knows."""
+        """`high_watermark` returns the offset before which everything is known to be committed."""
         self._host = host
         self._file = file
         self._synced_ms = host.clock.now_ms()
@@ -199,11 +199,11 @@ class MarkKeeper:
         return Mark() if mark is None else mark
 
     def begin(self, identity: Identity, mark: Mark) -> None:
-        """What the log turned out to be. Raises OSError."""
+        """Writes the first mark, once the state of the log is known. Raises OSError."""
         self._file.create(identity, mark)
 
     def flushed(self, end: int, epoch: int) -> None:
-        """Everything before `end` is on disk, and nobody was told yet. Raises OSError."""
+        """Records that everything before `end` is on disk, before any other node learns of it. Raises OSError."""
         mark = self.mark
         committed = max(mark.committed, min(self._high_watermark(), end))
         self._write(mark._replace(committed=committed, end=end, epoch=epoch))
@@ -213,38 +213,38 @@ class MarkKeeper:
             self._host.blocking.run(self._file.sync_beside, _ignore)
 
     def shorten(self, end: int, epoch: int) -> None:
-        """The log is going to end at `end`, if it does not already: synced when this returns. Raises OSError."""
+        """Records, synced, that the log is about to end at `end` at the latest. Raises OSError."""
         mark = self.mark
         if end < mark.end:
             self._file.write(mark._replace(committed=min(mark.committed, end), end=end, epoch=epoch), sync=True)
 
     def took_part(self, quorum_epoch: int) -> None:
-        """`quorum-state` has been written. Raises OSError."""
+        """Records the newest epoch, after `quorum-state` was written. Raises OSError."""
         mark = self.mark
         if self._file.mark is not None and quorum_epoch > mark.quorum_epoch:
             self._write(mark._replace(quorum_epoch=quorum_epoch))
 
     def release(self) -> None:
-        """It votes from now on, also after a power failure. Raises OSError."""
+        """Records, synced, that this voter votes from now on, also after a power failure. Raises OSError."""
         self._file.write(self.mark._replace(hold=Hold.NONE), sync=True)
 
     def sync(self) -> None:
-        """Raises OSError."""
+        """Syncs the mark. Raises OSError."""
         self._synced_ms = self._host.clock.now_ms()
         self._file.sync()
 
     def close(self) -> None:
-        """At a stop in order. Raises OSError."""
+        """Finishes the mark at a clean shutdown. Raises OSError."""
         self._file.finish()
 
     def _write(self, mark: Mark) -> None:
         try:
             self._file.write(mark)
         except OSError as error:
-            # The mark stays behind: it proves less, and nothing wrong.
+            # The mark stays behind the log: it proves less, but nothing wrong.
             if not is_exhausted(error):
                 raise
 
 
 def _ignore(_: object, error: BaseException | None) -> None:
-    """A mark that is not synced is older after a power failure, and no less true."""
+    """Ignores a failed sync: the mark is then older after a power failure, and still correct."""
