@@ -65,6 +65,7 @@ PLAIN_PACKAGES = frozenset(
         "metadata",
         "monitor",
         "orders",
+        "records",
         "server",
         "testing",
         "tls",

@@ -1,8 +1,8 @@
-"""What a leader asks of new batches: the topic's settings, the broker's limits, and how much of the loop they may take.
+"""A leader's rules for new batches: the topic's settings, the broker's limits, and their share of the event loop.
 
-`LoopBudget` bounds what opening batches costs everybody else: so many milliseconds of the loop's time, in each ten that
-pass. A batch beyond that is refused with `ValidationDeferred`, to be validated again beside the loop. Costs are figured
-by what is known before (records, bytes, codec), from measurements.
+`LoopBudget` bounds the time that opening batches takes from everything else on the event loop: a few milliseconds in
+each window of ten. A batch beyond that is refused with `ValidationDeferred`, to be validated in a thread. Costs are
+estimates from the number of records, bytes and the codec, with measured prices.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
 
 _MAX_LONG = (1 << 63) - 1
 
-#: Nanoseconds a byte takes to be unpacked, and to be packed.
+#: Nanoseconds to decompress, and to compress, one byte.
 _UNPACK_NS: Final = {Codec.NONE: 0, Codec.GZIP: 4, Codec.SNAPPY: 1, Codec.LZ4: 1, Codec.ZSTD: 2}
 _PACK_NS: Final = {Codec.NONE: 1, Codec.GZIP: 40, Codec.SNAPPY: 3, Codec.LZ4: 3, Codec.ZSTD: 8}
-#: And those of the walk over one record.
+#: Nanoseconds to walk over one record.
 _RECORD_NS: Final = 20 if walk.WALKER.NAME == "compiled" else 2_500
-#: What opening batches may take of each window of the loop's time, and how long that is.
+#: The time that opening batches can take in each window of the event loop, and the length of a window.
 _BUDGET_NS: Final = 4_000_000
 _WINDOW_MS: Final = 10
 
 
 class ValidationDeferred(Exception):
-    """The batch is too much work for the loop at this moment. Nothing is changed; `rules` are those that hold now."""
+    """The batch is too much work for the event loop now. Nothing has changed; `rules` are the current ones."""
 
     def __init__(self, rules: AppendRules) -> None:
         super().__init__(f"a batch for {rules.topic_partition} is to be validated beside the loop")
@@ -41,7 +41,7 @@ class ValidationDeferred(Exception):
 
 
 class LoopBudget:
-    """What is left of the loop's time for opening batches, shared by all logs of a broker."""
+    """The rest of the event loop's time for opening batches; shared by all logs of a broker."""
 
     __slots__ = ("_left_ns", "_since_ms")
 
@@ -50,34 +50,34 @@ class LoopBudget:
         self._since_ms = 0
 
     def left_ns(self, wall_ms: int) -> int:
-        """At this time."""
+        """Returns the rest of the budget at this time."""
         if not 0 <= wall_ms - self._since_ms < _WINDOW_MS:
             self._since_ms = wall_ms
             self._left_ns = _BUDGET_NS
         return self._left_ns
 
     def take(self, cost_ns: int, wall_ms: int) -> bool:
-        """False, and nothing taken, where it is more than what is left."""
+        """Takes this cost from the budget; returns False and takes nothing if it exceeds the rest."""
         if cost_ns > self.left_ns(wall_ms):
             return False
         self._left_ns -= cost_ns
         return True
 
     def spend(self, cost_ns: int) -> None:
-        """It has been taken already."""
+        """Subtracts a cost that has been incurred already."""
         self._left_ns -= cost_ns
 
 
 class RecordLimits(NamedTuple):
-    """What a broker asks of all batches, whatever their topic."""
+    """A broker's limits for all batches, whatever their topic."""
 
-    #: Whether the records of a batch are walked over, and those of a compressed one.
+    #: Whether the records of uncompressed, and of compressed, batches are walked over.
     verifies_plain: bool = True
     verifies_packed: bool = True
     batch_records_max: int = 1_000_000
-    #: What a batch may unpack to.
+    #: The most bytes of a batch after decompression.
     unpacked_bytes_max: int = 104_857_600
-    #: And the largest record in it.
+    #: The most bytes of one record in it.
     record_bytes_max: int = 2_147_483_639
 
     @staticmethod
@@ -92,12 +92,12 @@ class RecordLimits(NamedTuple):
         )
 
 
-#: Of a broker that was told nothing else.
+#: The limits of a broker that does not configure them.
 DEFAULT_LIMITS: Final = RecordLimits()
 
 
 class AppendRules:
-    """What a log's settings say about new batches. Made anew when they change."""
+    """The rules for one log's new batches. Created again when its settings change."""
 
     __slots__ = (
         "after_max_ms",
@@ -128,14 +128,14 @@ class AppendRules:
         self.is_log_append_time = config.is_log_append_time
         self.before_max_ms = config.message_timestamp_before_max_ms
         self.after_max_ms = config.message_timestamp_after_max_ms
-        #: None: as the producer chose.
+        #: None: the producer's codec is kept.
         self.codec = _target_codec(config.compression_type)
         self.level = _level_of(config, self.codec)
-        #: How many bytes a packed one came to lately.
+        #: Decompressed bytes per compressed byte in the last batch.
         self.expansion = 1.0
-        #: Whether the records of a batch have to be looked at even where the broker's operator trusts producers.
+        #: Whether the records must be checked even if the operator trusts producers.
         self.must_open = self.is_compacted or (self.before_max_ms < _MAX_LONG and not self.is_log_append_time)
-        #: Whether a batch that is not compressed needs nothing but a walk.
+        #: Whether a walk is all that an uncompressed batch needs.
         self.is_usual = (
             limits.verifies_plain
             and not self.must_open
@@ -163,23 +163,23 @@ def _level_of(config: LogConfig, codec: Codec | None) -> int | None:
 
 
 def walk_ns(records: int) -> int:
-    """What a walk over so many records takes."""
+    """Returns the nanoseconds for a walk over this many records."""
     return records * _RECORD_NS
 
 
 def open_ns(source: Codec, target: Codec) -> int:
-    """What a byte of records takes to be unpacked and, where `target` is another codec, packed again."""
+    """Returns the nanoseconds to decompress one byte and, if `target` is another codec, to compress it again."""
     return _UNPACK_NS[source] + (_PACK_NS[target] if target is not source else 0)
 
 
 class ValidBatch(NamedTuple):
-    """A batch that may be appended, before it has its offsets. `header` is the one it will have, but for these."""
+    """A valid batch before its offsets are assigned. `header` is final except for offset and leader epoch."""
 
     header: BatchHeader
     batch: Buffer
     #: -1 with CreateTime.
     log_append_time_ms: int
-    #: The largest timestamp where the header must be given another one, or None.
+    #: The largest timestamp to be written into the header, or None.
     new_max_timestamp: int | None
 
 

@@ -1,11 +1,11 @@
-"""Record batches: find them in a run of bytes, read them, write them, put the leader's marks on them.
+"""Record batches: finds them in a buffer, decodes, encodes and modifies them.
 
-A batch travels from the socket to the disk and back as the bytes that its producer made; what is done to it on the way
-(`assign_offsets`, `set_log_append_time`) is done in place. Only those who need the records themselves (coordinators,
-the metadata log, tools, compaction) call `decode_batch` and `encode_batch`.
+A batch normally stays as its producer encoded it, from the socket to the disk and back; the leader only fills in fields
+of the header (`validate.stamp`). Only code that needs the records themselves (coordinators, the metadata log, tools,
+compaction) calls `decode_batch` and `encode_batch`.
 
-`iter_headers` walks over complete batches of any magic and stops at an incomplete one at the end, as every reader of a
-log must: a fetch answer or a torn file may end anywhere. Bytes that cannot be a batch raise RecordsRejected.
+`iter_headers` finds the complete batches of any magic and stops at an incomplete one at the end, as every reader of a
+log must: a fetch response or a torn file can end anywhere. Bytes that cannot be a batch raise RecordsRejected.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ _MIN_BATCH_LENGTH = HEADER_BYTES - LOG_OVERHEAD
 
 
 class RecordLike(Protocol):
-    """What `encode_batch` needs of a record; its offset is counted anew unless asked for."""
+    """The part of a record that `encode_batch` needs; its offset is assigned anew."""
 
     @property
     def timestamp(self) -> int: ...
@@ -96,7 +96,7 @@ class RecordLike(Protocol):
 
 
 def read_header(view: Buffer, position: int = 0) -> BatchHeader:
-    """The header of the batch that begins at `position`. RecordsRejected(CORRUPT_MESSAGE) if there is none."""
+    """Returns the header of the batch that begins at `position`. Raises RecordsRejected(CORRUPT_MESSAGE)."""
     if len(view) - position >= HEADER_BYTES:
         fields = HEADER.unpack_from(view, position)
         if fields[3] == MAGIC_V2:
@@ -114,7 +114,7 @@ def read_header(view: Buffer, position: int = 0) -> BatchHeader:
 
 
 def iter_headers(view: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHeader]]:
-    """(position, header) of every complete batch. RecordsRejected(CORRUPT_MESSAGE) where bytes cannot be one."""
+    """Yields (position, header) of every complete batch. Raises RecordsRejected(CORRUPT_MESSAGE)."""
     end = len(view)
     while end - position >= PREFIX_BYTES:
         _, length = PREFIX.unpack_from(view, position)
@@ -127,7 +127,7 @@ def iter_headers(view: Buffer, position: int = 0) -> Iterator[tuple[int, BatchHe
 
 
 def has_valid_crc(view: Buffer, position: int, header: BatchHeader) -> bool:
-    """Whether the batch at `position`, which must be there whole, has the bytes that its checksum was made of."""
+    """Returns whether the checksum of the batch at `position`, which must be complete, is right."""
     end = position + header.size_bytes
     if header.magic != MAGIC_V2:
         return legacy_crc_matches(view, position, header.size_bytes)
@@ -135,8 +135,8 @@ def has_valid_crc(view: Buffer, position: int, header: BatchHeader) -> bool:
 
 
 def decode_batch(view: Buffer, position: int = 0) -> list[Record]:
-    """All records of the batch at `position`, of any magic and codec. RecordsRejected if it is broken; the checksum is
-    not looked at."""
+    """Returns all records of the batch at `position`, of any magic and codec. Does not check the checksum. Raises
+    RecordsRejected if the batch is malformed."""
     header = read_header(view, position)
     if header.magic != MAGIC_V2:
         return decode_legacy(view, position)
@@ -147,7 +147,7 @@ def decode_batch(view: Buffer, position: int = 0) -> list[Record]:
 
 
 def decode_body(header: BatchHeader, body: Buffer) -> list[Record]:
-    """The records of a magic 2 batch, from what follows its header."""
+    """Returns the records of a magic 2 batch, from the bytes after its header."""
     data = compression.decompress(compression.codec_of(header.attributes), body)
     fixed = header.max_timestamp if header.timestamp_type == LOG_APPEND_TIME else None
     return read_records(data, header.record_count, header.base_offset, header.base_timestamp, fixed)
@@ -168,8 +168,8 @@ def encode_batch(
     timestamp_type: int = CREATE_TIME,
     max_timestamp: int | None = None,
 ) -> bytearray:
-    """One magic 2 batch. Offsets count up from `base_offset`; `max_timestamp` is given where it is not the largest of
-    the records' own (LogAppendTime)."""
+    """Encodes a magic 2 batch. Offsets increase from `base_offset`; `max_timestamp` is given if it is not the largest
+    timestamp of the records (LogAppendTime)."""
     assert records, "a batch has at least one record"
     base_timestamp = records[0].timestamp
     largest = base_timestamp
@@ -214,7 +214,7 @@ def encode_body(
     control: bool = False,
     timestamp_type: int = CREATE_TIME,
 ) -> bytearray:
-    """The batch of `count` records that are written one behind the other in `body`."""
+    """Encodes a magic 2 batch of the `count` encoded records in `body`."""
     packed: Buffer = compression.compress(codec, body, level) if codec else body
     attributes = (
         codec
@@ -246,7 +246,7 @@ def encode_body(
 
 
 def assemble(header: BatchHeader, body: Buffer) -> tuple[BatchHeader, bytearray]:
-    """The magic 2 batch with this header and these records, packed as it says; its length and checksum are made."""
+    """Builds a magic 2 batch of a header and its records, compressed as the header says; sets length and checksum."""
     out = bytearray(HEADER_BYTES)
     HEADER.pack_into(out, 0, header.base_offset, len(body) + _MIN_BATCH_LENGTH, *header[2:4], 0, *header[5:])
     out += body
@@ -255,13 +255,13 @@ def assemble(header: BatchHeader, body: Buffer) -> tuple[BatchHeader, bytearray]
 
 
 def assign_offsets(batch: bytearray | memoryview, position: int, base_offset: int, leader_epoch: int) -> None:
-    """Write the two fields that the leader gives and the checksum leaves out."""
+    """Writes the two fields that the leader assigns and the checksum does not cover."""
     _LONG.pack_into(batch, position, base_offset)
     _INT.pack_into(batch, position + LEADER_EPOCH_OFFSET, leader_epoch)
 
 
 def set_max_timestamp(batch: bytearray | memoryview, position: int, max_timestamp: int, timestamp_type: int) -> None:
-    """Change timestamp type and largest timestamp of the whole batch at `position`, and its checksum with them."""
+    """Changes timestamp type and largest timestamp of the complete batch at `position`, and its checksum."""
     (length,) = _INT.unpack_from(batch, position + 8)
     (attributes,) = _SHORT.unpack_from(batch, position + ATTRIBUTES_OFFSET)
     attributes = (attributes & ~TIMESTAMP_TYPE_FLAG) | (TIMESTAMP_TYPE_FLAG if timestamp_type else 0)
@@ -279,7 +279,7 @@ def _renew_crc(batch: bytearray | memoryview, position: int, end: int) -> None:
 
 
 class ControlType(IntEnum):
-    """What a control record says (the second half of its key)."""
+    """The type of a control record, the second half of its key."""
 
     ABORT = 0
     COMMIT = 1
@@ -291,12 +291,12 @@ class ControlType(IntEnum):
 
 
 def control_key(kind: int) -> bytes:
-    """Key of a control record: version 0 and the type."""
+    """Returns the key of a control record: version 0 and the type."""
     return _CONTROL_KEY.pack(0, kind)
 
 
 def control_type(record: Record) -> int | None:
-    """The type of a control record; None if its key is no control key. It may be one that we do not know."""
+    """Returns the type of a control record, possibly an unknown one; None if its key is malformed."""
     if record.key is None or len(record.key) < _CONTROL_KEY.size:
         return None
     version, kind = _CONTROL_KEY.unpack_from(record.key)
@@ -311,7 +311,7 @@ class EndTxnMarker(NamedTuple):
 
 
 def read_end_txn_marker(record: Record) -> EndTxnMarker | None:
-    """The marker that a control record is, or None if it is another kind of control record."""
+    """Returns the transaction marker in a control record; None if it is another kind or malformed."""
     kind = control_type(record)
     if kind not in (ControlType.ABORT, ControlType.COMMIT):
         return None
@@ -324,7 +324,7 @@ def read_end_txn_marker(record: Record) -> EndTxnMarker | None:
 def encode_end_txn_marker(
     *, commit: bool, coordinator_epoch: int, timestamp: int, producer_id: int, producer_epoch: int
 ) -> bytearray:
-    """The control batch that ends a producer's transaction."""
+    """Returns the control batch that ends a producer's transaction."""
     record = Record(
         0,
         timestamp,

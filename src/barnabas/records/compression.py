@@ -1,13 +1,13 @@
-"""The codecs of record batches, both ways, with bounded output.
+"""The codecs of record batches, in both directions, with bounded output.
 
     0 none   1 gzip   2 snappy   3 lz4   4 zstd
 
 Snappy is written in the xerial framing of the Java clients (16-byte header, blocks of 32 KiB, each with its length);
 plain snappy is read too. LZ4 is written as frames of independent 64 KiB blocks: Kafka's own reader refuses linked ones.
-The compression packages are loaded when the first compressed batch is really opened, which most brokers never do.
+The compression packages are imported when the first compressed batch is opened, which never happens on most brokers.
 
-Broken input is `RecordsRejected(CORRUPT_MESSAGE)`; a stream that unpacks beyond the limit is refused before its output
-is held in memory.
+Malformed input raises `RecordsRejected(CORRUPT_MESSAGE)`; data that decompresses to more than the limit is refused
+before that much memory is used.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
-#: Names as in `compression.type`.
+#: The names in `compression.type`.
 CODEC_NAMES = {codec.name.lower(): codec for codec in Codec}
 
-#: What one batch may unpack to, where nobody says less.
+#: The default limit of a batch's decompressed size.
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
-#: Output is made in pieces of this size where the codec's package would hold the interpreter's lock for more, and in
-#: memory that nobody has to clear first.
+#: Output is produced in pieces of this size where the package would otherwise hold the interpreter's lock too long;
+#: larger output buffers are mapped memory, which needs no clearing.
 _PIECE_BYTES = 1024 * 1024
 
 _XERIAL_MAGIC = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _INT = struct.Struct(">i")
-#: No snappy element makes more than 64 bytes of output from 2 of input.
+#: A snappy element produces at most 64 bytes of output from 2 of input.
 _SNAPPY_RATIO_MAX = 64
-#: Kafka's default level of LZ4 stands for the fast compressor; any other level is one of the slow ones.
+#: Kafka's default level of LZ4 is the fast compressor; all other levels are slow ones.
 _LZ4_FAST_LEVEL = 9
 _LZ4_SLOW_LEVELS = (3, 12)
 
@@ -69,7 +69,7 @@ def codec_of(attributes: int) -> Codec:
 
 
 def compress(codec: int, data: Buffer, level: int | None = None) -> bytes:
-    """`data` in the form of `codec`. `level` as in `compression.<codec>.level`; None is its default."""
+    """Compresses `data`. `level` as in `compression.<codec>.level`; None is the default."""
     result: bytes
     match codec:
         case Codec.NONE:
@@ -109,12 +109,12 @@ def _compress_snappy(data: Buffer) -> bytes:
 
 
 def decompress(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """What was compressed. RecordsRejected if it is broken or more than `limit` bytes."""
+    """Returns the decompressed bytes. Raises RecordsRejected if they are malformed or more than `limit`."""
     return bytes(unpack(codec, data, limit))
 
 
 def unpack(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """As `decompress`, in whatever memory it was unpacked into: for large batches, and for threads beside the loop."""
+    """Does what `decompress` does, without the copy into `bytes`: for large batches, and in threads."""
     if codec == Codec.NONE:
         return data
     try:
@@ -125,7 +125,7 @@ def unpack(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> Buf
 
 
 def _room(size: int) -> Buffer:
-    """Memory for so many bytes of output."""
+    """Returns a buffer for `size` bytes of output."""
     if size <= _PIECE_BYTES:
         return bytearray(size)
     mmap = _package("mmap")
@@ -159,7 +159,7 @@ def _decompress_gzip(data: bytes, limit: int) -> Buffer:
                 break
             if not piece and not data:
                 raise corrupt("gzip: the stream ends too early")
-        # Members may follow one another; anything else behind the last one is padding, as Java's reader takes it.
+        # Members can follow one another; other trailing bytes are ignored as padding, as Java's reader does.
         data = unpacker.unused_data if unpacker.unused_data[:2] == b"\x1f\x8b" else b""
     return out
 
@@ -170,7 +170,7 @@ def _decompress_snappy(data: bytes, limit: int) -> Buffer:
     out = bytearray()
     position = len(_XERIAL_HEADER)
     while position < len(data):
-        if data.startswith(_XERIAL_MAGIC, position):  # streams may be concatenated
+        if data.startswith(_XERIAL_MAGIC, position):  # Streams can be concatenated.
             position += len(_XERIAL_HEADER)
             continue
         if position + 4 > len(data):
@@ -223,7 +223,7 @@ def _decompress_lz4(data: bytes, limit: int) -> Buffer:
 
 
 def _decompress_zstd(data: bytes, limit: int) -> Buffer:
-    """Into a buffer of a likely size, then larger ones: the frame need not tell how much it holds."""
+    """Decompresses into buffers of growing size, because a frame need not contain its decompressed size."""
     cramjam = _package("cramjam")
     size = min(limit, max(64 * 1024, 8 * len(data)))
     while True:

@@ -1,8 +1,8 @@
-"""A batch that is validated beside the loop, because opening it takes longer than others can wait.
+"""The validation of a batch in a thread, for batches whose opening would block the event loop too long.
 
-validate_for_append -> ValidationDeferred      on the loop: too much work for it
-DeferredValidation.load                        in a thread; touches this batch and the rules it was made for
-Log.append_as_leader(..., validated=...)       on the loop: takes what was found out, if the rules are the same
+validate_for_append -> ValidationDeferred      event loop: the batch is too much work
+DeferredValidation.load                        thread: uses only this batch and its rules
+Log.append_as_leader(..., validated=...)       event loop: uses the result, if the rules are still the same
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.records.validate import validate_for_append
 
 
 class DeferredValidation:
-    """One batch, in memory of its own, and what becomes of it."""
+    """One batch, in its own memory, and the result of its validation."""
 
     __slots__ = ("_rejected", "_valid", "_wall_ms", "batch", "rules")
 
@@ -26,14 +26,14 @@ class DeferredValidation:
         self._rejected: RecordsRejected | None = None
 
     def load(self) -> None:
-        """Open it, however long that takes; in a thread."""
+        """Validates the batch; runs in a thread."""
         try:
             self._valid = validate_for_append(self.batch, self.rules, wall_ms=self._wall_ms)
         except RecordsRejected as rejected:
             self._rejected = rejected
 
     def taken(self) -> ValidBatch:
-        """What may be appended. RecordsRejected."""
+        """Returns the valid batch. Raises RecordsRejected."""
         if self._rejected is not None:
             raise self._rejected
         assert self._valid is not None, "taken before it was loaded"

@@ -1,6 +1,6 @@
-"""A batch of keys and values that is made in several turns of the loop, record by record.
+"""A batch of keys and values that is built in several turns of the event loop, record by record.
 
-`encode_batch` makes a whole one at once, which takes too long for tens of thousands of records.
+`encode_batch` encodes a whole batch in one turn, which takes too long for tens of thousands of records.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from barnabas.records.batch import encode_body
 from barnabas.records.header import HEADER_BYTES, NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from barnabas.records.record import write_varint
 
-#: Attributes and the timestamp's delta, both 0.
+#: Attributes and timestamp delta, both 0.
 _HEAD = b"\x00\x00"
 
 
 class BatchDraft:
-    """Records of one timestamp without headers. `size_bytes` is that of the batch without compression."""
+    """A batch in construction: records with one timestamp, without headers. `size_bytes` is without compression."""
 
     __slots__ = ("_body", "count")
 
@@ -32,11 +32,11 @@ class BatchDraft:
         write_varint(record, len(key))
         record += key
         if value is None:
-            record.append(1)  # a length of -1
+            record.append(1)  # The length -1.
         else:
             write_varint(record, len(value))
             record += value
-        record.append(0)  # no headers
+        record.append(0)  # No headers.
         write_varint(self._body, len(record))
         self._body += record
         self.count += 1
@@ -51,7 +51,7 @@ class BatchDraft:
         base_sequence: int,
         transactional: bool = False,
     ) -> bytearray:
-        """The batch, as `encode_batch` makes it of the same records."""
+        """Returns the batch, as `encode_batch` encodes the same records."""
         return encode_body(
             self._body,
             self.count,

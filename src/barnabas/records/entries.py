@@ -1,8 +1,7 @@
-"""Offsets, keys and values of the records of a magic 2 batch, for readers that want nothing else.
+"""Offsets, keys and values of the records of a batch, for readers that need nothing else.
 
-A coordinator that takes over reads whole logs and has clients waiting: this takes a third of the time of
-`read_records`. Timestamps and headers are stepped over without a look at them. Whatever the bytes are, reading ends in
-entries or in `RecordsRejected(INVALID_RECORD)`.
+A coordinator that takes over a partition reads whole logs while clients wait: this takes a third of the time of
+`read_records`. Timestamps and headers are skipped. Any bytes lead to entries or to `RecordsRejected(INVALID_RECORD)`.
 """
 
 from __future__ import annotations
@@ -13,12 +12,12 @@ from barnabas.records.batch import decode_batch
 from barnabas.records.header import HEADER_BYTES, MAGIC_V2, BatchHeader, invalid
 from barnabas.records.record import read_varint
 
-#: Offset, key, value.
+#: Offset, key and value of a record.
 Entry = tuple[int, bytes | None, bytes | None]
 
 
 def read_batch_entries(header: BatchHeader, batch: Buffer) -> list[Entry]:
-    """Of a batch of any magic and codec, given from its header on. The checksum is not looked at."""
+    """Returns the entries of a batch of any magic and codec, given with its header. Ignores the checksum."""
     if header.magic != MAGIC_V2:
         return [(record.offset, record.key, record.value) for record in decode_batch(batch)]
     body = memoryview(batch)[HEADER_BYTES : header.size_bytes]
@@ -27,8 +26,8 @@ def read_batch_entries(header: BatchHeader, batch: Buffer) -> list[Entry]:
 
 
 def read_entries(data: bytes, count: int, base_offset: int) -> list[Entry]:
-    """All `count` records in `data`, exactly. Most varints here have one byte, and a call would cost more than what is
-    done with it: so that case is written out each time."""
+    """Returns exactly `count` entries in `data`. Most varints here have one byte, and a call would cost more than the
+    decoding, so that case is written inline each time."""
     size = len(data)
     if not 0 <= count <= size:
         raise invalid(f"a record count of {count} in {size} bytes of records")
@@ -46,7 +45,7 @@ def read_entries(data: bytes, count: int, base_offset: int) -> list[Entry]:
             if length < 0 or end > size:
                 raise invalid(f"a record of {length} bytes at byte {position} of {size}")
             position += 1
-            while data[position] >= 0x80:  # the timestamp's delta
+            while data[position] >= 0x80:  # The timestamp delta is skipped.
                 position += 1
             delta = data[position + 1]
             if delta < 0x80:

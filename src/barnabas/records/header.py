@@ -1,4 +1,4 @@
-"""The header of a record batch, and the error for one that does not fit.
+"""The header of a record batch, and the errors for malformed batches.
 
     offset  size  field                     magic 2 (KIP-98)
          0     8  baseOffset                not covered by the CRC: the leader assigns it
@@ -8,7 +8,7 @@
         17     4  crc                       CRC-32C of everything from byte 21 on
         21     2  attributes                codec 0-2, timestamp type 3, transactional 4, control 5, delete horizon 6
         23     4  lastOffsetDelta
-        27     8  baseTimestamp             the delete horizon, where attribute bit 6 is set
+        27     8  baseTimestamp             the delete horizon if attribute bit 6 is set
         35     8  maxTimestamp
         43     8  producerId
         51     2  producerEpoch
@@ -16,7 +16,7 @@
         57     4  record count              may be below the offset range after compaction, even 0
         61        records
 
-One `BatchHeader` is also the face of a magic 0/1 entry, so that nobody above asks for the magic to find offsets.
+A `BatchHeader` also describes an entry of magic 0 or 1, so that callers need not know the magic to find offsets.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ LOG_APPEND_TIME = 1
 
 MAGIC_V0, MAGIC_V1, MAGIC_V2 = 0, 1, 2
 
-#: baseOffset and batchLength: enough to know where an entry ends.
+#: The size of baseOffset and batchLength, which tell where an entry ends.
 LOG_OVERHEAD = 12
-#: Enough to know its magic too.
+#: The position of the magic, and the size of a prefix that includes it.
 MAGIC_OFFSET = 16
 PREFIX_BYTES = MAGIC_OFFSET + 1
 HEADER_BYTES = 61
@@ -48,7 +48,7 @@ CRC_OFFSET = 17
 ATTRIBUTES_OFFSET = 21
 LEADER_EPOCH_OFFSET = 12
 MAX_TIMESTAMP_OFFSET = 35
-#: The shortest entry of magic 0 (offset, size, crc, magic, attributes, two lengths).
+#: The size of the shortest entry of magic 0 (offset, size, crc, magic, attributes, two lengths).
 LEGACY_MIN_BYTES = LOG_OVERHEAD + 14
 
 CODEC_MASK = 0x07
@@ -64,7 +64,7 @@ _MAX_INT = 0x7FFFFFFF
 
 
 class BatchHeader(NamedTuple):
-    """What is known of a batch without touching its records."""
+    """The fields of a batch's header."""
 
     base_offset: int
     batch_length: int
@@ -114,7 +114,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the tombstones and markers in it may go (KIP-534)."""
+        """The time at which its tombstones and markers can be removed (KIP-534)."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
@@ -127,22 +127,22 @@ class BatchHeader(NamedTuple):
 
 
 def advance_sequence(sequence: int, by: int) -> int:
-    """Sequence numbers go on at 0 after 2**31 - 1. A batch without one has none at its end either."""
+    """Adds to a sequence number, which wraps to 0 after 2**31 - 1. NO_SEQUENCE stays NO_SEQUENCE."""
     if sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     return (sequence + by) & _MAX_INT
 
 
 def corrupt(message: str) -> RecordsRejected:
-    """The bytes are not what was written: another try may carry better ones."""
+    """Returns the error for bytes damaged on the way, which a retry can fix."""
     return RecordsRejected(ErrorCode.CORRUPT_MESSAGE, message, is_framing=True)
 
 
 def invalid(message: str) -> RecordsRejected:
-    """The bytes are what was written, and wrong."""
+    """Returns the error for bytes that arrived as written but are wrong."""
     return RecordsRejected(ErrorCode.INVALID_RECORD, message)
 
 
 def misframed(message: str) -> RecordsRejected:
-    """Not the one batch of magic 2 that a produce request has for each partition."""
+    """Returns the error for anything but the one magic 2 batch per partition that a produce request must have."""
     return RecordsRejected(ErrorCode.INVALID_RECORD, message, is_framing=True)

@@ -1,11 +1,11 @@
-"""Message formats 0 and 1, read only: logs that were begun before Kafka 0.11 still hold them.
+"""Message formats 0 and 1, read only: logs begun before Kafka 0.11 still contain them.
 
     offset 8 | size 4 | crc 4 | magic 1 | attributes 1 | [timestamp 8, magic 1 only] | key | value
 
-The checksum is the CRC-32 of all that follows it. Compressed messages are a set inside the value of a wrapper, whose
+The checksum is the CRC-32 of everything after it. Compressed messages are a set inside the value of a wrapper, whose
 offset is that of its last message: with magic 0 the inner offsets are absolute, with magic 1 they count from 0. Early
-Java clients wrote LZ4 frames with a wrong header checksum (they hashed the frame's magic too); it is put right before
-the frame is opened.
+Java clients wrote LZ4 frames with a wrong header checksum (they included the frame's magic); it is corrected before the
+frame is decompressed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MASK_32 = 0xFFFFFFFF
 
 
 class _Entry:
-    """One message as it lies in a set."""
+    """One message of a set, in its encoded form."""
 
     __slots__ = ("attributes", "crc", "end", "key", "magic", "offset", "size", "start", "timestamp", "value")
 
@@ -93,7 +93,7 @@ def _field(data: Buffer, position: int, end: int) -> tuple[bytes | None, int]:
 
 
 def read_legacy_header(data: Buffer, position: int) -> BatchHeader:
-    """The face of one entry. A compressed one is opened, for its first offset stands only inside."""
+    """Returns the header of one entry. A compressed entry is opened, since its first offset is only inside."""
     entry = _Entry(data, position)
     base_offset, count = entry.offset, 1
     if entry.codec:
@@ -117,7 +117,7 @@ def read_legacy_header(data: Buffer, position: int) -> BatchHeader:
 
 
 def decode_legacy(data: Buffer, position: int) -> list[Record]:
-    """The messages of one entry, with absolute offsets."""
+    """Returns the messages of one entry, with absolute offsets."""
     entry = _Entry(data, position)
     if entry.codec:
         return _open_wrapper(entry)
@@ -130,7 +130,7 @@ def legacy_crc_matches(data: Buffer, position: int, size_bytes: int) -> bool:
 
 
 def legacy_checksums(data: Buffer, position: int = 0) -> list[tuple[int, bool]]:
-    """Of each message of one entry, in the order of `decode_legacy`: its checksum, and whether that is right."""
+    """Returns (checksum, whether it is right) for each message of one entry, in the order of `decode_legacy`."""
     entry = _Entry(data, position)
     if entry.codec:
         inner, entries = _inner_entries(entry)
@@ -146,7 +146,7 @@ def _open_wrapper(wrapper: _Entry) -> list[Record]:
 
 
 def _inner_entries(wrapper: _Entry) -> tuple[bytes, list[_Entry]]:
-    """The set inside a compressed message, and the messages in it, at least one."""
+    """Returns the set inside a compressed message, and its messages, at least one."""
     codec = compression.codec_of(wrapper.attributes)
     if codec is compression.Codec.ZSTD:
         raise RecordsRejected(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd is for magic 2 only")
@@ -179,7 +179,7 @@ def _with_right_checksum(frame: bytes) -> bytes:
 
 
 def xxh32(data: bytes) -> int:
-    """XXH32 with seed 0 of fewer than 16 bytes: all that a frame header needs."""
+    """Computes XXH32 with seed 0 of fewer than 16 bytes, which is enough for a frame header."""
     assert len(data) < 16, "only the short form is here"
     prime_1, prime_2, prime_3, prime_4, prime_5 = 2654435761, 2246822519, 3266489917, 668265263, 374761393
     value = (prime_5 + len(data)) & _MASK_32

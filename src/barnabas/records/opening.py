@@ -1,7 +1,7 @@
-"""The records of a new batch: unpacked, walked over, judged, and packed anew where the topic wants another codec.
+"""The check of a new batch's records: decompressed, walked over, and recompressed if the topic wants another codec.
 
-No record becomes an object. What the loop has no time for is refused with `ValidationDeferred` before it is begun, and
-done again without a budget by a thread, which touches nothing but the batch and the rules.
+No record becomes an object. What exceeds the event loop's budget is refused with `ValidationDeferred` before it begins,
+and repeated without a budget in a thread, which uses only the batch and the rules.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from barnabas.records.record import wrap_64
 from barnabas.records.walk import RECORD_BYTES_MIN, Survey
 
 _ERRORS_SHOWN = 3
-#: As many of a batch's records are told what is wrong with them; a batch without any right one would else have an
-#: answer larger than itself.
+#: The most record errors in one response: for a batch without any valid record it would otherwise be larger than the
+#: batch.
 _ERRORS_TOLD: Final = 1_000
-#: With less room than this there is no use in trying.
+#: The smallest rest of the budget, in bytes, with which decompression is tried.
 _ROOM_BYTES_MIN: Final = 16 * 1024
-#: A walk over this many records is not worth being counted.
+#: A walk over this many records is too short to be counted.
 FEW_RECORDS: Final = 100
-#: Reasons are looked for in a thread where there are more records.
+#: With more records, the reasons of their rejection are determined in a thread.
 _JUDGED_ON_LOOP_MAX: Final = 5_000
 
 
@@ -60,7 +60,7 @@ def open_batch(
     budget: LoopBudget | None,
     from_client: bool,
 ) -> ValidBatch:
-    """Judge the records of this batch, and convert it where that is needed. RecordsRejected, ValidationDeferred."""
+    """Checks the records of this batch, and converts it if needed. Raises RecordsRejected, ValidationDeferred."""
     source = _codec(header, rules)
     target = source if rules.codec is None or (source is Codec.NONE and header.is_control) else rules.codec
     data, start = _unpacked(header, view, rules, source, target, wall_ms, budget)
@@ -90,13 +90,13 @@ def open_batch(
 
 
 def with_timestamp(header: BatchHeader, max_timestamp: int, timestamp_type: int) -> BatchHeader:
-    """The header with another largest timestamp and type; its checksum is not made anew."""
+    """Returns the header with another largest timestamp and type; the checksum is not updated."""
     flag = TIMESTAMP_TYPE_FLAG if timestamp_type else 0
     return header._replace(attributes=(header.attributes & ~TIMESTAMP_TYPE_FLAG) | flag, max_timestamp=max_timestamp)
 
 
 def _codec(header: BatchHeader, rules: AppendRules) -> Codec:
-    """Apache Kafka trips over an unknown one; its clients take that answer as final."""
+    """Returns the codec. For an unknown one Kafka fails with UNKNOWN_SERVER_ERROR, which clients take as final."""
     try:
         return codec_of(header.attributes)
     except RecordsRejected as rejected:
@@ -113,7 +113,7 @@ def _unpacked(
     wall_ms: int,
     budget: LoopBudget | None,
 ) -> tuple[Buffer, int]:
-    """Bytes with the records, and where in them they begin; if the loop has the time for all that is to be done."""
+    """Returns bytes that contain the records, and their start. Raises ValidationDeferred if the budget is too small."""
     byte_ns, walked_ns = open_ns(source, target), walk_ns(header.record_count)
     packed_bytes = len(view) - HEADER_BYTES
     limit = rules.limits.unpacked_bytes_max
@@ -177,7 +177,7 @@ def _converted(
     rules: AppendRules,
     stamped: BatchHeader,
 ) -> tuple[BatchHeader, bytearray]:
-    """The batch in another codec, its records numbered. What cannot fit is refused before it is packed."""
+    """Returns the batch in another codec, its records renumbered. One that is too large is refused before packing."""
     body = memoryview(data)[start:] if is_numbered else walk.renumbered(data, start, header.record_count)
     if target is Codec.NONE and HEADER_BYTES + len(body) > rules.batch_bytes_max:
         raise too_large(rules, HEADER_BYTES + len(body))
@@ -191,7 +191,7 @@ def _converted(
     return made
 
 
-# -- records that a topic does not take
+# -- records that the topic does not accept
 
 
 def _reject_wrong_records(
@@ -203,7 +203,7 @@ def _reject_wrong_records(
     wall_ms: int,
     budget: LoopBudget | None,
 ) -> None:
-    """RecordsRejected with what is wrong with each of them, if there is one."""
+    """Raises RecordsRejected with an error for each wrong record, if there are any."""
     by_key = rules.is_compacted and found.without_key
     by_time = rules.is_log_append_time and header.timestamp_type == LOG_APPEND_TIME
     if not rules.is_log_append_time:
@@ -229,7 +229,7 @@ def _reject_wrong_records(
 def _errors(
     data: Buffer, start: int, header: BatchHeader, rules: AppendRules, wall_ms: int
 ) -> tuple[ErrorCode, int, list[tuple[int, str]]]:
-    """The code for the batch, how many of its records are wrong, and why the first of them are."""
+    """Returns the code for the batch, the number of wrong records, and the errors of the first ones."""
     rows = walk.index(data, start, header.record_count)
     keyless = f"Compacted topic cannot accept message without key in topic partition {rules.topic_partition}"
     least, most = wall_ms - rules.before_max_ms, wall_ms + rules.after_max_ms

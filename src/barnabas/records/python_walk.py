@@ -1,7 +1,7 @@
-"""The walk over a batch's records in plain Python, for installations without the compiled twin.
+"""The walk over a batch's records in plain Python, for installations without the compiled module.
 
-Nothing is read before it is known to lie inside its record, whatever the bytes say. Most varints here have one byte,
-and a call would cost more than what is done with it: so that case is written out each time.
+Nothing is read before it is known to be inside its record, whatever the bytes are. Most varints here have one byte, and
+a call would cost more than the decoding, so that case is written inline each time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ WRONG_HEADER_VALUE = 9
 WRONG_END = 10
 BYTES_BEHIND = 11
 
-#: Bytes of the shortest record: its length, and one for each of six fields.
+#: The size of the shortest record: its length, and one byte for each of six fields.
 RECORD_BYTES_MIN = 7
 
 _SIGN_64 = 1 << 63
@@ -37,11 +37,11 @@ _VARLONG_MAX = (1 << 64) - 1
 
 
 class _Fault(Exception):
-    """Ends a walk; its argument is one of the numbers above."""
+    """Ends a walk; its argument is one of the fault numbers above."""
 
 
 def _varint(data: Buffer, place: int, end: int, raw_max: int, fault: int) -> tuple[int, int]:
-    """The zigzag varint at `place` and the place behind it."""
+    """Returns the zigzag varint at `place` and the position after it."""
     raw = shift = 0
     while place < end:
         byte = data[place]
@@ -58,7 +58,7 @@ def _varint(data: Buffer, place: int, end: int, raw_max: int, fault: int) -> tup
 
 
 def _headers(data: Buffer, place: int, stop: int, count: int) -> int:
-    """The place behind them."""
+    """Skips the headers; returns the position after them."""
     if count < 0 or 2 * count > stop - place:
         raise _Fault(WRONG_HEADER_COUNT)
     for _ in range(count):
@@ -74,8 +74,8 @@ def _headers(data: Buffer, place: int, stop: int, count: int) -> int:
 
 
 def _record(data: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, int, int]:
-    """Of the record that begins at `at`, before `end`: timestamp's and offset's delta, where key and value begin and
-    how long they are, and where it ends."""
+    """Reads the record that begins at `at`, before `end`. Returns the deltas of timestamp and offset, start and size of
+    key and of value, and its end."""
     length, place = _varint(data, at, end, _VARINT_MAX, NO_LENGTH)
     stop = place + length
     if length < 0 or stop > end:
@@ -99,10 +99,11 @@ def _record(data: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, i
 
 
 def _quickly(data: bytes, place: int, end: int) -> tuple[int, int, int, int, int]:
-    """Of the record at `place`: its length, deltas of its timestamp and offset, the size of its key, and where it ends.
+    """Reads the record at `place` with few checks. Returns its length, the deltas of its timestamp and offset, the size
+    of its key, and its end.
 
-    It is read with few checks: whatever is wrong in it, its fields do not end where its length says, or the bytes are
-    over. `_record` then finds out what it is.
+    In a malformed record, the fields do not end where its length says, or the bytes run out; `_record` then finds the
+    fault.
     """
     length = data[place]
     body = place + 2
@@ -148,8 +149,8 @@ def _quickly(data: bytes, place: int, end: int) -> tuple[int, int, int, int, int
 def survey(
     data: Buffer, start: int, count: int, base_timestamp: int
 ) -> tuple[int, int, int, bool, int, int, int, int, int]:
-    """See `walk.Walker`."""
-    data = bytes(data)  # of which single bytes are read twice as fast as of views
+    """Implements `walk.Walker.survey`."""
+    data = bytes(data)  # Single bytes are read twice as fast from bytes as from views.
     end = len(data)
     if not 0 <= start <= end:
         raise ValueError(f"byte {start} of {end}")
@@ -185,7 +186,7 @@ def survey(
 
 
 def _fault_at(data: Buffer, place: int, end: int) -> int:
-    """Of the record there, which has one."""
+    """Returns the fault of the malformed record at `place`."""
     try:
         _record(data, place, end)
     except _Fault as found:
@@ -194,7 +195,7 @@ def _fault_at(data: Buffer, place: int, end: int) -> int:
 
 
 def index(data: Buffer, start: int, count: int) -> tuple[int, int, int, *tuple[array[int], ...]]:
-    """See `walk.Walker`."""
+    """Implements `walk.Walker.index`."""
     end = len(data)
     if not 0 <= start <= end:
         raise ValueError(f"byte {start} of {end}")
@@ -222,7 +223,7 @@ def index(data: Buffer, start: int, count: int) -> tuple[int, int, int, *tuple[a
 
 
 def renumber(data: Buffer, start: int, count: int) -> bytearray:
-    """See `walk.Walker`."""
+    """Implements `walk.Walker.renumber`."""
     data = bytes(data)
     end, place = len(data), start
     out = bytearray()

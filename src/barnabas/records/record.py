@@ -1,14 +1,14 @@
-"""Records inside a magic 2 batch: read and written one by one, only where somebody really needs them.
+"""Records inside a magic 2 batch: decoded and encoded one by one, only where their contents are needed.
 
     length         varint (zigzag)   bytes after it
     attributes     1 byte            unused
-    timestampDelta varlong           to the batch's base timestamp
-    offsetDelta    varint            to its base offset
+    timestampDelta varlong           relative to the batch's base timestamp
+    offsetDelta    varint            relative to its base offset
     key, value     varint length (-1 is null) and bytes
     headers        varint count, then key (varint length, UTF-8) and value each
 
-Whatever the bytes are, reading ends in records or in `RecordsRejected(INVALID_RECORD)`. Header keys that are not UTF-8
-are kept by surrogate escapes, so that writing them again gives the same bytes.
+Any bytes lead to records or to `RecordsRejected(INVALID_RECORD)`. Header keys that are not UTF-8 are kept by surrogate
+escapes, so that encoding them again gives the same bytes.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MASK_64 = (1 << 64) - 1
 
 
 class Record:
-    """One record as its reader sees it: offset and timestamp are absolute."""
+    """One decoded record; offset and timestamp are absolute."""
 
     __slots__ = ("headers", "key", "offset", "timestamp", "value")
 
@@ -64,12 +64,12 @@ class Record:
 
 
 def wrap_64(value: int) -> int:
-    """As a signed 64-bit integer overflows: timestamps far apart have deltas that wrap, and wrap back."""
+    """Wraps like a signed 64-bit integer: the deltas of distant timestamps overflow, and overflow back."""
     return ((value + _SIGN_64) & _MASK_64) - _SIGN_64
 
 
 def read_varint(data: bytes, position: int, size_max: int = 5) -> tuple[int, int]:
-    """A zigzag varint of at most `size_max` bytes and the place after it. IndexError where the bytes end."""
+    """Returns a zigzag varint of at most `size_max` bytes and the position after it. IndexError at the end of data."""
     result = shift = 0
     for place in range(position, position + size_max):
         byte = data[place]
@@ -119,7 +119,7 @@ def _read_headers(data: bytes, position: int, end: int, count: int) -> tuple[lis
 def _read_record(
     data: bytes, position: int, end: int, base_offset: int, base_timestamp: int, timestamp: int | None
 ) -> Record:
-    """The record whose body is data[position:end]."""
+    """Decodes the record whose body is data[position:end]."""
     delta, position = read_varint(data, position + 1, 10)
     offset_delta, position = read_varint(data, position)
     key, position = _read_bytes(data, position, end)
@@ -145,9 +145,9 @@ def _read_record(
 
 
 def read_records(data: bytes, count: int, base_offset: int, base_timestamp: int, timestamp: int | None) -> list[Record]:
-    """All `count` records in `data`, exactly. `timestamp` overrides each one's own (LogAppendTime)."""
+    """Decodes exactly `count` records in `data`. `timestamp` replaces the timestamp of each (LogAppendTime)."""
     size = len(data)
-    # A record takes at least 7 bytes (its length and one byte for each of six fields): refuse before looping.
+    # A record takes at least 7 bytes (its length and one byte for each of six fields): this check bounds the loop.
     if not 0 <= count <= size:
         raise invalid(f"a record count of {count} in {size} bytes of records")
     records = []
@@ -185,7 +185,7 @@ def _write_bytes(out: bytearray, data: bytes | None) -> None:
 
 
 def write_record(out: bytearray, record: Any, offset_delta: int, timestamp_delta: int) -> None:
-    """Append one record; `record` has `key`, `value` and `headers`."""
+    """Encodes one record at the end of `out`; `record` has `key`, `value` and `headers`."""
     body = bytearray(1)
     write_varint(body, wrap_64(timestamp_delta))
     write_varint(body, offset_delta)

@@ -1,24 +1,23 @@
-"""May this batch be appended? The leader's checks, in the order and with the codes of Apache Kafka.
+"""The leader's checks of a new batch, in the order and with the error codes of Apache Kafka.
 
-A batch is judged by its header, its checksum, and a walk over its records by their lengths (`records.walk`), which a
-compressed one is unpacked for (`records.opening`). Whoever trusts all producers can leave out the walk
-(`barnabas.verify.records`); then records are opened only where a header cannot tell: a compacted topic (every record
-needs a key), timestamps that may be out of the topic's window, a codec that the topic wants changed.
+A batch is checked by its header, its checksum, and a walk over the lengths of its records (`records.walk`), for which a
+compressed batch is decompressed (`records.opening`). An operator who trusts all producers can disable the walk
+(`barnabas.verify.records`); then records are opened only if the header is not sufficient: in a compacted topic (every
+record needs a key), for timestamps possibly outside the topic's window, or to change the codec.
 
     INVALID_RECORD       no batch, or more than one; not magic 2; wrong counts, offsets, sequence; control batch of a
-                         client; records that are not whole or not numbered; no key on a compacted topic (with the
-                         records' indexes); a record above `max.decompressed.message.bytes` in a compressed batch
-    CORRUPT_MESSAGE      sizes or checksum wrong
-    MESSAGE_TOO_LARGE    above `max.message.bytes`, as it came or as it was recompressed; more records, or more bytes
-                         when unpacked, than a batch may have
+                         client; incomplete or unnumbered records; no key in a compacted topic (with the records'
+                         indexes); a record above `max.decompressed.message.bytes` in a compressed batch
+    CORRUPT_MESSAGE      wrong sizes or checksum
+    MESSAGE_TOO_LARGE    above `max.message.bytes`, as received or recompressed; too many records, or too many bytes
+                         after decompression
     INVALID_TIMESTAMP    outside `message.timestamp.{before,after}.max.ms`, or LogAppendTime set by a producer
-    UNKNOWN_SERVER_ERROR an unknown codec, or a stream that cannot be unpacked
+    UNKNOWN_SERVER_ERROR an unknown codec, or data that cannot be decompressed
     RECORD_LIST_TOO_LARGE  above `segment.bytes`
 
-What the header says of timestamps is put right, as Apache Kafka does; offsets are counted anew where the batch is
-packed anew.
-`validate_for_append` reads only: a rejected batch is left as it came. `stamp` then writes what the leader adds, in
-place where it may. Batches of the broker's own coordinators are taken at their word.
+Wrong timestamps in the header are corrected, as Apache Kafka does; a recompressed batch gets new offset deltas.
+`validate_for_append` only reads, so a rejected batch is unchanged; `stamp` then writes the leader's fields, in place if
+the memory is writable. Batches of the broker's own coordinators are trusted.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ from barnabas.records.opening import FEW_RECORDS, open_batch, with_timestamp
 
 __all__ = ["AppendRules", "LoopBudget", "ValidBatch", "ValidationDeferred", "stamp", "validate_for_append"]
 
-#: Base offset and leader epoch, with the length between them: one call for both.
+#: Base offset, length and leader epoch, written in one call.
 _LEADER_FIELDS = struct.Struct(">qii")
 
 
@@ -77,9 +76,9 @@ def validate_for_append(
     from_client: bool = True,
     budget: LoopBudget | None = None,
 ) -> ValidBatch:
-    """The one batch in `view`, if a log with these rules takes it; RecordsRejected if not. Bytes of an incomplete batch
-    behind it are dropped. Batches that are not from clients may be control batches and have any offset. With a
-    `budget`, ValidationDeferred where opening the batch would take more than that."""
+    """Returns the one batch in `view` if these rules accept it; raises RecordsRejected if not. An incomplete batch
+    after it is dropped. Batches that are not from clients can be control batches and can have any offset. Raises
+    ValidationDeferred if opening the batch would exceed `budget`."""
     try:
         header = BatchHeader._make(HEADER.unpack_from(view))
     except struct.error:
@@ -109,7 +108,7 @@ def validate_for_append(
         and (count <= FEW_RECORDS or _has_time(budget, count, wall_ms))
     ):
         found = walk.WALKER.survey(view, HEADER_BYTES, count, base_timestamp)
-        # Fault, numbers and largest timestamp.
+        # found: [2] fault, [3] whether the records are numbered, [7] largest timestamp.
         if not found[2] and found[3] and found[7] <= wall_ms + rules.after_max_ms:
             if found[7] == max_timestamp:
                 return ValidBatch(header, view, -1, None)
@@ -141,8 +140,8 @@ def _is_to_be_opened(header: BatchHeader, rules: AppendRules, wall_ms: int, from
 
 
 def stamp(valid: ValidBatch, base_offset: int, leader_epoch: int) -> tuple[BatchHeader, bytearray | memoryview]:
-    """Give the batch its offsets, leader epoch and LogAppendTime. In place if its memory may be written, else in a
-    copy. The header that it has then, and the bytes for the log."""
+    """Writes offsets, leader epoch and LogAppendTime into the batch, or into a copy if its memory is read-only. Returns
+    the final header, and the bytes for the log."""
     header, view, _, new_max_timestamp = valid
     batch: bytearray | memoryview
     if isinstance(view, memoryview):
@@ -156,7 +155,7 @@ def stamp(valid: ValidBatch, base_offset: int, leader_epoch: int) -> tuple[Batch
 
 
 def _no_batch(view: Buffer) -> RecordsRejected:
-    """Why these bytes, too few for a header, are refused."""
+    """Returns the error for bytes that are too few for a header."""
     if len(view) >= PREFIX_BYTES:
         _, length = PREFIX.unpack_from(view)
         magic = view[MAGIC_OFFSET]
@@ -170,7 +169,7 @@ def _no_batch(view: Buffer) -> RecordsRejected:
 
 
 def _only_batch(view: Buffer, size: int, magic: int) -> Buffer:
-    """The first of these bytes' batches, if it is whole and nothing that could be another one follows."""
+    """Returns the first batch in these bytes, if it is complete and nothing after it can be another batch."""
     if size < LEGACY_MIN_BYTES or not 0 <= magic <= MAGIC_V2:
         raise corrupt(f"a batch of {size} bytes, magic {magic}")
     if size > len(view):
@@ -191,7 +190,7 @@ def _only_batch(view: Buffer, size: int, magic: int) -> Buffer:
 
 
 def _too_many(header: BatchHeader, rules: AppendRules) -> RecordsRejected:
-    """Clients split what is too large."""
+    """Returns an error that makes clients split the batch."""
     return RecordsRejected(
         ErrorCode.MESSAGE_TOO_LARGE,
         f"The record batch in the append to {rules.topic_partition} has {header.record_count} records, "

@@ -1,16 +1,17 @@
-"""The walk over the records of a magic 2 batch by their lengths: what they are, without an object for each.
+"""The walk over the records of a magic 2 batch by their lengths, without an object for each record.
 
-    survey        what a leader wants to know of all of them: are they whole, are they numbered, which have no key,
-                  the least and the largest timestamp
-    index         where each begins and ends, its deltas, and where its key and value lie, as columns
+    survey        what a leader checks: whether all records are complete and numbered, which have no key, and the
+                  smallest and largest timestamp
+    index         start, end, deltas, and positions of key and value of each record, as columns
     renumbered    the same records with offset deltas 0, 1, 2 and so on
 
-All take records that are not compressed (`survey_batch` and `index_batch` unpack them first), never raise for what
-the bytes are, and end at the first record that is not whole, with the reason as `fault`. A compiled twin does the work
-where the installation has it, plain Python otherwise.
+All take uncompressed records (`survey_batch` and `index_batch` decompress them first), never raise because of the
+bytes, and end at the first malformed record, with the reason as `fault`. A compiled module does the work if it is
+installed, plain Python otherwise.
 
-Stricter than Apache Kafka in three things that its own clients never write and others trip over: a varint that does not
-fit into its 32 or 64 bits, a length of a key or value below -1, and offsets that are not numbered (`is_numbered`).
+The walk is stricter than Apache Kafka in three things that its own clients never write and that break other readers: a
+varint that does not fit into its 32 or 64 bits, a length of a key or value below -1, and offsets that are not numbered
+(`is_numbered`).
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from barnabas.records.header import HEADER_BYTES, BatchHeader
 
 _COMPILED_MODULE: Final = "barnabas.records._compiled_walk"
 
-#: What a fault's number means.
+#: The meaning of each fault number.
 FAULTS: Final = (
     "",
     "the records end where the length of one should be, or it is no varint",
@@ -50,35 +51,35 @@ _FoundBySurvey = tuple[int, int, int, bool, int, int, int, int, int]
 
 
 class Survey(NamedTuple):
-    """Of the records before the first fault."""
+    """The result of `survey`, about the records before the first fault."""
 
-    #: How many are whole.
+    #: The number of complete records.
     records: int
-    #: How many bytes they take: where the fault is, if there is one.
+    #: Their size in bytes, which is the position of the fault, if there is one.
     size_bytes: int
-    #: A number of `FAULTS`; 0 if all `count` records are whole and nothing follows them.
+    #: An index of `FAULTS`; 0 if all `count` records are complete and nothing follows them.
     fault: int
     #: Whether their offset deltas are 0, 1, 2 and so on.
     is_numbered: bool
-    #: Place of the first record without a key, or -1, and how many there are.
+    #: Index of the first record without a key, or -1, and the number of records without one.
     first_without_key: int
     without_key: int
-    #: Absolute; of those other than -1 (no timestamp). The largest long if there is none.
+    #: The smallest absolute timestamp other than -1 (no timestamp); the largest long if there is none.
     min_timestamp: int
-    #: Absolute; -1 if none is larger.
+    #: The largest absolute timestamp, at least -1.
     max_timestamp: int
-    #: Bytes of the largest record, without its length.
+    #: Size in bytes of the largest record, without its length field.
     largest_bytes: int
 
     @property
     def reason(self) -> str:
-        """Empty without a fault."""
+        """The text of the fault; empty without one."""
         return FAULTS[self.fault]
 
 
 class Index(NamedTuple):
-    """Of the records before the first fault, one entry each. Places count from the first record's first byte; a size of
-    -1 is null."""
+    """The result of `index`: columns with one entry per record before the first fault. Positions count from the start
+    of the first record; a size of -1 is null."""
 
     records: int
     size_bytes: int
@@ -98,54 +99,54 @@ class Index(NamedTuple):
 
 
 class Walker(Protocol):
-    """What both twins offer. `data` holds records from byte `start` to its end, `count` of them by their header."""
+    """The interface of both modules. `data` contains records from byte `start` to its end, `count` by its header."""
 
     NAME: str
 
     def survey(self, data: Buffer, start: int, count: int, base_timestamp: int) -> _FoundBySurvey:
-        """The fields of a `Survey`, as a plain tuple."""
+        """Returns the fields of a `Survey`, as a plain tuple."""
 
     def index(self, data: Buffer, start: int, count: int) -> tuple[int, int, int, *tuple[array[int], ...]]:
-        """The fields of an `Index`, as a plain tuple."""
+        """Returns the fields of an `Index`, as a plain tuple."""
 
     def renumber(self, data: Buffer, start: int, count: int) -> bytearray:
-        """The records with offset deltas that count from 0. ValueError if they are not whole."""
+        """Returns the records with offset deltas that count from 0. ValueError if they are malformed."""
 
 
 def compiled_walker() -> Walker | None:
-    """None where it was not built."""
+    """Returns the compiled module; None if it was not built."""
     try:
         return cast("Walker", import_module(_COMPILED_MODULE))
     except ImportError:
         return None
 
 
-#: The one that this process uses.
+#: The module that this process uses.
 WALKER: Final = compiled_walker() or cast("Walker", python_walk)
 
 
 def survey(data: Buffer, start: int, count: int, base_timestamp: int) -> Survey:
-    """Of the records from byte `start` to the end of `data`, of which there should be `count`."""
+    """Surveys the records from byte `start` to the end of `data`, nominally `count` of them."""
     found = Survey._make(WALKER.survey(data, start, count, base_timestamp))
     effort.add(Work.RECORD, found.records)
     return found
 
 
 def index(data: Buffer, start: int, count: int) -> Index:
-    """Of the records from byte `start` to the end of `data`, of which there should be `count`."""
+    """Indexes the records from byte `start` to the end of `data`, nominally `count` of them."""
     found = Index._make(WALKER.index(data, start, count))
     effort.add(Work.RECORD, found.records)
     return found
 
 
 def renumbered(data: Buffer, start: int, count: int) -> bytearray:
-    """The `count` records from byte `start` on, which must be whole, with offset deltas that count from 0."""
+    """Returns the `count` records from byte `start` on, which must be complete, with deltas that count from 0."""
     return WALKER.renumber(data, start, count)
 
 
 def unpacked(header: BatchHeader, batch: Buffer, limit: int = compression.DECOMPRESSED_BYTES_MAX) -> tuple[Buffer, int]:
-    """Bytes that hold the records of a magic 2 batch, given from its header on, and where in them the records begin.
-    RecordsRejected if they cannot be unpacked or are more than `limit` bytes."""
+    """Returns bytes with the decompressed records of a magic 2 batch, given with its header, and the records' start.
+    Raises RecordsRejected if they are malformed or more than `limit` bytes."""
     codec = compression.codec_of(header.attributes)
     if codec is compression.Codec.NONE:
         return (batch if len(batch) == header.size_bytes else memoryview(batch)[: header.size_bytes]), HEADER_BYTES
@@ -155,7 +156,7 @@ def unpacked(header: BatchHeader, batch: Buffer, limit: int = compression.DECOMP
 
 
 def survey_batch(header: BatchHeader, batch: Buffer, limit: int = compression.DECOMPRESSED_BYTES_MAX) -> Survey:
-    """Of a magic 2 batch, given from its header on. RecordsRejected if it cannot be unpacked."""
+    """Surveys a magic 2 batch, given with its header. Raises RecordsRejected if it cannot be decompressed."""
     data, start = unpacked(header, batch, limit)
     return survey(data, start, header.record_count, header.base_timestamp)
 
@@ -163,7 +164,7 @@ def survey_batch(header: BatchHeader, batch: Buffer, limit: int = compression.DE
 def index_batch(
     header: BatchHeader, batch: Buffer, limit: int = compression.DECOMPRESSED_BYTES_MAX
 ) -> tuple[Index, Buffer]:
-    """Of a magic 2 batch, given from its header on, and the records' own bytes, which its places count from.
-    RecordsRejected if it cannot be unpacked."""
+    """Indexes a magic 2 batch, given with its header; returns the decompressed records too, to which the positions
+    refer. Raises RecordsRejected if it cannot be decompressed."""
     data, start = unpacked(header, batch, limit)
     return index(data, start, header.record_count), memoryview(data)[start:]
