@@ -57,6 +57,7 @@ CORE_BANNED_CALLS = {
 #: The packages whose docstrings, comments and messages are in plain English; the list grows until it holds all of them.
 PLAIN_PACKAGES = frozenset(
     {
+        "broker",
         "cli",
         "common",
         "controller",

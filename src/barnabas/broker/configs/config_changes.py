@@ -1,7 +1,7 @@
-"""Changes of configurations, as far as the broker that is asked judges them before the controller does.
+"""Config changes: the checks that the broker which receives a request makes before the controller decides.
 
-This broker alone knows its properties file, so it tries a change of its own settings against all of them; levels of
-loggers live in its process and never reach the controller. Everything else is the controller's business.
+Only this broker knows its properties file, so it validates a change of its own configs against all of them. Logger
+levels belong to its process and never reach the controller. The controller decides everything else.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ APPEND: Final = 2
 SUBTRACT: Final = 3
 
 _OPERATIONS: Final = {APPEND: "append", SUBTRACT: "subtract"}
-#: Rates that stand beside the broker's keys; they exist only dynamically (KIP-73, KIP-113).
+#: Dynamic rates that are not among the broker's declared keys (KIP-73, KIP-113).
 _THROTTLE_RATES: Final = frozenset(
     {
         "leader.replication.throttled.rate",
@@ -58,14 +58,14 @@ class Change(NamedTuple):
 
 
 class ResourceChanges(NamedTuple):
-    """What one request asks of one resource."""
+    """The changes that one request makes to one resource."""
 
     resource_type: int
     name: str
     changes: Sequence[Change]
 
 
-#: What became of one resource.
+#: The error code and message for one resource.
 Outcome = tuple[ErrorCode, str | None]
 AlterRequest = AlterConfigsRequest | IncrementalAlterConfigsRequest
 
@@ -79,8 +79,8 @@ def alter(
     *,
     replace: bool = False,
 ) -> None:
-    """Carry out what a request asks, told as `resources`; `answer` gets one outcome for each, in order, once all are
-    decided. What comes by the controller's listener, in an envelope or not, is for the controller alone."""
+    """Applies a request, which `resources` repeats; `answer` receives one outcome for each resource, in order, once all
+    are decided. A request on the controller's listener, in an envelope or not, is decided by the controller alone."""
     if context.listener in services.config.controller_listener_names:
         decide = services.controller.alter_configs
         decide(resources, request.validate_only, answer, replace=replace, actor=context.principal)
@@ -118,7 +118,7 @@ def _ask_controller(
     places: Sequence[int],
     decided: Callable[[Sequence[Outcome]], None],
 ) -> None:
-    """The same request with these of its resources, for the active controller, wherever it is."""
+    """Sends the same request with only these of its resources to the active controller, on whichever node it is."""
     forwarded: Message
     if isinstance(request, AlterConfigsRequest):
         forwarded = AlterConfigsRequest(
@@ -139,15 +139,16 @@ def _ask_controller(
 
 
 def repeated(resources: Sequence[ResourceChanges]) -> set[tuple[int, str]]:
-    """Resources that stand in a request more than once; nothing is done to them."""
+    """Returns the resources that a request contains more than once; they are not changed."""
     counts = Counter((resource.resource_type, resource.name) for resource in resources)
     return {resource for resource, count in counts.items() if count > 1}
 
 
 def check(config: BrokerConfig, image: MetadataImage, resource: ResourceChanges, *, replace: bool) -> bool:
-    """RequestFailed if this broker refuses; True if the controller has to decide, False if it is for `change_loggers`.
+    """Validates the changes of one resource. Returns True if the controller has to decide, False if they are for
+    `change_loggers`. Raises RequestFailed if this broker refuses them.
 
-    With `replace` (AlterConfigs) keys that are not named go back to their defaults.
+    With `replace` (AlterConfigs) keys that are not named return to their defaults.
     """
     check_count(resource.changes)
     keys = [change.key for change in resource.changes]
@@ -173,7 +174,7 @@ def check(config: BrokerConfig, image: MetadataImage, resource: ResourceChanges,
 
 
 def change_loggers(changes: Sequence[Change]) -> None:
-    """Carry out changes that `check` has let through."""
+    """Applies changes that `check` has accepted."""
     for change in changes:
         if change.operation == SET:
             assert change.value is not None, "checked before"
@@ -254,7 +255,7 @@ def _applied(before: Mapping[str, str], changes: Sequence[Change]) -> dict[str, 
 
 
 def _check_broker_keys(values: Mapping[str, str], *, per_broker: bool) -> None:
-    """ConfigError if one of these keys must not be set dynamically at this level, or not to this value."""
+    """Raises ConfigError if one of these keys cannot be set dynamically at this level, or not to this value."""
     for name in values:
         if name in BROKER_KEYS:
             dynamic_key(name, per_broker=True)
@@ -276,7 +277,7 @@ def _check_broker_keys(values: Mapping[str, str], *, per_broker: bool) -> None:
 
 
 def _check_thread_counts(current: BrokerConfig, proposed: BrokerConfig) -> None:
-    """A number of threads may at most double or halve at a time."""
+    """Raises ConfigError if a number of threads would more than double or halve."""
     for name in _THREAD_COUNTS:
         now, then = current.int_of(name), proposed.int_of(name)
         if then == now:
@@ -293,7 +294,7 @@ def _check_thread_counts(current: BrokerConfig, proposed: BrokerConfig) -> None:
 
 
 def _check_live_change(current: BrokerConfig, proposed: BrokerConfig) -> None:
-    """What may be in a properties file but not be changed to while the node runs."""
+    """Raises ConfigError for changes that are valid in a properties file but not at run time."""
     for name in ("max.connections", "max.connection.creation.rate"):
         if proposed.int_of(name) <= 0:
             raise _refused(f"Invalid {name} {proposed.int_of(name)}")

@@ -1,13 +1,13 @@
-"""What DescribeConfigs says of a resource: for each key the value in force, where it comes from, and what is behind it.
+"""DescribeConfigs: for each key of a resource its effective value, the source of that value, and its synonyms.
 
     topic            topic override > dynamic broker > dynamic default > properties file > default
     broker N         dynamic broker > dynamic default > properties file > default; this broker only
-    broker (no name) what is set cluster-wide, nothing else
-    group            group override > this broker's group.* setting
-    client metrics   what the subscription says > default
+    broker (no name) the cluster-wide dynamic configs only
+    group            group override > this broker's group.* config
+    client metrics   the subscription's config > default
     broker logger    the level of each logger
 
-A sensitive value is never told. A key that this broker does not know is taken for sensitive (KIP-226).
+A sensitive value is never returned. A key that this broker does not know counts as sensitive (KIP-226).
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Entry(NamedTuple):
 
 
 def describe(config: BrokerConfig, image: MetadataImage, resource_type: int, name: str) -> list[Entry]:
-    """The entries by name. RequestFailed if there is no such resource."""
+    """Returns the entries of a resource, ordered by name. Raises RequestFailed if there is no such resource."""
     if resource_type == ResourceType.TOPIC:
         return _describe_topic(config, image, name)
     if resource_type == ResourceType.BROKER:
@@ -87,7 +87,7 @@ def _describe_topic(config: BrokerConfig, image: MetadataImage, topic: str) -> l
 
 
 def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[Entry]:
-    """The entries of a topic with these overrides, by name."""
+    """Returns the entries of a topic with these overrides, ordered by name."""
     defaults = LogConfig.resolve(config, {})
     entries = []
     for name, key in TOPIC_KEYS.items():
@@ -102,7 +102,7 @@ def topic_entries(config: BrokerConfig, overrides: Mapping[str, str]) -> list[En
 
 
 def _entry(key: ConfigKey, value: str | None, default_source: ConfigSource, synonyms: Sequence[Synonym]) -> Entry:
-    """A key that may be changed; its source is that of the strongest synonym."""
+    """Returns the entry of a key that can be changed; its source is that of the first synonym."""
     source = synonyms[0].source if synonyms else default_source
     return Entry(key.name, value, key.type, source, False, False, synonyms, _document(key))
 
@@ -131,7 +131,8 @@ def _describe_broker(config: BrokerConfig, name: str) -> list[Entry]:
 
 
 def _broker_entry(config: BrokerConfig, name: str, text: str | None, *, defaults: bool = False) -> Entry:
-    """`text` is what the layers say, None where they are silent. With `defaults` only the cluster-wide layer counts."""
+    """Returns the entry of a broker key. `text` is its configured value, None if it is not set. With `defaults` only
+    the cluster-wide level counts."""
     key = base_key(name)
     hidden = key is None or key.is_sensitive
     value: str | None = None
@@ -165,7 +166,7 @@ def _describe_loggers(config: BrokerConfig, name: str) -> list[Entry]:
 
 
 def group_default(config: BrokerConfig, key: ConfigKey) -> Value:
-    """What a group's key is where the group says nothing: this broker's `group.<key>`, if there is one."""
+    """Returns the value of a key that a group does not override: this broker's `group.<key>`, if there is one."""
     name = f"group.{key.name}"
     return config.value_of(name) if name in BROKER_KEYS else key.default_value()
 

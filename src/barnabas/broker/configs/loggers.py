@@ -1,4 +1,4 @@
-"""The levels of this process's loggers, under the names that Kafka's tools use for levels and for the root."""
+"""The levels of this process's loggers, with Kafka's names for levels and for the root logger."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import logging
 from typing import Final
 
 ROOT: Final = "root"
-#: All loggers of this project stand below this one, which is the root to Kafka's tools.
+#: The parent of all loggers of this project; Kafka's tools see it as the root logger.
 _TOP: Final = "barnabas"
 
 LEVELS: Final = {
@@ -20,7 +20,7 @@ LEVELS: Final = {
 
 
 def levels() -> dict[str, str]:
-    """The level in force of each logger, by name."""
+    """Returns the effective level of each logger, ordered by name."""
     names = sorted(name for name in logging.Logger.manager.loggerDict if name.startswith(_TOP + "."))
     return {ROOT: _level_name(_TOP), **{name: _level_name(name) for name in names}}
 
@@ -30,17 +30,17 @@ def exists(name: str) -> bool:
 
 
 def set_level(name: str, level: str) -> None:
-    """`level` is one of LEVELS."""
+    """Sets the level of a logger to one of LEVELS."""
     logging.getLogger(_TOP if name == ROOT else name).setLevel(LEVELS[level])
 
 
 def unset_level(name: str) -> None:
-    """Let it follow the root again."""
+    """Lets a logger inherit its level from the root again."""
     assert name != ROOT, "the root logger keeps a level"
     logging.getLogger(name).setLevel(logging.NOTSET)
 
 
 def _level_name(name: str) -> str:
     number = logging.getLogger(name).getEffectiveLevel()
-    # A level between two counts as the finer one: it lets through what that lets through.
+    # A number between two levels is shown as the more verbose one.
     return max((level for level, least in LEVELS.items() if least <= number), key=LEVELS.__getitem__, default="TRACE")

@@ -1,7 +1,7 @@
-"""AddOffsetsToTxn (25), versions 0-4: a transaction will commit offsets of this group.
+"""AddOffsetsToTxn (25), versions 0-4: announces that a transaction will commit offsets of this group.
 
-That adds the group's partition of `__consumer_offsets` to it. Errors before version 2: INVALID_PRODUCER_EPOCH for
-PRODUCER_FENCED.
+The coordinator adds the group's partition of `__consumer_offsets` to the transaction. Before version 2,
+INVALID_PRODUCER_EPOCH replaces PRODUCER_FENCED.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""AddPartitionsToTxn (24), versions 0-5: partitions that a transaction writes to, told to its coordinator.
+"""AddPartitionsToTxn (24), versions 0-5: adds partitions to a transaction, at its coordinator.
 
-Versions 0-3 come from producers, one transaction in each; a topic that is not there fails them all. From 4 on they come
-from brokers, several transactions in each, to be added or only verified (KIP-890). Errors: INVALID_PRODUCER_EPOCH for
-PRODUCER_FENCED before version 2, INVALID_TXN_STATE for TRANSACTION_ABORTABLE before version 5.
+Versions 0-3 come from producers and contain one transaction; an unknown topic fails all its partitions. Versions 4+
+come from brokers and contain several transactions, to be extended or only verified (KIP-890). INVALID_PRODUCER_EPOCH
+replaces PRODUCER_FENCED before version 2, INVALID_TXN_STATE replaces TRANSACTION_ABORTABLE before version 5.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Asked = Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic]
 CodeOf = Callable[[TopicPartition], ErrorCode]
 
 
-#: Rows that are looked at in a step.
+#: Rows that are read per step.
 _LOOK: Final = 200
 
 
@@ -101,7 +101,7 @@ def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, ser
         request.v3_and_below_transactional_id,
         ProducerIdentity(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch),
         partitions,
-        NO_EPOCH_BUMP,  # what a producer's own request speaks for
+        NO_EPOCH_BUMP,  # a producer's own request uses version 1 of the transaction protocol
         done,
         patience_ms=PATIENCE_MS,
     )
@@ -110,7 +110,7 @@ def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, ser
 def _looked_up(
     topics: Asked, services: Services
 ) -> Generator[int, None, tuple[frozenset[TopicPartition], set[TopicPartition]]]:
-    """The partitions, and those of them that are not there."""
+    """Returns the partitions, and those of them that do not exist."""
     image = services.metadata.image
     asked: set[TopicPartition] = set()
     missing: set[TopicPartition] = set()
@@ -126,7 +126,7 @@ def _looked_up(
 
 
 def _of_missing(missing: Set[TopicPartition]) -> CodeOf:
-    """Codes where some are not there: nothing is done with the others."""
+    """Returns the error codes if some partitions do not exist: none of the others is added."""
 
     def code_of(partition: TopicPartition) -> ErrorCode:
         if partition in missing:

@@ -1,6 +1,6 @@
-"""AddRaftVoter (80), version 0: a node that has caught up becomes a voter (KIP-853).
+"""AddRaftVoter (80), version 0: makes a node that has caught up a voter (KIP-853).
 
-The answer comes when the new voters are committed.
+The response is sent when the new voter set is committed.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AllocateProducerIds (67), version 0: a block of producer ids for a broker (KIP-730)."""
+"""AllocateProducerIds (67), version 0: allocates a block of producer ids to a broker (KIP-730)."""
 
 from __future__ import annotations
 

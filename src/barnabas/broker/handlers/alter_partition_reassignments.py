@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45), versions 0-1: begin, change or cancel moves of replicas (KIP-455, KIP-860)."""
+"""AlterPartitionReassignments (45), versions 0-1: begins, changes or cancels reassignments (KIP-455, KIP-860)."""
 
 from __future__ import annotations
 

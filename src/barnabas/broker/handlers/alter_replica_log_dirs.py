@@ -1,7 +1,8 @@
-"""AlterReplicaLogDirs (34), versions 1-2: replicas on this broker move to another of its log directories (KIP-113).
+"""AlterReplicaLogDirs (34), versions 1-2: moves replicas on this broker to another of its log directories (KIP-113).
 
-Answered at once; the move goes on beside the loop, DescribeLogDirs shows it as a future log. A replica that is not
-there yet is made in the wished directory when it comes; its answer is an error all the same, as in Kafka.
+The response is immediate; the move continues in the background, and DescribeLogDirs shows it as a future log. A replica
+that does not exist here yet is created in the requested directory later; its response is an error nevertheless, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from barnabas.protocol.messages.alter_replica_log_dirs import AlterReplicaLogDir
 Row = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
-#: Rows that are looked at in a step.
+#: Rows that are read per step.
 _LOOK = 200
 
 

@@ -1,7 +1,7 @@
-"""ApiVersions (18), versions 0-4: what this listener serves, and the cluster's features (KIP-511, KIP-584).
+"""ApiVersions (18), versions 0-4: the APIs of this listener, and the cluster's features (KIP-511, KIP-584).
 
-A version that we do not know is answered in version 0 with UNSUPPORTED_VERSION and our own range, so that the client
-can ask again. Versions below 4 cannot carry features whose lowest level is 0: they are left out.
+An unknown version is answered in version 0 with UNSUPPORTED_VERSION and the supported range, so that the client can
+retry. Versions below 4 cannot represent features whose lowest level is 0: these are left out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def handle_raw(request: InFlight, frame: memoryview, position: int, services: Se
 
 
 def _remember_software(request: InFlight, message: ApiVersionsRequest) -> bool:
-    """Note the client's name and version; False if they are not well-formed (KIP-511)."""
+    """Stores the client's name and version. Returns whether they are well-formed (KIP-511)."""
     name, version = message.client_software_name, message.client_software_version
     if not (_SOFTWARE.fullmatch(name) and _SOFTWARE.fullmatch(version)):
         return False
@@ -74,7 +74,7 @@ def _answer(request: InFlight, services: Services) -> ApiVersionsResponse:
 
 
 def _encode(request: InFlight, response: ApiVersionsResponse, version: int) -> Chunks:
-    """With a response header of version 0 always, so that a client of any age can read it (KIP-511)."""
+    """Encodes the response, always with header version 0, so that any client can read it (KIP-511)."""
     head = start_response(request.correlation_id, 0)
     codec.encode_into(response, version, head)
     finish_response(head)

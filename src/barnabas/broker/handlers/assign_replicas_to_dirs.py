@@ -1,4 +1,4 @@
-"""AssignReplicasToDirs (73), version 0, on the controller's listener only: where a broker's replicas lie (KIP-858)."""
+"""AssignReplicasToDirs (73), version 0, on controller listeners: the directories of a broker's replicas (KIP-858)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""BeginQuorumEpoch (53), versions 0-1: the leader of a new epoch makes itself known to the voters (KIP-595,
-KIP-853).
-"""
+"""BeginQuorumEpoch (53), versions 0-1: the leader of a new epoch announces itself to the voters (KIP-595, KIP-853)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""BrokerHeartbeat (63), versions 0-1: a broker says that it lives, and what it wishes (KIP-631).
+"""BrokerHeartbeat (63), versions 0-1: renews a broker's session and carries its requests to the controller (KIP-631).
 
-The connection that heartbeats come by is a sign of life of its own: when it ends, the broker is looked for at once.
+The connection that carries heartbeats is a sign of life too: when it closes, the controller probes the broker
+immediately.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BrokerRegistration (62), versions 0-4: a broker's process joins the cluster (KIP-631)."""
+"""BrokerRegistration (62), versions 0-4: registers a broker process with the cluster (KIP-631)."""
 
 from __future__ import annotations
 

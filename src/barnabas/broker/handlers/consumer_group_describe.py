@@ -1,6 +1,6 @@
-"""ConsumerGroupDescribe (69), versions 0-1: groups of the consumer protocol, what members have and are to have.
+"""ConsumerGroupDescribe (69), versions 0-1: groups of the consumer protocol, with current and target assignments.
 
-Version 1 tells which protocol each member speaks (KIP-1099).
+Version 1 adds the type of each member (KIP-1099).
 """
 
 from __future__ import annotations

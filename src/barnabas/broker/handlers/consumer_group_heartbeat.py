@@ -1,7 +1,7 @@
-"""ConsumerGroupHeartbeat (68), versions 0-1: join, stay in and leave a group of the consumer protocol (KIP-848).
+"""ConsumerGroupHeartbeat (68), versions 0-1: joins, stays in or leaves a group of the consumer protocol (KIP-848).
 
-Version 1: regular expressions, and member ids that clients make (KIP-1082). UNSUPPORTED_VERSION unless the cluster has
-`group.version` 1 and this broker `consumer` among `group.coordinator.rebalance.protocols`.
+Version 1 adds regular expressions, and member ids that clients generate (KIP-1082). The response is UNSUPPORTED_VERSION
+unless the cluster has `group.version` 1 and this broker has `consumer` in `group.coordinator.rebalance.protocols`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""ControllerRegistration (70), version 0: a controller that does not lead tells where it listens (KIP-919)."""
+"""ControllerRegistration (70), version 0: registers the endpoints of an inactive controller (KIP-919)."""
 
 from __future__ import annotations
 

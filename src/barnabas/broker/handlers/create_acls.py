@@ -1,4 +1,4 @@
-"""CreateAcls (30), versions 1-3: SECURITY_DISABLED for each ACL, as Apache Kafka answers without an authorizer."""
+"""CreateAcls (30), versions 1-3: SECURITY_DISABLED for each ACL, like Apache Kafka without an authorizer."""
 
 from __future__ import annotations
 

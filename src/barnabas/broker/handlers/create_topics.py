@@ -1,6 +1,6 @@
 """CreateTopics (19), versions 2-7: decided by the controller, answered when the topics are committed.
 
-Not there: create.topic.policy.class.name, controller mutation quotas.
+create.topic.policy.class.name and controller mutation quotas are not supported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DeleteAcls (31), versions 1-3: SECURITY_DISABLED for each filter, as Apache Kafka answers without an authorizer."""
+"""DeleteAcls (31), versions 1-3: SECURITY_DISABLED for each filter, like Apache Kafka without an authorizer."""
 
 from __future__ import annotations
 

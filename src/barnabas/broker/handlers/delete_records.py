@@ -1,7 +1,8 @@
-"""DeleteRecords (21), versions 0-2: move the log start offset of partitions (KIP-107).
+"""DeleteRecords (21), versions 0-2: advances the log start offset of partitions (KIP-107).
 
-Offset -1 means the HW. Not for internal topics, nor where `cleanup.policy` has no delete. Answered when no replica that
-lives has the records any more: followers take over the leader's log start offset and tell of it by their next fetch.
+Offset -1 means the HW. Internal topics and topics without delete in `cleanup.policy` are refused. The response is sent
+when no live replica has the records any more: followers adopt the leader's log start offset and report it in their next
+fetch.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest, services: Ser
 
 
 def _delete(services: Services, topic: str, offset: int, row: _Row) -> _Waiting | None:
-    """Fill in the row, or say what it waits for."""
+    """Fills in the row, or returns what it waits for."""
     replicas = services.replicas
     try:
         if topic in INTERNAL_TOPICS and replicas.find(topic, row.partition_index) is not None:
@@ -61,7 +62,7 @@ def _delete(services: Services, topic: str, offset: int, row: _Row) -> _Waiting 
 
 
 class _Waiting:
-    """One partition whose followers have yet to delete. `on_progress` is called when that may have changed."""
+    """One partition whose followers have not deleted yet. `on_progress` is called when that can have changed."""
 
     __slots__ = ("_owner", "_target", "delayed", "partition", "row")
 
@@ -92,7 +93,8 @@ class _Waiting:
 
 
 class DelayedDeleteRecords(DelayedOperation):
-    """What is not deleted everywhere at the deadline answers REQUEST_TIMED_OUT; it is deleted here all the same."""
+    """A delayed DeleteRecords. Partitions that are not done at the deadline get REQUEST_TIMED_OUT, although the leader
+    has deleted their records."""
 
     __slots__ = ("_context", "_response", "_waiting")
 

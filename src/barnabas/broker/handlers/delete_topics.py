@@ -1,4 +1,6 @@
-"""DeleteTopics (20), versions 1-6: by name, or by id from version 6 (KIP-516), answered when it is committed."""
+"""DeleteTopics (20), versions 1-6: by name, from version 6 also by id (KIP-516); answered when the deletion is
+committed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeAcls (29), versions 1-3: SECURITY_DISABLED, as Apache Kafka answers where no authorizer is configured."""
+"""DescribeAcls (29), versions 1-3: SECURITY_DISABLED, like Apache Kafka without an authorizer."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """DescribeCluster (60), versions 0-2: cluster id, brokers and a controller (KIP-700, KIP-919, KIP-1073).
 
-Asked on a broker's listener it describes brokers, on a controller's listener controllers: who asks says which of the
-two it thinks to have reached.
+On a broker's listener the response lists brokers, on a controller's listener controllers; the request contains the type
+of endpoint that the client expects.
 
-A controller that knows of no leader answers when it does, or after a while: Java's tools take "none" for the last word,
-and then wait in vain until their time is over.
+A controller that knows no leader delays its response until it does, or for a limited time: Java's tools do not retry
+after a response without a controller, and wait until their timeout.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 _NAMES: Final = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 _NO_CONTROLLER: Final = -1
-#: Longer than most elections; less than the time that clients give a request.
+#: Longer than most elections; shorter than clients' request timeouts.
 _ELECTION_MS_MAX: Final = 10_000
 _LOOK_AGAIN_MS: Final = 50
 

@@ -1,6 +1,6 @@
 """DescribeConfigs (32), versions 1-4: topics, brokers and their cluster-wide default, loggers, groups, client metrics.
 
-An empty or missing list of keys asks for all. Documentation (version 3) is given for the keys that Barnabas heeds.
+An empty or missing list of keys selects all. Documentation (version 3) is returned for the keys that Barnabas uses.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """DescribeGroups (15), versions 0-6: state, protocol and members of groups.
 
-KIP-430 (authorized operations, 3+: without an authorizer everything that can be done to a group), KIP-345 (instance
-ids, 4+), KIP-1043 (a group that is not there is an error, 6).
+KIP-430 (authorized operations, 3+: without an authorizer, all operations on a group), KIP-345 (instance ids, 4+),
+KIP-1043 (an unknown group is an error, 6).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""DescribeLogDirs (35), versions 1-4: what lies in each log directory, and its space (KIP-113, KIP-827).
+"""DescribeLogDirs (35), versions 1-4: the replicas in each log directory, and its space (KIP-113, KIP-827).
 
-A log on its way to another directory is there twice, the copy marked as future. The lag is what a replica lacks: the
-copy of the log that it becomes, any other of its own high watermark; -1 for a copy whose log is not there.
+A log that moves to another directory is listed twice, its copy marked as future. The lag of a future log is relative to
+its current log, -1 if that does not exist; the lag of any other log is relative to its own high watermark.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Row = DescribeLogDirsResponse.DescribeLogDirsPartition
 _NO_LAG_KNOWN = -1
 
 
-#: Partitions that are looked at in a step.
+#: Partitions that are read per step.
 _LOOK = 50
 
 

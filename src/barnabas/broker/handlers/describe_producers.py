@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: the producers that a replica here knows, also a follower (KIP-664)."""
+"""DescribeProducers (61), version 0: the producer state of a replica on this broker, leader or follower (KIP-664)."""
 
 from __future__ import annotations
 

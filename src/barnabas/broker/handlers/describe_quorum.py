@@ -1,7 +1,7 @@
-"""DescribeQuorum (55), versions 0-2: voters and observers, and how far they are, as the leader knows it (KIP-595,
+"""DescribeQuorum (55), versions 0-2: voters and observers with their offsets, as the leader knows them (KIP-595,
 KIP-836).
 
-On a broker's listener it is passed on to the leader.
+A broker's listener forwards the request to the leader.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""DescribeTopicPartitions (75), version 0: topics page by page, with their eligible leader replicas (KIP-966).
+"""DescribeTopicPartitions (75), version 0: topics in pages, with their eligible leader replicas (KIP-966).
 
-Topics come in the order of their names. At most `max.request.partition.size.limit` partitions are described; where it
-went on, the cursor says.
+Topics are ordered by name. A page has at most `max.request.partition.size.limit` partitions; the cursor names the first
+partition of the next one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
 
-#: Topics, or partitions, that are looked at in a step.
+#: Topics or partitions that are read per step.
 _LOOK = 50
 
 

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65), version 0: what a coordinator knows of transactional ids (KIP-664)."""
+"""DescribeTransactions (65), version 0: the transactions of transactional ids, from their coordinator (KIP-664)."""
 
 from __future__ import annotations
 

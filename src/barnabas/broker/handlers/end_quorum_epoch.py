@@ -1,4 +1,4 @@
-"""EndQuorumEpoch (54), versions 0-1: a leader that resigns names who should follow it (KIP-595, KIP-853)."""
+"""EndQuorumEpoch (54), versions 0-1: a leader that resigns names its preferred successors (KIP-595, KIP-853)."""
 
 from __future__ import annotations
 

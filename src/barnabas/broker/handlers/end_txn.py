@@ -1,8 +1,8 @@
-"""EndTxn (26), versions 0-5: commit or abort a transaction.
+"""EndTxn (26), versions 0-5: commits or aborts a transaction.
 
-Answered when the outcome is committed to `__transaction_state`; the markers follow. From version 5 on the producer
-speaks version 2 of the protocol, and is told the epoch that it goes on with (KIP-890). Errors before version 2:
-INVALID_PRODUCER_EPOCH for PRODUCER_FENCED.
+The response is sent when the outcome is committed to `__transaction_state`; the markers follow. Producers of version 5+
+use version 2 of the transaction protocol and receive their next epoch (KIP-890). Before version 2,
+INVALID_PRODUCER_EPOCH replaces PRODUCER_FENCED.
 """
 
 from __future__ import annotations

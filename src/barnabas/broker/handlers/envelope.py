@@ -1,8 +1,9 @@
-"""Envelope (58), version 0: a client's request that a broker passes on, decided here (KIP-590).
+"""Envelope (58), version 0: a client's request that a broker forwards to the controller (KIP-590).
 
-The answer's frame goes back in one too; but where the decision fails because this node leads no more, the envelope
-itself says NOT_CONTROLLER, so that the broker asks the next controller instead of telling its client. What may be in an
-envelope is what brokers pass on; who asked is whom the broker vouches for.
+The response frame returns in an envelope too; but if the decision fails because this node is no longer the active
+controller, the envelope itself has the error NOT_CONTROLLER, so that the broker asks the next controller and its client
+does not see the error. An envelope can contain the APIs that brokers forward; the client's principal is the one that
+the broker vouches for.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
 
 
 def _decoding(key: int, version: int, data: bytes, position: int) -> Generator[int, None, Message | None]:
-    """A long request; None where it does not decode."""
+    """Decodes a long request; None if it cannot be decoded."""
     try:
         message, _ = yield from codec.decode_in_steps(request_class(key), version, data, position)
     except DecodeError:
@@ -79,12 +80,12 @@ def _decoding(key: int, version: int, data: bytes, position: int) -> Generator[i
     return message
 
 
-#: Rows that are looked at in a step.
+#: Rows that are read per step.
 _LOOK = 100
 
 
 def _enveloped(response: Message, version: int, data: bytearray) -> Generator[int, None, EnvelopeResponse]:
-    """Makes the response to the envelope: the inner response behind its header, `data`."""
+    """Returns the response to the envelope: the inner response after its header, `data`."""
     if (yield from is_of_former_controller(response)):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     if codec.is_longer(response, LONG_ELEMENTS):
@@ -95,7 +96,7 @@ def _enveloped(response: Message, version: int, data: bytearray) -> Generator[in
 
 
 def is_of_former_controller(response: Message) -> Generator[int, None, bool]:
-    """Whether it says anywhere that who answers does not lead (any more)."""
+    """Returns whether any error code in the response means that this node is not the leader."""
     is_about_quorum = isinstance(response, DescribeQuorumResponse)
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_about_quorum else ErrorCode.NOT_CONTROLLER
     found = yield from _names(type(response), response, code)
@@ -119,7 +120,7 @@ def _names(message: type[Message], struct: Struct, code: ErrorCode) -> Generator
     return False
 
 
-#: Whether a struct has an error code, and its arrays and structs in which there may be others.
+#: Whether a struct has an error code, and its arrays and structs that can contain others.
 _Places = tuple[bool, tuple[str, ...], tuple[str, ...]]
 _known_places: dict[tuple[type[Message], type[Struct]], _Places] = {}
 

@@ -1,10 +1,11 @@
-"""Fetch (1), versions 4-18: read record batches of partitions led here.
+"""Fetch (1), versions 4-18: reads record batches of partitions on this broker.
 
-Records go from the log to the socket without being looked at. A reader waits up to `max_wait_ms` for `min_bytes`;
-sessions (7+, KIP-227), leader epochs (9+, KIP-320), topic ids (13+, KIP-516), divergence (12+, KIP-595), the leader
-for who asked the wrong broker or epoch (16+, KIP-951).
-What memory has not got is loaded beside the loop (`replication.fetching`). From version 11 followers serve consumers,
-and a leader sends them to the replica that is nearest (KIP-392).
+Records go from the log to the socket without being decoded. A fetch waits up to `max_wait_ms` for `min_bytes`. Sessions
+(7+, KIP-227), leader epochs (9+, KIP-320), topic ids (13+, KIP-516), divergence (12+, KIP-595), the current leader in
+errors about leader or epoch (16+, KIP-951).
+
+Data that is not in memory is loaded in the background (`replication.fetching`). From version 11, followers serve
+consumers, and a leader sends consumers to the nearest replica (KIP-392).
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ _SESSIONS_SINCE = 7
 _ANY_REPLICA_SINCE = 11
 _BY_TOPIC_ID = 13
 _REPLICA_STATE_SINCE = 15
-#: The replica id of consumers, and of who looks at a replica whatever its role.
+#: The replica ids of consumers, and of debugging clients, which can read any replica.
 _CONSUMER = -1
 _DEBUGGER = -2
-#: An answer is read in one turn of the loop: copying 50 MB takes more than 50 ms, and others wait meanwhile.
+#: The limit of a response, which is read in one turn of the loop: copying 50 MB would block it for more than 50 ms.
 ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
-#: Partitions that are looked at in a step: read, or named by a request.
+#: Partitions per step: that are read, and that are named by a request.
 _READ_AT_ONCE = 25
 _LOOK = 100
 
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Work:
-    """Read now and answer, or wait for the disk or for more to come."""
+    """Reads and answers now, or waits for the disk or for more records."""
     if len(frame) <= LONG_FRAME_BYTES:
         message, _ = codec.decode(FetchRequest, request.api_version, frame, position)
         return _serve(request, message, services)
@@ -75,7 +76,7 @@ def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Se
     max_bytes = min(message.max_bytes, services.config.int_of("fetch.max.bytes"), ANSWER_BYTES_MAX)
     is_exhausted = False
     if reader.replica_id < 0:
-        # Without any memory left, a reader of large batches waits as if there were none.
+        # If no memory is left, a batch above the limits is not returned either, so the reader waits.
         is_exhausted = services.memory.is_exhausted
         max_bytes = services.memory.answer_bytes_max(max_bytes)
     is_consumer = reader.replica_id == _CONSUMER and request.api_version >= _ANY_REPLICA_SINCE
@@ -94,7 +95,7 @@ def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Se
 def _read(
     services: Services, session: Session | None, items: Sequence[FetchItem], plan: FetchPlan
 ) -> Generator[int, None, FetchRound]:
-    """All that was asked for without a session; in one, what may have changed."""
+    """Reads all requested partitions; in a session, those that can have changed."""
     if session is not None:
         items = list(session.active)
     outcome = FetchRound(items, plan)
@@ -111,7 +112,7 @@ def _read(
 
 
 def _waits(outcome: FetchRound, plan: FetchPlan, message: FetchRequest) -> bool:
-    """Whether there is to be more before it is answered."""
+    """Returns whether the fetch waits for more records."""
     return (
         outcome.some_may_come
         and not outcome.answer_now
@@ -121,9 +122,9 @@ def _waits(outcome: FetchRound, plan: FetchPlan, message: FetchRequest) -> bool:
 
 
 class _PendingFetch:
-    """A fetch that is not answered at once: it waits for the disk, for more records or for both, in turns.
+    """A fetch that is not answered immediately: it waits for the disk, for more records, or for both in turn.
 
-    Its deadline ends the wait for records; what is being loaded then is still waited for, as for any disk.
+    Its deadline ends the wait for records, but not the loading of data that has begun.
     """
 
     __slots__ = ("_items", "_message", "_plan", "_progress", "_request", "_services", "_session")
@@ -146,16 +147,17 @@ class _PendingFetch:
         self._progress = 0 if session is None else session.progress
 
     def read(self, *, may_wait: bool = True) -> Generator[int, None, Chunks | None]:
-        """Look at all partitions. The answer, if this is one."""
+        """Reads all partitions. Returns the response, or None if it is sent later."""
         slices = self._services.steps.slices
         outcome = yield from _read(self._services, self._session, self._items, self._plan)
-        # What was read in one turn is as it was read; in several, something may have come that nobody tells of.
+        # A round read in one turn is consistent. A round read in several can have missed records that arrived in
+        # between, of which no notification comes.
         is_old = slices != self._services.steps.slices and self._has_moved(outcome)
         chunks = yield from self._go_on(outcome, may_wait=may_wait and not is_old)
         return chunks
 
     def _go_on(self, outcome: FetchRound, *, may_wait: bool) -> Generator[int, None, Chunks | None]:
-        """The answer, if this is one."""
+        """Returns the response, or None if the fetch has to wait."""
         if outcome.cold:
             self._load(outcome, may_wait)
             return None
@@ -188,11 +190,12 @@ class _PendingFetch:
         fetch.load()
 
     def _has_moved(self, outcome: FetchRound) -> bool:
-        """Whether more became readable since the round was read: nobody would tell the fetch of it any more."""
+        """Returns whether more became readable since the round was read, of which the fetch would get no
+        notification."""
         if self._session is not None:
             return self._session.progress != self._progress
         if self._plan.isolation is Isolation.LOG_END:
-            return True  # a follower's round does not say up to where it was read
+            return True  # a follower's round does not contain the log end offset at which it was read
         for item, result in zip(outcome.items, outcome.results, strict=True):
             partition = item.partition
             if partition is not None and (
@@ -224,7 +227,7 @@ class _PendingFetch:
         self._begin(self.read(may_wait=False))
 
     def _begin(self, work: Generator[int, None, Chunks | None]) -> None:
-        """Go on now, and answer where that comes to an answer."""
+        """Runs this work, and sends the response if it returns one."""
         run(self._request, self._services.steps.begin, work, self._reply, self._request)
 
     def _reply(self, chunks: Chunks | None) -> None:
@@ -238,7 +241,7 @@ def _watched(replicas: ReplicaManager, items: Sequence[FetchItem]) -> list[Parti
 
 
 def _reader(message: FetchRequest, version: int) -> Reader:
-    """The follower that asks, or a consumer, by its id."""
+    """Returns the follower or consumer that sent the request."""
     state = message.replica_state
     if version < _REPLICA_STATE_SINCE or state is None:
         replica_id, replica_epoch = message.replica_id, -1
@@ -256,7 +259,7 @@ def _reader(message: FetchRequest, version: int) -> Reader:
 def _open_session(
     request: InFlight, message: FetchRequest, reader: Reader, services: Services
 ) -> Generator[int, None, tuple[Session | None, list[FetchItem]] | ErrorCode]:
-    """The session that the request goes on with, or the partitions that it asks for without one."""
+    """Returns the session that the request continues, or the partitions that it requests without one."""
     sessions = services.fetch_sessions
     by_id = request.api_version >= _BY_TOPIC_ID
     if is_full(message.session_epoch):
@@ -281,7 +284,7 @@ def _open_session(
         return None, []
     for item in found.active:
         if item.topic is None:
-            # The topic may have become known since the session began.
+            # The topic can have become known since the session began.
             item.topic = _name(services.replicas, item.topic_id)
     return found, []
 
@@ -289,7 +292,7 @@ def _open_session(
 def _take_asked(
     message: FetchRequest, replicas: ReplicaManager, by_id: bool, items: dict[Key, FetchItem]
 ) -> Generator[int, None, list[FetchItem]]:
-    """The request's partitions, put over those in `items`."""
+    """Updates `items` with the request's partitions. Returns those."""
     named: list[FetchItem] = []
     for topic in message.topics:
         if by_id:
@@ -321,13 +324,14 @@ def _answer(
     plan: FetchPlan,
     outcome: FetchRound,
 ) -> Generator[int, None, Chunks]:
-    """All of it, or to a session that went on what changed. A new session begins with its first answer."""
+    """Encodes all results, or what changed if the request continues a session. A new session begins with its first
+    response."""
     version = request.api_version
     told: Told
     if session is not None:
         session_id = session.session_id
         if session.epoch != next_epoch(message.session_epoch):
-            # The session was used again while this request waited.
+            # The session was used by a later request while this one waited.
             chunks = yield from encode_answer(request, services, ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, ())
             return chunks
         told = session.changed(outcome.items, outcome.results)

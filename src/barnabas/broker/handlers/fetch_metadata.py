@@ -1,4 +1,4 @@
-"""Fetch (1) on a controller's listener, versions 4-18: replicas of the metadata log follow its leader (KIP-595).
+"""Fetch (1) on a controller's listener, versions 4-18: replication of the metadata log from its leader (KIP-595).
 
 Any other partition is refused with INVALID_REQUEST: data is fetched from brokers.
 """

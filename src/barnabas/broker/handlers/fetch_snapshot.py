@@ -1,4 +1,4 @@
-"""FetchSnapshot (59), versions 0-1: a piece of a snapshot of the metadata log (KIP-630, KIP-853)."""
+"""FetchSnapshot (59), versions 0-1: a chunk of a snapshot of the metadata log (KIP-630, KIP-853)."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""FindCoordinator (10), versions 0-6: which broker coordinates a group or a transactional id.
+"""FindCoordinator (10), versions 0-6: the broker that coordinates a group or a transactional id.
 
-The one that leads its partition of `__consumer_offsets` or `__transaction_state`; the topic is created when it is first
-asked for. KIP-699 (several keys, 4+). Share groups (key type 2) have no coordinator here yet: INVALID_REQUEST, as of a
-Kafka without share groups.
+The coordinator is the leader of the id's partition of `__consumer_offsets` or `__transaction_state`; the topic is
+created at the first request. KIP-699 (several keys, 4+). Share groups (key type 2) are not supported: INVALID_REQUEST,
+as in a Kafka cluster without share groups.
 """
 
 from __future__ import annotations

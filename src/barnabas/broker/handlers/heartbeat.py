@@ -1,4 +1,4 @@
-"""Heartbeat (12), versions 0-4: a member is there, and learns whether a rebalance is on. KIP-345 (3+)."""
+"""Heartbeat (12), versions 0-4: renews a member's session and reports a rebalance to it. KIP-345 (3+)."""
 
 from __future__ import annotations
 

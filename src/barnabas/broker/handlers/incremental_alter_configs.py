@@ -1,6 +1,6 @@
-"""IncrementalAlterConfigs (44), versions 0-1: set, delete, append and subtract single keys (KIP-339).
+"""IncrementalAlterConfigs (44), versions 0-1: sets, deletes, appends to and subtracts from single keys (KIP-339).
 
-Resources are judged one by one; those that this broker lets through go to the controller together.
+This broker validates the resources one by one and sends the valid ones to the controller together.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Row = IncrementalAlterConfigsResponse.AlterConfigsResourceResponse
 
 
 def handle(context: RequestContext, request: IncrementalAlterConfigsRequest, services: Services) -> None:
-    # Of too many, one more than may be is enough to be refused.
+    # One change above the limit is enough for the refusal.
     resources = [
         ResourceChanges(
             resource.resource_type,

@@ -1,9 +1,9 @@
 """InitProducerId (22), versions 0-5: a producer id and epoch for an idempotent or a transactional producer (KIP-98).
 
-Without a transactional id every call gets a new id with epoch 0. With one, it is its coordinator that answers: the next
-epoch, after what an earlier producer left open was aborted. KIP-360 (a producer names itself to go on after an error,
-3+). Two-phase commit (KIP-939, 6) is not offered, as by Kafka 4.1. Errors before version 4: INVALID_PRODUCER_EPOCH for
-PRODUCER_FENCED.
+Without a transactional id every request gets a new id with epoch 0. With one, its coordinator returns the next epoch,
+after it has aborted an open transaction of an earlier producer. KIP-360 (a producer names itself to continue after an
+error, 3+). Two-phase commit (KIP-939, 6) is not offered, as in Kafka 4.1. Before version 4, INVALID_PRODUCER_EPOCH
+replaces PRODUCER_FENCED.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""JoinGroup (11), versions 0-9: take part in the next generation of a classic group.
+"""JoinGroup (11), versions 0-9: joins the next generation of a classic group.
 
-Answered when the join of all is complete. KIP-62 (rebalance timeout, 1+), KIP-394 (member id first, 4+), KIP-345
-(static members, 5+), KIP-559 (protocol type, 7+), KIP-800 (reason, 8+), KIP-814 (leader skips the assignment, 9).
+The response is sent when the join phase is complete. KIP-62 (rebalance timeout, 1+), KIP-394 (member id required, 4+),
+KIP-345 (static members, 5+), KIP-559 (protocol type, 7+), KIP-800 (reason, 8+), KIP-814 (leader skips the assignment,
+9).
 """
 
 from __future__ import annotations

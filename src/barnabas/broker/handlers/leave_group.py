@@ -1,4 +1,4 @@
-"""LeaveGroup (13), versions 0-5: members leave, or are taken out by an administrator.
+"""LeaveGroup (13), versions 0-5: removes members from a group, at their own or an administrator's request.
 
 KIP-345 (several members, by instance id, 3+), KIP-800 (reason, 5).
 """

@@ -1,8 +1,8 @@
-"""ListConfigResources (74), versions 0-1: what may carry a configuration, by type and name (KIP-714, KIP-1142).
+"""ListConfigResources (74), versions 0-1: resources that can have configs, by type and name (KIP-714, KIP-1142).
 
-Version 0 asks for client metrics subscriptions. Version 1 names the types; without any it asks for all five. Topics and
-brokers are listed whether anything is set for them or not; groups and client metrics subscriptions are listed where
-something is. A cluster may have a hundred thousand topics, so the rows are made in steps.
+Version 0 lists client metrics subscriptions. Version 1 names the types, or lists all five if it names none. All topics
+and brokers are listed, with or without configs of their own; groups and client metrics subscriptions only if they have
+some. A cluster can have a hundred thousand topics, so the rows are built in steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SUPPORTED: Final = (
     frozenset({ResourceType.CLIENT_METRICS}),
     frozenset(ResourceType) - {ResourceType.UNKNOWN},
 )
-#: Made in about a quarter of a millisecond.
+#: The rows that are built in about a quarter of a millisecond.
 _ROWS_PER_STEP: Final = 250
 
 
@@ -50,7 +50,7 @@ def _in_steps(
 
 
 def _rows(image: MetadataImage, wanted: frozenset[int], listener: str) -> Iterator[_Row | None]:
-    """The types in Kafka's order. None stands for what was looked at and is not asked for."""
+    """Yields the rows, ordered by type as in Kafka; None for a resource that was skipped."""
     for configured in (ResourceType.GROUP, ResourceType.CLIENT_METRICS):
         if configured in wanted:
             for kind, name in image.configs:

@@ -1,11 +1,11 @@
-"""ListOffsets (2), versions 1-10: offsets by time, and the special times below.
+"""ListOffsets (2), versions 1-10: offsets by timestamp, and for special timestamps.
 
--1 latest (HW, or LSO when read_committed), -2 earliest (log start), -3 the record with the largest timestamp (KIP-734),
--4 earliest local (KIP-405; here the log start), -5 latest in remote storage (there is none). A record at or above what
-the reader may see is not found. A client is not told where a log ends, nor that a record is not there, before the HW of
-a new leader has come to where its epoch began (KIP-207): an earlier leader may have told it of more. Fencing by leader
-epoch from version 4 (KIP-320). Replica id -2 asks for this replica's own offsets, whatever its role. What is not
-known without a look at the files is searched beside the loop.
+-1 latest (HW, or LSO if read_committed), -2 earliest (log start offset), -3 the record with the largest timestamp
+(KIP-734), -4 earliest local (KIP-405; here the log start offset), -5 latest in remote storage (there is none). A record
+at or above the offset that the reader can read up to is not found. Until the HW of a new leader has reached the start
+of its epoch, a client gets an error instead of the end offset or of "not found" (KIP-207), because an earlier leader
+can have reported more. Fencing by leader epoch from version 4 (KIP-320). Replica id -2 requests this replica's own
+offsets, whatever its role. Look-ups that have to read files run in the background.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_TIMESTAMP = -3
 EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 
-#: The replica id of who looks at a replica whatever its role.
+#: The replica id of debugging clients, which can query any replica.
 _DEBUGGER = -2
 
 _VERSION_OF = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATEST_TIERED: 9}
@@ -38,9 +38,9 @@ class Found(NamedTuple):
     leader_epoch: int
 
 
-#: So often a log is searched anew because it was cut or compacted meanwhile.
+#: The number of times a log is searched if it is truncated or compacted meanwhile.
 _ATTEMPTS_MAX = 5
-#: Which version knows OFFSET_NOT_AVAILABLE; before it is LEADER_NOT_AVAILABLE.
+#: The version from which clients know OFFSET_NOT_AVAILABLE; before, it is LEADER_NOT_AVAILABLE.
 _NOT_AVAILABLE_SINCE = 5
 _NOTHING = Found(-1, -1, -1)
 
@@ -80,8 +80,8 @@ class _Pending(NamedTuple):
 
 
 class _Lookups:
-    """The rows of one answer. Those by time are searched beside the loop, one after the other; each is asked again as
-    if it was new when its search has come to an end, since leadership and log may have changed."""
+    """The rows of one response. Those by timestamp are searched in the background, one after the other; when a search
+    ends, its row is looked up again from the start, because leadership and log can have changed."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class _Lookups:
         row: ListOffsetsResponse.ListOffsetsPartitionResponse,
         after: _Pending | None = None,
     ) -> None:
-        """Fill in the row, or search for what it needs, maybe `after` it was searched for."""
+        """Fills in the row, or queues the search that it needs; `after` is the search that has just ended for it."""
         version = self._context.api_version
         try:
             partition = _asked(self._services, topic, asked, version, any_replica=self._any_replica)
@@ -116,7 +116,7 @@ class _Lookups:
             if failure.code is ErrorCode.OFFSET_NOT_AVAILABLE and version < _NOT_AVAILABLE_SINCE:
                 row.error_code = ErrorCode.LEADER_NOT_AVAILABLE
         except RecordsRejected:
-            # The log is damaged where it was searched.
+            # The log is damaged at the place that was searched.
             row.error_code = ErrorCode.CORRUPT_MESSAGE
         except StorageFault as fault:
             self._services.replicas.on_storage_fault(fault)
@@ -131,7 +131,7 @@ class _Lookups:
                 row.leader_epoch = found.leader_epoch
 
     def answer(self) -> ListOffsetsResponse | None:
-        """When nothing is searched for any more."""
+        """Returns the response if no search is left, otherwise starts the next one."""
         if not self._pending:
             return self._response
         self._services.replicas.cold_reads.load(self._pending[0].search, self._on_searched)
@@ -165,8 +165,8 @@ def _asked(
 
 
 def _find(partition: Partition, timestamp: int, isolation: Isolation, after: _Pending | None) -> Found | TimeSearch:
-    """What a reader of that isolation is told for `timestamp` (milliseconds, or one of the special times), or how to
-    find it."""
+    """Returns the result for `timestamp` (milliseconds, or a special timestamp) for readers of that isolation level, or
+    the search that finds it."""
     log = partition.log
     end = partition.readable_end(isolation)
     if timestamp == LATEST:

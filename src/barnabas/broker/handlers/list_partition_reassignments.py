@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (46), version 0: moves of replicas under way, as the active controller knows them."""
+"""ListPartitionReassignments (46), version 0: ongoing reassignments, as the active controller knows them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """ListTransactions (66), versions 0-2: the transactional ids that this broker coordinates (KIP-664).
 
-KIP-994 (filter by how long they are open, 1+), KIP-1152 (by a pattern of ids, 2: RE2's, of the whole id). A filter by a
-state that there is not is told back, and matches nothing.
+KIP-994 (filter by duration, 1+), KIP-1152 (filter by an RE2 pattern that matches the whole id, 2). Unknown states in
+the filter are returned in the response, and match nothing.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Metadata (3), versions 0-13: brokers, topics and leaders, as seen by clients of the listener that was asked.
+"""Metadata (3), versions 0-13: brokers, topics and leaders, as clients of the requested listener see them.
 
-Topics by name, by id (KIP-516, from version 12), or all. A missing topic is asked for if both client and broker allow
-auto creation, and answered UNKNOWN_TOPIC_OR_PARTITION this time. The controller named is any alive broker, which passes
-admin requests on (KIP-631). Version 0 leaves out what is not reachable and says so per partition. No authorizer yet:
-every operation is allowed.
+Topics are requested by name, by id (KIP-516, from version 12), or all. If both client and broker allow auto creation,
+the creation of a missing topic is requested, and this response has UNKNOWN_TOPIC_OR_PARTITION for it. The controller in
+the response is a random unfenced broker, which forwards admin requests (KIP-631). Version 0 leaves out unreachable
+replicas and sets an error for the partition. There is no authorizer: all operations are allowed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TOPIC_IDS_SINCE = 12
 _LISTENER_ERROR_SINCE = 6
 
 
-#: Partitions that are described in a step.
+#: Partitions that are described per step.
 _LOOK = 50
 
 

@@ -1,8 +1,8 @@
-"""OffsetCommit (8), versions 2-9: store how far a group has come.
+"""OffsetCommit (8), versions 2-9: stores a group's committed offsets.
 
-Answered when the offsets are committed to `__consumer_offsets`. Members must be of the current generation; a group
-without members takes commits of anybody (generation -1). KIP-320 (leader epoch, 6+), KIP-345 (7+). Version 10, which
-names topics by id, is not offered, as by Kafka 4.1.
+The response is sent when the offsets are committed to `__consumer_offsets`. Members must belong to the current
+generation; a group without members accepts commits of any client (generation -1). KIP-320 (leader epoch, 6+), KIP-345
+(7+). Version 10, which names topics by id, is not offered, as in Kafka 4.1.
 """
 
 from __future__ import annotations

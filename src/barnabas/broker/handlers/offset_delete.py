@@ -1,4 +1,4 @@
-"""OffsetDelete (47), version 0: forget a group's offsets of topics that it does not consume (KIP-496)."""
+"""OffsetDelete (47), version 0: deletes a group's committed offsets of unsubscribed topics (KIP-496)."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""OffsetFetch (9), versions 1-9: how far groups have come.
+"""OffsetFetch (9), versions 1-9: the committed offsets of groups.
 
 KIP-320 (leader epoch, 5+), KIP-447 (require_stable, 7+), KIP-709 (several groups, 8+). The member id and epoch of
-version 9 concern the newer group protocol (KIP-848) only.
+version 9 are for the consumer protocol (KIP-848) only.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""OffsetForLeaderEpoch (23), versions 2-4: where a leader epoch ended, by which readers and followers find divergence.
+"""OffsetForLeaderEpoch (23), versions 2-4: the end offset of a leader epoch, with which clients and followers find
+divergence.
 
-KIP-101, KIP-279 (the epoch that is answered may be a lower one), KIP-320 (fencing, clients).
+KIP-101, KIP-279 (the response can contain a lower epoch), KIP-320 (fencing, clients).
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Produce (0), versions 3-13: append record batches to partitions led here.
+"""Produce (0), versions 3-13: appends record batches to partitions led here.
 
-Read and answered by hand, for it is the hottest path: the request is not turned into objects, the batches stay where
-the socket put them until the log writes them out. Version 13 names topics by id (KIP-516). acks=0 is not answered; an
-error there closes the connection, as Kafka does, so that the client refreshes its metadata. Versions 10+ tell the
-leader for NOT_LEADER_OR_FOLLOWER (KIP-951). Batches of transactions are verified first, or added from version 12 on
-(KIP-890, `broker.transactional_produce`). What opening a batch costs more than the loop can give is done beside it
-(`broker.produce_writes`).
+The request is parsed and the response encoded by hand, because this is the hottest path: no message objects are
+created, and the batches stay in the receive buffer until the log writes them. Version 13 names topics by id (KIP-516).
+acks=0 gets no response; an error then closes the connection, as in Kafka, so that the client refreshes its metadata.
+Versions 10+ return the leader with NOT_LEADER_OR_FOLLOWER (KIP-951). Batches of transactions are verified first, or
+added to the transaction from version 12 on (KIP-890, `producing/transactional_produce.py`). Batches that take long to
+decompress are validated in the background (`producing/produce_writes.py`).
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from barnabas.replication.purgatory import DelayedOperation
 
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
-#: index, error code, base offset, log append time, log start offset
+#: (index, error code, base offset, log append time, log start offset)
 _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V3 = struct.Struct(">ihqq")
 _LEADER_SINCE = 10
-#: Rows that are made in a step.
+#: Rows that are built per step.
 _LOOK = 100
 
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | Work | None:
-    """Append all that the request carries; answer at once unless acks=all has to wait for the HW."""
+    """Appends all batches of the request; answers immediately, unless acks=all has to wait for the HW."""
     version = request.api_version
     try:
         transactional_id, acks, timeout_ms, asked = parse_produce(frame, position, version)
@@ -66,7 +66,7 @@ def _handle_long(request: InFlight, frame: bytearray, position: int, services: S
 
 
 def _answer(request: InFlight, answered: Answered, acks: int, timeout_ms: int, services: Services) -> Chunks | None:
-    """None if it has to wait for the HW."""
+    """Returns the response; None if it has to wait for the HW."""
     if acks == 0:
         return _without_answer(answered)
     if acks == -1:
@@ -87,7 +87,8 @@ def _shortcut(
     chunks: Chunks,
     services: Services,
 ) -> ProduceShortcut | None:
-    """For a request of one partition that went well: the next one will likely be the same."""
+    """Returns a shortcut after a successful request for one partition, because the next request is likely to be
+    similar."""
     topic, ((index, appended),) = answered[0]
     partition = services.replicas.find(name_of(services.replicas, topic), index)
     if partition is None or appended.info is None:
@@ -102,7 +103,7 @@ def _shortcut(
 
 
 def _last_of_each(asked: Asked) -> Asked:
-    """Of what a request repeats, Kafka takes the last."""
+    """Returns the last batch of each partition: if a request repeats a partition, Kafka uses the last one."""
     if len(asked) == 1 and len(asked[0][1]) == 1:
         return asked
     last = {(topic, index): data for topic, batches in asked for index, data in batches}
@@ -123,7 +124,8 @@ def _without_answer(answered: Answered) -> Chunks:
 
 
 def _uncommitted(replicas: ReplicaManager, answered: Answered) -> list[tuple[Partition, int, int, int]]:
-    """What acks=all still waits for: (partition, offset that the HW must reach, place in `answered`)."""
+    """Returns what acks=all still waits for: (partition, offset that the HW must reach, place and slot in
+    `answered`)."""
     waiting = []
     for place, (topic, partitions) in enumerate(answered):
         for slot, (index, appended) in enumerate(partitions):
@@ -136,7 +138,8 @@ def _uncommitted(replicas: ReplicaManager, answered: Answered) -> list[tuple[Par
 
 
 class DelayedProduce(DelayedOperation):
-    """An acks=all request on its way to the HW; what is not there at the deadline answers REQUEST_TIMED_OUT."""
+    """An acks=all request that waits for the HW; partitions that are not committed at the deadline get
+    REQUEST_TIMED_OUT."""
 
     __slots__ = ("_answered", "_missing", "_request", "_services", "_waiters")
 
@@ -186,7 +189,7 @@ class DelayedProduce(DelayedOperation):
 
 
 def _encode(request: InFlight, answered: Answered, services: Services) -> Chunks | None:
-    """None if it takes longer."""
+    """Encodes the response; None if that takes more than one turn."""
     version = request.api_version
     if sum(len(partitions) for _, partitions in answered) > ROWS_MAX:
         services.steps.start(_reply(answered, request, services), lambda _: None, request)
@@ -247,7 +250,7 @@ def _reply(answered: Answered, request: InFlight, services: Services) -> Work:
 
 
 def _as_message(answered: Answered, request: InFlight, services: Services) -> Generator[int, None, ProduceResponse]:
-    """The answer as objects, for the rare cases that something went wrong, or that there is much of it."""
+    """Builds the response as a message, for errors and for long responses."""
     response = ProduceResponse()
     tells_leader = request.api_version >= _LEADER_SINCE
     leaders: set[int] = set()
@@ -289,7 +292,7 @@ def _partition_response(index: int, appended: Appended) -> ProduceResponse.Parti
         row.base_offset = info.first_offset
         row.log_append_time_ms = info.log_append_time_ms
         row.log_start_offset = info.log_start_offset
-    if appended.record_errors:  # only these are told in words
+    if appended.record_errors:  # Kafka returns a message only with record errors
         row.error_message = appended.message
     row.record_errors = [
         ProduceResponse.BatchIndexAndErrorMessage(batch_index=place, batch_index_error_message=text)

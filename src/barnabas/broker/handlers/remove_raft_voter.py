@@ -1,6 +1,6 @@
-"""RemoveRaftVoter (81), version 0: a voter, named with its directory, votes no more (KIP-853).
+"""RemoveRaftVoter (81), version 0: removes a voter, identified by node id and directory id (KIP-853).
 
-The answer comes when the new voters are committed.
+The response is sent when the new voter set is committed.
 """
 
 from __future__ import annotations

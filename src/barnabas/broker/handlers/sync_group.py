@@ -1,6 +1,7 @@
-"""SyncGroup (14), versions 0-5: the leader brings the assignment of its generation, everybody takes his part.
+"""SyncGroup (14), versions 0-5: the group leader sends the assignment of its generation, and each member gets its part.
 
-Answered when the assignment is in the log. KIP-345 (static members, 3+), KIP-559 (protocol type and name, 5).
+The response is sent when the assignment is committed. KIP-345 (static members, 3+), KIP-559 (protocol type and name,
+5).
 """
 
 from __future__ import annotations

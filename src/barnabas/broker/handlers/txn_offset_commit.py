@@ -1,7 +1,7 @@
-"""TxnOffsetCommit (28), versions 0-5: offsets of a group that count when a transaction is committed.
+"""TxnOffsetCommit (28), versions 0-5: offsets of a group that take effect when a transaction is committed.
 
-Members must be of the current generation (KIP-447, 3+). The group's partition of `__consumer_offsets` must be part of
-the transaction; that is verified, and from version 5 on added (KIP-890).
+Members must belong to the current generation (KIP-447, 3+). The group's partition of `__consumer_offsets` must be part
+of the transaction; that is verified, and from version 5 on it is added (KIP-890).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UnregisterBroker (64), version 0: a broker that will not come back is forgotten (KIP-631)."""
+"""UnregisterBroker (64), version 0: removes the registration of a broker that will not return (KIP-631)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UpdateFeatures (57), versions 0-2: feature levels of the cluster are changed, all or none (KIP-584, KIP-1022)."""
+"""UpdateFeatures (57), versions 0-2: changes feature levels of the cluster, all or none (KIP-584, KIP-1022)."""
 
 from __future__ import annotations
 

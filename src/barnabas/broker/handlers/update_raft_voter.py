@@ -1,4 +1,4 @@
-"""UpdateRaftVoter (82), version 0: a voter tells where it is and which kraft.version it can run (KIP-853)."""
+"""UpdateRaftVoter (82), version 0: a voter reports its endpoints and supported kraft.version (KIP-853)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""Vote (52), versions 0-2: a voter is asked for its vote, or, by version 2, whether it would give it (KIP-595,
-KIP-996).
-"""
+"""Vote (52), versions 0-2: a candidate's request for a vote, or a pre-vote (version 2) (KIP-595, KIP-996)."""
 
 from __future__ import annotations
 

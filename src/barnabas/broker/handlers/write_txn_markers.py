@@ -1,9 +1,9 @@
-"""WriteTxnMarkers (27), version 1: the end of transactions, written to partitions led here.
+"""WriteTxnMarkers (27), version 1: writes transaction markers to partitions led here.
 
-Asked by transaction coordinators, and by administrators for transactions that nobody ends (KIP-664). A marker in
-`__consumer_offsets` goes through the groups' coordinator, which takes the offsets over or drops them. Answered when all
-markers are committed. One that says that it belongs to version 2 of the protocol is refused with INVALID_PRODUCER_EPOCH
-if it would end the next transaction (`storage.verification`).
+The requests come from transaction coordinators, and from administrators for hanging transactions (KIP-664). A marker in
+`__consumer_offsets` goes through the group coordinator, which applies or drops the pending offsets. The response is
+sent when all markers are committed. A marker of version 2 of the protocol that would end the next transaction is
+refused with INVALID_PRODUCER_EPOCH (`storage.verification`).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Topic = WriteTxnMarkersResponse.WritableTxnMarkerTopicResult
 Row = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
-#: Rows that are refused in a step.
+#: Refused rows per step.
 _LOOK = 50
 
 
@@ -44,7 +44,7 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest, services: S
                 row = Row(partition_index=index)
                 rows.append(row)
                 _write(services, marker, TopicPartition(topic.name, index), answer.expect(row))
-                # What is refused at once costs little.
+                # A row that is refused immediately costs little.
                 if row.error_code == ErrorCode.NONE or len(rows) % _LOOK == 0:
                     yield 1
         yield 1
@@ -52,18 +52,18 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest, services: S
 
 
 class _Answer:
-    """Given when all markers are committed, or refused."""
+    """The response, sent when all markers are committed or refused."""
 
     __slots__ = ("_context", "_missing", "results")
 
     def __init__(self, context: RequestContext) -> None:
         self._context = context
-        #: One more while it is not known how many there are.
+        #: One more than the pending rows, until all rows are known.
         self._missing = 1
         self.results: list[Result] = []
 
     def expect(self, row: Row) -> Callable[[ErrorCode], None]:
-        """Returns the function that takes the error code of this row."""
+        """Returns the function that receives the error code of this row."""
         self._missing += 1
 
         def done(code: ErrorCode) -> None:

@@ -1,4 +1,4 @@
-"""All collectors, by the name under which their health is told."""
+"""All collectors, by the name that reports of their failures use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""KafkaController, ControllerStats and KafkaServer: the cluster as this node's metadata has it.
+"""KafkaController, ControllerStats and KafkaServer: the cluster according to this node's metadata.
 
-As with Kafka, every controller tells of the whole cluster, the active one and the others alike; only the active one has
-ActiveControllerCount 1. A node that is a broker only does not tell of it.
+As with Kafka, every controller reports the whole cluster, whether it is active or not; only the active one has
+ActiveControllerCount 1. A node without the controller role does not report it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from barnabas.broker.assembly import Broker
 
 _CONTROLLER: Final = "kafka_controller_kafkacontroller_"
-# BrokerState as Kafka numbers it.
+# The values of Kafka's BrokerState.
 _STARTING, _RECOVERY, _RUNNING, _LEAVING = 1, 2, 3, 6
 
 

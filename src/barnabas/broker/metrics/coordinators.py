@@ -1,4 +1,4 @@
-"""GroupMetadataManager, group-coordinator-metrics, and transactions: what this broker coordinates."""
+"""GroupMetadataManager, group-coordinator-metrics and transactions: the groups and transactions of this coordinator."""
 
 from __future__ import annotations
 

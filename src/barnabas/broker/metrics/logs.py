@@ -1,4 +1,4 @@
-"""Log and LogManager: sizes and offsets of every log, and the directories they are in."""
+"""Log and LogManager: sizes and offsets of every log, and the state of the log directories."""
 
 from __future__ import annotations
 

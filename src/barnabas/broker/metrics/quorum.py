@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from barnabas.broker.assembly import Broker
 
 _PREFIX: Final = "kafka_server_raft_metrics_"
-#: As Kafka calls them; a follower without a vote in the quorum is an observer.
+#: Kafka's names of the states; a follower that is not a voter is an observer.
 _STATES: Final = {
     Leader: "leader",
     Follower: "follower",

@@ -1,4 +1,4 @@
-"""ReplicaManager and Partition: how the replicas of this broker are, in numbers and one by one."""
+"""ReplicaManager and Partition: the replicas of this broker, in total and one by one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _MANAGER: Final = "kafka_server_replicamanager_"
 _PARTITION: Final = "kafka_cluster_partition_"
-#: Kafka's names for what waits, by our classes.
+#: Kafka's names of delayed operations, by the class of this project.
 _OPERATIONS: Final = {
     "DelayedProduce": "Produce",
     "DelayedFetch": "Fetch",
@@ -36,7 +36,7 @@ def labels_of(partition: Partition) -> Labels:
 
 
 def is_under_replicated(partition: Partition) -> bool:
-    """This and the next two are said by the leader, of its own partitions."""
+    """Returns whether the ISR of a partition led by this broker lacks a replica."""
     led = partition.leadership
     return led is not None and len(led.isr) < led.replication_factor
 
@@ -151,7 +151,8 @@ def _lags(partitions: tuple[Partition, ...]) -> Iterator[Sample]:
             continue
         end = each.log.log_end_offset
         for replica, follower in tuple(each.leadership.followers.items()):
-            # One that rests has all that there is, and its fetches do not say so.
+            # A replica marked as caught up has the whole log, though its session's fetches no longer contain its
+            # position.
             lag = 0 if follower.heard is not None else -1 if follower.leo < 0 else max(0, end - follower.leo)
             yield Sample((*labels_of(each), ("replica", str(replica))), lag)
 

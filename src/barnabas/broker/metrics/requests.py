@@ -1,4 +1,4 @@
-"""RequestMetrics: how many requests of each API were answered, how long that took, and the memory that they take."""
+"""RequestMetrics: the number and durations of requests by API, and the memory that requests use."""
 
 from __future__ import annotations
 
@@ -67,5 +67,5 @@ def _memory(budget: MemoryBudget) -> Iterator[Family]:
 
 
 def name_of(api_key: int) -> str:
-    """As Kafka's metrics call it: "Produce"."""
+    """Returns the name of an API as Kafka's metrics spell it, such as "Produce"."""
     return request_class(api_key).__name__.removesuffix("Request")

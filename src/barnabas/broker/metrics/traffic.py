@@ -1,4 +1,4 @@
-"""BrokerTopicMetrics: what goes in and out, of all topics together (no label) and by topic."""
+"""BrokerTopicMetrics: data in and out, for all topics together (no label) and by topic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from barnabas.broker.assembly import Broker
 
 _PREFIX: Final = "kafka_server_brokertopicmetrics_"
-#: (metric, attribute of TopicTraffic, help, whether Kafka has it by topic too)
+#: (metric, attribute of TopicTraffic, help, whether Kafka has the metric by topic too)
 _METRICS: Final = (
     ("messagesin", "messages_in", "Records appended by producers and coordinators", True),
     ("bytesin", "bytes_in", "Bytes appended by producers and coordinators, as stored in the log", True),

@@ -1,10 +1,11 @@
-"""One peer's connection: its requests in flight, and their answers in the order of the requests.
+"""A client connection: its requests in flight, and their responses in the order of the requests.
 
-A peer that asks for more than it takes is not served any further: requests stay unread while too many are unanswered,
-or while too many bytes of answers wait, be it here behind an earlier request or in the host (`hold_back`).
+A client that does not read its responses is not served further: requests stay unread while too many are unanswered, or
+while too many bytes of responses wait, either here behind an earlier request or in the host (`hold_back`).
 
-A request owns what continues it (`common.continuations`). Where that fails, the request is answered with
-UNKNOWN_SERVER_ERROR; where there is no such answer, or the request holds back those behind it, its connection ends.
+A request owns its continuations (`common.continuations`). If one fails, the request is answered with
+UNKNOWN_SERVER_ERROR; if its API has no such response, or if the request holds back later ones, the connection is
+closed.
 """
 
 from __future__ import annotations
@@ -29,45 +30,46 @@ from barnabas.protocol.connection import FrameReader, ReceiveArea
 from barnabas.protocol.header import response_header_version
 from barnabas.protocol.message import Message
 
-#: A connection with this many unanswered requests is not served any further.
+#: The number of unanswered requests at which a connection is not served further.
 _IN_FLIGHT_MAX = 512
-#: Nor one with so many bytes of answers that are not with the host yet; one answer may exceed it.
+#: The bytes of responses not yet passed to the host at which a connection is not served further; one response can
+#: exceed it.
 _UNSENT_BYTES_MAX = 1024 * 1024
-#: Requests that the produce shortcut serves count 1, others `REQUEST_WORK`; so much is done for one connection before
-#: others are served.
+#: The work of one turn of a connection, before others are served. A request that the produce shortcut serves counts 1,
+#: others `REQUEST_WORK`.
 TURN_WORK: Final = 256
 REQUEST_WORK: Final = 8
-#: The budget of memory is told about answers when so many bytes of them were written.
+#: Written bytes of responses are reported to the memory budget in amounts of at least this size.
 _REPORTED_BYTES_MIN = 64 * 1024
 _HEADER_V0 = struct.Struct(">ii")
 _HEADER_V1 = struct.Struct(">iiB")
 
-#: Frames that are longer are decoded in steps.
+#: Longer frames are decoded in steps.
 LONG_FRAME_BYTES: Final = 16 * 1024
-#: Answers with more elements are encoded in steps.
+#: Responses with more elements are encoded in steps.
 LONG_ELEMENTS: Final = 1_000
-#: For log lines.
+#: API names for log lines.
 API_NAMES: Final = {key: offer.name for key, offer in (*CONTROLLER_APIS.items(), *BROKER_APIS.items())}
 
 Chunks = list[Buffer]
-#: In place of an answer that has gone.
+#: Replaces the chunks of a response that was sent.
 _SENT: Chunks = []
 
 
 def start_response(correlation_id: int, header_version: int) -> bytearray:
-    """A response with its header; the size field is filled by `finish_response`."""
+    """Returns a response with its header; `finish_response` fills in its size."""
     if header_version == 0:
         return bytearray(_HEADER_V0.pack(0, correlation_id))
     return bytearray(_HEADER_V1.pack(0, correlation_id, 0))
 
 
 def finish_response(head: bytearray, more_bytes: int = 0) -> None:
-    """Fill in the size of `head` and the `more_bytes` that follow it."""
+    """Fills in the size of `head` and the `more_bytes` that follow it."""
     head[0:4] = (len(head) - 4 + more_bytes).to_bytes(4, "big")
 
 
 class InFlight:
-    """One request on its way (`broker.context.RequestContext`)."""
+    """One request in flight (a `broker.requests.context.RequestContext`)."""
 
     __slots__ = (
         "_abandoned",
@@ -99,12 +101,12 @@ class InFlight:
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.now_ms = now_ms
-        #: Where it is counted when it is answered.
+        #: Where the request is counted when it is answered.
         self.times = times
-        #: As it was decoded; None for those that their handlers decode.
+        #: The decoded message; None for APIs whose handlers decode by themselves.
         self.message: Message | None = None
         self._chunks: Chunks | None = None
-        #: It was answered with an error, or never will be: what still comes is too late.
+        #: Whether the request was answered with an error or abandoned: later responses are dropped.
         self._failed = False
         self._abandoned: Callable[[], object] | None = None
 
@@ -121,13 +123,13 @@ class InFlight:
         return self.connection.principal
 
     def let_go(self) -> None:
-        """It was answered: hold nothing that holds it, nor the answer, so that no collector has to find them."""
+        """Clears the references that form cycles after the response, so that no garbage collection is needed."""
         self._chunks = _SENT
         self._abandoned = None
         self.message = None
 
     def encode(self, response: Message) -> Chunks:
-        """The whole response frame."""
+        """Returns the whole response frame."""
         head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
         encode_answer(response, self.api_version, head)
         effort.add(Work.ENCODED_BYTE, len(head))
@@ -141,7 +143,7 @@ class InFlight:
             self.reply_with(lambda: self.encode(response))
 
     def replied_in_steps(self, response: Message) -> Generator[int, None, None]:
-        """The same as work, after which the request is answered."""
+        """Sends a response like `reply`, as work in steps that ends when the request is answered."""
         if self.is_long(response):
             chunks = yield from self._encode_in_steps(response)
             self._complete_with(chunks)
@@ -149,7 +151,7 @@ class InFlight:
             self.reply(response)
 
     def is_long(self, response: Message) -> bool:
-        """Whether it takes too long to encode for one turn."""
+        """Returns whether encoding the response takes too long for one turn."""
         return codec.is_longer(response, LONG_ELEMENTS)
 
     def _encode_in_steps(self, response: Message) -> Generator[int, None, Chunks]:
@@ -166,15 +168,16 @@ class InFlight:
         return not self.connection.is_closed and not self._failed
 
     def when_abandoned(self, cancel: Callable[[], object] | None) -> None:
-        """Call this if the connection ends before the answer, so that what waits for it stops; None: nothing waits."""
+        """Sets the function to call if the connection closes before the response, so that a delayed operation ends;
+        None: there is none."""
         self._abandoned = cancel
 
     def when_disconnected(self, callback: Callable[[], None]) -> None:
         self.connection._on_closed = callback
 
     def reply_with(self, answer: Callable[[], Chunks | None]) -> None:
-        """As `reply`, with the frame that `answer` makes, or later if it makes none yet. If it fails, that is this
-        request's affair, not the caller's."""
+        """Sends the frame that `answer` returns, or nothing yet if it returns None. If `answer` fails, the error
+        belongs to this request, not to the caller."""
         if not self.connection.is_closed and not self._failed:
             run(self, self._answer, answer)
 
@@ -184,7 +187,7 @@ class InFlight:
             self.connection.complete(self, chunks)
 
     def on_error(self, error: Exception) -> None:
-        """What was to answer it failed (`continuations.Owner`)."""
+        """Handles the failure of a continuation of this request (`continuations.Owner`)."""
         connection = self.connection
         if isinstance(error, DecodeError):
             connection.fail(str(error), None)
@@ -217,23 +220,23 @@ class InFlight:
 
 
 class Shortcut(Protocol):
-    """Serves a connection's next request if it is like its last one."""
+    """A fast path for a connection's next request if it resembles its last one."""
 
     def serve(self, frame: memoryview) -> bool:
-        """True when it did; False leaves everything as it was."""
+        """Serves the request if it matches. Returns False, with nothing changed, if it does not."""
 
 
 class ConnectionLog(Protocol):
-    """Where the ends of connections are noted."""
+    """The log of closed connections and failed requests."""
 
     def closed_for_cause(self, peer: str, cause: str, error: BaseException | None) -> None: ...
 
     def request_failed(self, peer: str, what: str, error: BaseException | None) -> None:
-        """A mistake of ours met a request; its connection goes on."""
+        """Logs that a request failed because of an internal error; its connection stays open."""
 
 
 class Gate(Protocol):
-    """What a connection needs of the listener that it came in by (`broker.dispatch.Dispatcher`)."""
+    """The dispatcher of a listener as its connections use it (`broker.requests.dispatch.Dispatcher`)."""
 
     @property
     def offers(self) -> Mapping[int, Offer]: ...
@@ -254,15 +257,15 @@ class Gate(Protocol):
     def call_soon(self, callback: Callable[[], None]) -> None: ...
 
     def begin_turn(self) -> None:
-        """Requests of one connection are served now, one after the other."""
+        """Begins a turn, in which requests of one connection are served one after the other."""
 
     def handle(self, connection: Connection, frame: memoryview) -> int:
-        """Serve one request. Returns how much work it was, `TURN_WORK` if this turn has taken long enough."""
+        """Serves one request. Returns its work, or `TURN_WORK` if this turn has used up its time."""
 
 
 class Connection:
     """The broker's end of one connection. The host calls `get_buffer`, `received` and `closed`, and `hold_back` and
-    `go_on` as its own room for answers goes and comes."""
+    `go_on` when its output buffer fills and drains."""
 
     __slots__ = (
         "_closed",
@@ -294,7 +297,7 @@ class Connection:
         self._link = link
         self._frames = FrameReader(gate.area, gate.frame_bytes_max)
         self._in_flight: deque[InFlight] = deque()
-        #: Bytes of answers that wait behind an unanswered request.
+        #: Bytes of responses that wait behind an unanswered request.
         self._held_bytes = 0
         self._out: Chunks = []
         self._out_bytes = 0
@@ -302,10 +305,10 @@ class Connection:
         self._paused = False
         self._resuming = False
         self._held_back = False
-        #: Requests that wait for the disk.
+        #: The number of requests that hold back later ones.
         self._slow = 0
         self._waits_for_memory = False
-        #: Bytes of answers that the budget was not told about.
+        #: Bytes of responses not yet reported to the memory budget.
         self._unreported_bytes = 0
         self._closed = False
         self.client_host = client_host
@@ -314,17 +317,17 @@ class Connection:
         self.listener = listener
         self.principal = "User:ANONYMOUS"
         self.shortcut: Shortcut | None = None
-        #: For who wants to know that this peer is gone.
+        #: Called when the connection closes.
         self._on_closed: Callable[[], None] | None = None
         self.client_software: tuple[str, str] = ("unknown", "unknown")
 
-    # -- the host's side
+    # -- called by the host
 
     def get_buffer(self) -> memoryview:
         return self._frames.get_buffer()
 
     def received(self, count: int) -> None:
-        """`count` bytes are in the buffer last given: serve the whole frames in it."""
+        """Serves the whole frames within the `count` bytes that were written to the last buffer."""
         frames = self._frames
         frames.received(count)
         if self._paused:
@@ -335,18 +338,18 @@ class Connection:
             self._gate.memory.received(self)
 
     def hold_back(self) -> None:
-        """The host has as many unsent answers as it wants: serve no more until `go_on`."""
+        """Stops serving until `go_on`: the host's output buffer is full."""
         self._held_back = True
         self._pause()
 
     def go_on(self) -> None:
-        """The host has room again."""
+        """Continues serving: the host's output buffer has drained."""
         self._held_back = False
         self._maybe_resume()
 
     def begin_slow(self) -> None:
-        """A request waits for the disk: none is served behind it before its `end_slow`, for they could not be answered
-        and might need memory. As with Kafka, which serves one request of a connection at a time."""
+        """Holds back later requests until `end_slow`, because this request waits for the disk or another node: they
+        could not be answered and might need memory. Kafka also serves one request of a connection at a time."""
         self._slow += 1
         if not self._corked:
             self._pause()
@@ -355,7 +358,7 @@ class Connection:
         self._slow -= 1
         self._maybe_resume()
 
-    # -- the budget of memory (`memory_budget.Holder`)
+    # -- the memory budget (`memory_budget.Holder`)
 
     @property
     def held_bytes(self) -> int:
@@ -378,16 +381,16 @@ class Connection:
         self._waits_for_memory = False
         self._maybe_resume()
 
-    # -- its end
+    # -- closing
 
     def close(self) -> None:
-        """End it from our side."""
+        """Closes the connection from this side."""
         if not self._closed:
             self.closed()
             self._link.close()
 
     def closed(self) -> None:
-        """The host says that it is gone."""
+        """Releases everything after the host has closed the connection."""
         self._closed = True
         abandoned, self._in_flight = self._in_flight, deque()
         for request in abandoned:
@@ -415,12 +418,12 @@ class Connection:
         if self._is_full:
             self._pause()
         elif left is not None and left <= 0:
-            # Others are served before the rest of what this peer has sent at once.
+            # Others are served before the rest of what this client has sent.
             self._pause()
             self._resume_soon()
 
     def _serve_frames(self) -> int:
-        """Serve what is there, as far as one turn goes. Returns what is left of the turn."""
+        """Serves the received frames, up to the work of one turn. Returns the unused work of the turn."""
         frames = self._frames
         handle = self._gate.handle
         left = TURN_WORK
@@ -441,7 +444,7 @@ class Connection:
 
     @property
     def _is_full(self) -> bool:
-        """Whether no more should be asked before something is answered or sent."""
+        """Returns whether no request can be served until something is answered or sent."""
         return (
             self._held_bytes + self._out_bytes > _UNSENT_BYTES_MAX
             or len(self._in_flight) >= _IN_FLIGHT_MAX
@@ -465,8 +468,8 @@ class Connection:
             self._gate.call_soon(self._resume)
 
     def _resume(self) -> None:
-        """Serve what was kept, and read on if that leaves room. An event of its own: an answer may come from the midst
-        of another connection's request."""
+        """Serves the frames that were kept, and resumes reading if there is capacity. Runs as an event of its own,
+        because a response can be completed within another connection's request."""
         self._resuming = False
         if self._closed or self._is_full:
             return
@@ -476,7 +479,7 @@ class Connection:
             self._link.resume_reading()
 
     def _flush(self) -> None:
-        """Hand all answers that may go to the host."""
+        """Passes the finished responses to the host."""
         out, self._out = self._out, []
         self._unreported_bytes += self._out_bytes
         self._out_bytes = 0
@@ -486,20 +489,20 @@ class Connection:
                 count, self._unreported_bytes = self._unreported_bytes, 0
                 self._gate.memory.sent(self, count)
 
-    # -- answering
+    # -- responses
 
     def begin(self, request: InFlight) -> None:
-        """It will be answered later: keep its place."""
+        """Keeps the request's place in the order of responses; it will be answered later."""
         self._in_flight.append(request)
 
     def respond_now(self, chunks: Chunks) -> None:
-        """The answer to the request at hand, behind which nothing waits."""
+        """Appends the response to the current request, with no earlier request unanswered."""
         self._out += chunks
         for chunk in chunks:
             self._out_bytes += len(chunk)
 
     def respond_shortly(self, chunk: bytearray) -> None:
-        """As `respond_now`, for an answer that is smaller than its request."""
+        """Appends a response like `respond_now`, if it is smaller than its request, so that it need not be counted."""
         self._out.append(chunk)
 
     @property
@@ -512,12 +515,12 @@ class Connection:
 
     @property
     def is_slow(self) -> bool:
-        """Whether requests behind one that waits for the disk are held back."""
+        """Returns whether a request holds back later ones."""
         return self._slow > 0
 
     @property
     def offers(self) -> Mapping[int, Offer]:
-        """The APIs of its listener."""
+        """Returns the APIs of its listener."""
         return self._gate.offers
 
     @property
@@ -525,14 +528,14 @@ class Connection:
         return not self._in_flight
 
     def complete(self, request: InFlight, chunks: Chunks) -> None:
-        """The answer to a request that kept its place; goes out when all before it have gone."""
+        """Sets the response to a request that kept its place; it is sent when all earlier ones have been."""
         if self._closed:
             return
         assert request._chunks is None, "answered twice"
         request._chunks = chunks
         queue = self._in_flight
         if not queue:
-            return  # answered before its handler returned: it is sent then
+            return  # answered before its handler returned: the dispatcher sends it
         self._held_bytes += sum(map(len, chunks))
         while queue and (ready := queue[0]._chunks) is not None:
             answered = queue.popleft()
@@ -547,7 +550,7 @@ class Connection:
             self._maybe_resume()
 
     def on_error(self, error: Exception) -> None:
-        """What was done for this connection failed (`continuations.Owner`)."""
+        """Handles the failure of a continuation of this connection (`continuations.Owner`)."""
         if isinstance(error, DecodeError):
             self.fail(str(error), None)
         elif self._closed:
@@ -557,14 +560,15 @@ class Connection:
             self.fail("malformed request" if is_malformed else "a handler failed", error)
 
     def fail(self, cause: str, error: BaseException | None) -> None:
-        """End it for this cause. What was answered before still goes out."""
+        """Closes the connection for this cause. Earlier responses are still sent."""
         if not self._closed:
             self._flush()
             self.log.closed_for_cause(self.peer, cause, error)
             self.close()
 
     def hang_up(self, cause: str) -> None:
-        """End the connection for this cause and drop what the peer has not taken: an orderly close would keep it."""
+        """Aborts the connection for this cause and drops unsent responses: an orderly close would keep them in
+        memory."""
         if not self._closed:
             self.log.closed_for_cause(self.peer, cause, None)
             self.closed()

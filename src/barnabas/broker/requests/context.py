@@ -1,12 +1,14 @@
-"""What a handler sees: the request's surroundings, the one way to answer, and the broker's services.
+"""The interface of a handler: the request's context with its `reply`, and the broker's services.
 
 A handler module in `broker/handlers/` has one function
 
     def handle(context: RequestContext, request: XRequest, services: Services) -> XResponse | Work | None
 
-It returns the response at once, or returns None and calls `context.reply(response)` exactly once later. It never waits.
-What may be long is a generator that returns one of these (`broker.steps`): it is begun at once, and goes on in later
-turns of the loop where it does not come to its end in this one.
+It returns the response, or returns None and calls `context.reply(response)` exactly once later. It never waits. A
+handler whose work can be long is a generator that returns one of these (`steps.py`): it starts immediately, and
+continues in later turns of the loop if it does not finish in this one. Three APIs decode their requests themselves and
+have `handle_raw` instead (Produce, Fetch, ApiVersions).
+
 Views into the request (records) are valid only until `handle` returns.
 """
 
@@ -52,26 +54,26 @@ class RequestContext(Protocol):
     def client_id(self) -> str | None: ...
     @property
     def client_host(self) -> str:
-        """Address of the peer, without port, as Kafka shows it: "/127.0.0.1"."""
+        """The address of the client, without port, as Kafka shows it: "/127.0.0.1"."""
 
     @property
     def listener(self) -> str:
-        """Name of the listener it came in by."""
+        """The name of the listener that the request arrived on."""
 
     @property
     def principal(self) -> str:
-        """ "User:ANONYMOUS" until security is there."""
+        """The principal of the client: always "User:ANONYMOUS", as there is no authentication."""
 
     @property
     def now_ms(self) -> int:
-        """Monotonic time at which it was read."""
+        """The monotonic time at which the request was read."""
 
     def reply(self, response: Message) -> None:
-        """Complete the request, exactly once, if `handle` returns None: later, or from within it."""
+        """Sends the response, exactly once, if `handle` returns None: later, or within it."""
 
     def when_disconnected(self, callback: Callable[[], None]) -> None:
-        """Call this when the peer's connection ends, instead of what was to be called for it before. Never called for
-        a peer within this process."""
+        """Sets the function to call when the client's connection closes, in place of an earlier one. It is never called
+        for a request from within this process."""
 
 
 @dataclass(slots=True)
@@ -92,16 +94,16 @@ class Services:
     producer_ids: ProducerIdPool
     access: ControllerAccess
     liveness: BrokerLiveness
-    #: To the other brokers of the cluster, and to this one.
+    #: Channels to the other brokers of the cluster, and to this one.
     brokers: BrokerChannels
     verifier: TransactionVerifier
-    #: What clients may make this process hold.
+    #: The memory that clients can make this process hold.
     memory: MemoryBudget
     request_counts: RequestCounts = field(default_factory=RequestCounts)
     lately_fenced: LatelyFenced = field(default_factory=LatelyFenced)
-    #: Names of topics that this broker has asked the controller for, on behalf of clients.
+    #: Names of topics whose creation this broker has requested on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)
-    #: Where long work is done a little at a time.
+    #: The queue of long work.
     steps: Steps = field(init=False)
 
     def __post_init__(self) -> None:

@@ -1,8 +1,8 @@
-"""From frames to handlers: which APIs a listener offers, and who serves them.
+"""The dispatcher: the APIs that a listener offers, and the handlers that serve them.
 
-A handler answers at once or later; nothing here waits, and no request has a task or a future. A frame that does not
-decode, or an API or version that is not offered, ends that connection with one log line and nothing else; a handler
-that fails costs its request (`InFlight.on_error`). Handlers are imported when their API is first asked for, so that a
+A handler answers immediately or later; nothing here waits, and no request has a task or a future. A frame that cannot
+be decoded, or an API or version that is not offered, closes its connection with one log line. An error in a handler
+affects only its request (`InFlight.on_error`). Handlers are imported at the first request of their API, so that a
 broker starts quickly.
 """
 
@@ -42,12 +42,12 @@ RawHandler = Callable[[InFlight, memoryview, int, Services], Chunks | Work | Non
 Handler = Callable[[RequestContext, Message, Services], Message | Work | None]
 
 
-#: Requests of one connection are served so long before others are.
+#: The time for which one connection is served before others are.
 _TURN_MS: Final = 10
 
 
 class Dispatcher:
-    """One listener's gate: which APIs it offers, and their handlers."""
+    """The dispatcher of one listener: the APIs that it offers, and their handlers."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class Dispatcher:
         self.now_ms = services.host.clock.now_ms
         self.steps = services.steps
         self._counts = services.request_counts
-        #: Connection, API key, version and client id of the request served last: named when its turn took long.
+        #: Connection, API key, version and client id of the latest request: logged if its turn took long.
         self.latest: tuple[Connection, int, int, str | None] | None = None
-        #: When the first request of this turn was served, 0 before that.
+        #: The time at which the first request of this turn was served, 0 before that.
         self._turn_ms = 0
         self.call_soon = services.host.timers.call_soon
         self._handlers: dict[int, Handler] = {}
@@ -80,14 +80,14 @@ class Dispatcher:
         self._raw_keys = frozenset({PRODUCE, FETCH, API_VERSIONS})
 
     def connect(self, link: Link, client_host: str, listener: str, peer: str | None = None) -> Connection:
-        """`peer` is the host with its port, where that is known."""
+        """Creates the connection of a client. `peer` is the host with its port, if that is known."""
         return Connection(self, link, client_host, listener, client_host if peer is None else peer)
 
     def begin_turn(self) -> None:
         self._turn_ms = 0
 
     def handle(self, connection: Connection, frame: memoryview) -> int:
-        """Serve one request. Returns how much work it was. DecodeError ends the connection."""
+        """Serves one request. Returns its work. DecodeError closes the connection."""
         shortcut = connection.shortcut
         if shortcut is not None and shortcut.serve(frame):
             if effort.meter is not None:
@@ -133,7 +133,7 @@ class Dispatcher:
             if found is None or isinstance(found, list):
                 return found
             return self._chunks_of(request, found, len(frame) if len(frame) > LONG_FRAME_BYTES else 0)
-        # What stands behind the end is ignored, as Kafka does: librdkafka leaves three bytes there when it asks for the
+        # Bytes after the end are ignored, as in Kafka: librdkafka leaves three bytes there when it requests the
         # metadata of all topics.
         if len(frame) > LONG_FRAME_BYTES:
             data = bytes(frame)
@@ -184,8 +184,8 @@ class Dispatcher:
         return None
 
     def _in_steps(self, request: InFlight, work: Work, held_bytes: int = 0) -> None:
-        """Serve a long request. Nothing else of its connection is served until it is on its way; where the connection
-        ends before, the rest of it is not served at all."""
+        """Serves a long request in steps. Its connection serves no other request until it ends; if the connection
+        closes before, the rest is abandoned."""
         connection = request.connection
 
         def slow() -> Work:
@@ -198,7 +198,7 @@ class Dispatcher:
         self.steps.start(slow(), lambda _: None, request, lambda: not connection.is_closed, held_bytes)
 
     def _decode_and_serve(self, request: InFlight, offer: Offer, frame: bytes, position: int) -> Work:
-        """As `_call`, for a frame that takes long to decode."""
+        """Decodes a long frame in steps and serves it like `_call`."""
         decoding = codec.decode_in_steps(request_class(request.api_key), request.api_version, frame, position)
         message, _ = yield from decoding
         request.message = message

@@ -1,8 +1,8 @@
-"""An answer that says one error of everything that a request asks for, for each API, as Kafka's requests make it.
+"""Error responses: one error for everything in a request, for each API, as Kafka's requests build them.
 
-Used where a request cannot be answered in its own way: nobody decided it in time, or what was to answer it failed. The
-error stands at the top of the answer where its version has a place there, and in a row for each thing that was asked
-for where there are rows. Produce and Fetch are not here: their connections are closed, and their clients come again.
+They are used if no regular response is possible: nothing decided the request in time, or its handler failed. The error
+is set at the top level if the response version has a field for it, and in each row if there are rows. Produce and Fetch
+are missing: their connections are closed, and their clients reconnect.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from barnabas.protocol.api import API_VERSIONS, FETCH, PRODUCE
 from barnabas.protocol.message import Message, Struct
 from barnabas.protocol.messages.index import response_class
 
-#: What Kafka says with UNKNOWN_SERVER_ERROR.
+#: Kafka's message for UNKNOWN_SERVER_ERROR.
 UNEXPECTED: Final = "The server experienced an unexpected error when processing the request."
 
-#: Names in texts are cut to the length that a topic may have, and texts to what anybody reads.
+#: The maximum length of a name in a message (that of a topic name), and of the whole message.
 _NAME_LETTERS_MAX: Final = 249
 _TEXT_LETTERS_MAX: Final = 2_000
 _CUT: Final = "\N{HORIZONTAL ELLIPSIS}"
@@ -28,9 +28,9 @@ _CODES: Final = ("error_code", "partition_error_code")
 
 
 class _Rows(NamedTuple):
-    """An array of the answer with an element for each element of an array of the request, which may be the array of
-    another ("dirs.topics"). What names the thing is copied; `key` takes the element where it is no struct, else its
-    `name`."""
+    """An array of the response with one element for each element of an array of the request, which can be nested
+    ("dirs.topics"). The fields that identify the row are copied. If the request's element is not a struct, or names the
+    row differently, `key` is the field that receives the element or its `name`."""
 
     to: str
     of: str
@@ -45,7 +45,7 @@ _MOVED: Final = _Rows("partitions", "partitions", key="partition_index")
 _ELECTED: Final = _Rows("partition_result", "partitions", key="partition_id")
 _TOPICS: Final = _Rows("topics", "topics", inner=_PARTITIONS)
 
-#: By API key. Of several, those whose fields the version has.
+#: By API key; rows whose fields the version lacks are skipped.
 _ROWS: Final[dict[int, tuple[_Rows, ...]]] = {
     2: (_TOPICS,),
     3: (_Rows("topics", "topics"),),
@@ -81,7 +81,7 @@ _ROWS: Final[dict[int, tuple[_Rows, ...]]] = {
     75: (_Rows("topics", "topics"),),
 }
 _WITHOUT: Final = frozenset({PRODUCE, FETCH, API_VERSIONS})
-#: The fields that say what a row is about.
+#: The fields that identify a row.
 _NAMES: Final = frozenset(
     {
         "name",
@@ -99,7 +99,8 @@ _NAMES: Final = frozenset(
 
 
 def error_answer(request: Message, version: int, code: ErrorCode, text: str) -> Message | None:
-    """The answer of that version that says `code` of all that `request` asks for; None if it has no place for it."""
+    """Returns the response of this version with `code` for everything in `request`; None if it has no field for an
+    error."""
     key = request.API_KEY
     assert key is not None, f"{request.NAME} is no request"
     if key in _WITHOUT:
@@ -113,7 +114,7 @@ def error_answer(request: Message, version: int, code: ErrorCode, text: str) -> 
 
 
 class _Error(NamedTuple):
-    """The error, and the answer that is to say it."""
+    """An error, and the response type that reports it."""
 
     message: type[Message]
     version: int
@@ -121,7 +122,7 @@ class _Error(NamedTuple):
     text: str
 
     def put(self, struct: Struct) -> bool:
-        """Set code and text where `struct` has a place for them. Whether it had one."""
+        """Sets code and message if `struct` has fields for them. Returns whether it had one for the code."""
         is_said = False
         for field in struct.FIELDS:
             if field.is_in(self.version):
@@ -166,13 +167,13 @@ def _elements(request: Any, path: str) -> Iterable[Any]:
     return (inner for element in elements for inner in _elements(element, rest)) if rest else elements
 
 
-# -- what does not fit
+# -- errors that a response cannot hold
 
 
 def encode_answer(response: Message, version: int, out: bytearray) -> None:
-    """Append the encoded response. Texts about errors are shortened if they are too long for it: they hold names that
-    a client chose, and a name may be as long as a string can be. An error that an older version has no place for is
-    left out, as by Kafka: its rows say it. Raises EncodeError for everything else."""
+    """Appends the encoded response. Error messages that are too long are shortened: they contain names that a client
+    chose, and a name can be as long as a string can be. A top-level error that an older version has no field for is
+    left out, as in Kafka: the rows report it. Raises EncodeError for anything else."""
     start = len(out)
     try:
         codec.encode_into(response, version, out)
@@ -185,7 +186,7 @@ def encode_answer(response: Message, version: int, out: bytearray) -> None:
 
 
 def encode_answer_in_steps(response: Message, version: int, out: bytearray) -> Generator[int, None, None]:
-    """The same for a long response, a few elements at a time."""
+    """Encodes a long response like `encode_answer`, a few elements per step."""
     start = len(out)
     try:
         yield from codec.encode_in_steps(response, version, out)
@@ -198,7 +199,7 @@ def encode_answer_in_steps(response: Message, version: int, out: bytearray) -> G
 
 
 def _leave_out(response: Message, version: int) -> bool:
-    """Whether there was an error to leave out."""
+    """Resets top-level errors that the version has no field for. Returns whether there was one."""
     is_less = False
     for field in response.FIELDS:
         if field.attribute in ("error_code", "error_message") and not field.is_in(version):
@@ -208,7 +209,7 @@ def _leave_out(response: Message, version: int) -> bool:
 
 
 def _shorten(struct: Struct) -> bool:
-    """Whether there was something to shorten."""
+    """Shortens long error messages. Returns whether there was one."""
     is_shorter = False
     for field in struct.FIELDS:
         value = getattr(struct, field.attribute)
@@ -225,7 +226,7 @@ def _shorten(struct: Struct) -> bool:
 
 
 def shortened(text: str) -> str:
-    """A text with names of at most 249 letters in it, and not much longer than anybody reads."""
+    """Returns a message with names of at most 249 characters, and of limited length in total."""
     words = (word if len(word) <= _NAME_LETTERS_MAX else word[:_NAME_LETTERS_MAX] + _CUT for word in text.split(" "))
     text = " ".join(words)
     return text if len(text) <= _TEXT_LETTERS_MAX else text[:_TEXT_LETTERS_MAX] + _CUT

@@ -1,7 +1,7 @@
-"""Requests that only the active controller can decide, passed on to it as they came (Envelope, KIP-590).
+"""Forwarding of requests that only the active controller can decide (Envelope, KIP-590).
 
-The frame of a client goes into the envelope unchanged, with its principal and address; the answer's frame comes back
-in one and goes to the client unchanged.
+A client's frame goes into the envelope unchanged, with its principal and address; the response frame comes back in an
+envelope and goes to the client unchanged.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from barnabas.protocol.messages.index import response_class
 from barnabas.protocol.messages.records_misc import DefaultPrincipalData
 from barnabas.protocol.wire import skip_tagged_fields
 
-#: So long a client's request waits for a controller's answer, whatever it says itself: an election takes a while.
+#: The minimum time that a client's request waits for a controller's response, whatever its own timeout: an election
+#: takes time.
 TIMEOUT_MS_MIN: Final = 5_000
 _PRINCIPAL_VERSION: Final = 0
 
 
 def forward(request: InFlight, message: Message, frame: memoryview | bytes, services: Services) -> None:
-    """Pass `frame`, a request without its size that says `message`, on. A client whose request nobody could decide in
-    time is told so, and asks again."""
+    """Forwards `frame`, a request without its size field, of which `message` is the decoded form. If no controller
+    decides it in time, the client gets a retriable error."""
     waiting = _Waiting(request, message)
     waiting.ask(bytes(frame), services)
 
 
 class _Waiting:
-    """A client's request until it is answered, or its own time (`timeout_ms`, where it has one) is up."""
+    """A client's request until it is answered, or until its own `timeout_ms`, if it has one, ends."""
 
     __slots__ = ("_is_over", "_message", "_question", "_request", "_timer")
 
@@ -78,7 +79,7 @@ class _Waiting:
             self._refused(request, response)
 
     def _refused(self, request: InFlight, response: Message) -> None:
-        """The envelope itself was refused, as Kafka's brokers tell their clients."""
+        """Reports that the envelope itself was refused, as Kafka's brokers do."""
         code = ErrorCode(getattr(response, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR))
         cause = f"{request} could not be passed on: the controller answers {code.name}"
         answer = error_answer(self._message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
@@ -95,8 +96,8 @@ def forward_message(
     request: Message,
     reply: Callable[[Message | None], None],
 ) -> None:
-    """Pass on what is left of a client's request after this broker's own part, in the version that the client chose.
-    `reply` gets None if no controller answered in time."""
+    """Forwards the remainder of a client's request after this broker's own part, in the version that the client chose.
+    `reply` receives None if no controller answered in time."""
     api_key, version = context.api_key, context.api_version
     header = RequestHeader(
         request_api_key=api_key,
@@ -136,13 +137,13 @@ def encode_principal(principal: str) -> bytes:
 
 
 def decode_principal(data: bytes) -> str:
-    """Raises DecodeError."""
+    """Returns the principal of an envelope. Raises DecodeError."""
     found, _ = codec.decode(DefaultPrincipalData, int.from_bytes(data[:2], "big"), data, 2)
     return f"{found.type}:{found.name}"
 
 
 def packed_address(client_host: str) -> bytes:
-    """Of a client's host as it is shown ("/127.0.0.1"): 4 bytes, or 16."""
+    """Returns the 4 or 16 bytes of a client's address ("/127.0.0.1")."""
     try:
         return ip_address(client_host.removeprefix("/")).packed
     except ValueError:
@@ -150,7 +151,7 @@ def packed_address(client_host: str) -> bytes:
 
 
 def shown_address(data: bytes) -> str:
-    """The reverse, as Java shows addresses. Raises DecodeError."""
+    """Returns the address of these bytes as Java shows it. Raises DecodeError."""
     if len(data) not in (4, 16):
         raise DecodeError(f"an address of {len(data)} bytes")
     if len(data) == 4:

@@ -1,6 +1,6 @@
-"""Requests that come without a connection of their own: from another part of this process, or in an envelope.
+"""Inner requests: requests from another part of this process, or from an envelope, without a connection of their own.
 
-They own what continues them, as requests of a connection do: where that fails, the answer says UNKNOWN_SERVER_ERROR.
+They own their continuations, like requests of a connection: if one fails, the response is UNKNOWN_SERVER_ERROR.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.protocol.messages.index import response_class
 
 
 class Surroundings(Protocol):
-    """What an inner request takes over from where it came."""
+    """The properties that an inner request inherits from its origin."""
 
     @property
     def listener(self) -> str: ...
@@ -32,7 +32,7 @@ class Surroundings(Protocol):
 
 
 class InnerRequest:
-    """`broker.context.RequestContext` for a message; `answered` gets the response, at once or later."""
+    """An implementation of `RequestContext` for a message; `answered` receives the response, immediately or later."""
 
     __slots__ = (
         "_answered",
@@ -70,7 +70,7 @@ class InnerRequest:
         self.principal = principal
         #: None once it has been called.
         self._answered: Callable[[Message], None] | None = answered
-        #: Who asked: the answer is its affair.
+        #: The owner of the caller: `answered` runs on its behalf.
         self._asker = continuations.owner()
         self._message: Message | None = None
         self._faults: FaultHandler | None = None
@@ -83,7 +83,7 @@ class InnerRequest:
             run(asker, answered, response)
 
     def on_error(self, error: Exception) -> None:
-        """What was to answer it failed (`continuations.Owner`)."""
+        """Handles the failure of a continuation of this request (`continuations.Owner`)."""
         message, faults = self._message, self._faults
         assert faults is not None, "it was served before it failed"
         faults.report(f"{self} failed; the response is UNKNOWN_SERVER_ERROR", error)
@@ -96,7 +96,7 @@ class InnerRequest:
         return f"{name} ({self.api_key}) version {self.api_version} of {self.client_id!r} at {self.client_host}"
 
     def when_disconnected(self, callback: Callable[[], None]) -> None:
-        """It has no connection that could end."""
+        """Ignores `callback`: an inner request has no connection that could close."""
 
     def serve(self, offer: Offer, message: Message, services: Services) -> None:
         if pieces.is_long(message, services.config.int_of("num.partitions")):
@@ -141,12 +141,13 @@ class _Outer(Surroundings, continuations.Owner, Protocol):
 
 
 def serve_in_pieces(outer: _Outer, handler: _Handler, message: Message, services: Services) -> None:
-    """Serve a request of many rows a few at a time (`broker.pieces`)."""
+    """Serves a request of many rows a few at a time (`pieces.py`)."""
     services.steps.start(in_pieces(outer, handler, message, services), lambda _: None, outer)
 
 
 def in_pieces(outer: _Outer, handler: _Handler, message: Message, services: Services) -> Generator[int, None, None]:
-    """The same as work for `Steps`. It ends when all pieces are on their way; `outer` is answered when they are."""
+    """Serves a request in pieces, as work for `Steps`. The work ends when all pieces have been passed to the handler;
+    `outer` is answered when all of them are."""
 
     def handle(piece: Message, answered: Callable[[Message], None]) -> None:
         inner = InnerRequest(
@@ -178,7 +179,7 @@ def _handler(offer: Offer) -> _Handler:
 
 
 class OwnNode:
-    """What this process serves on one of its listeners, asked by messages as another node would ask."""
+    """A listener of this process that serves messages from within the process like those of other nodes."""
 
     def __init__(self, services: Services, listener: str, offers: Mapping[int, Offer]) -> None:
         self._services = services
@@ -194,7 +195,7 @@ class OwnNode:
         return self._services.host.clock.now_ms()
 
     def handle(self, request: Message, reply: Callable[[Message], None]) -> None:
-        """In the highest version that the listener serves."""
+        """Serves a request in the highest version that the listener offers."""
         assert request.API_KEY is not None
         offer = self._offers[request.API_KEY]
         inner = InnerRequest(self, request.API_KEY, offer.version_max, 0, None, "/127.0.0.1", "User:ANONYMOUS", reply)

@@ -1,15 +1,17 @@
 """The memory that clients can make this process hold: one budget for all connections of all listeners.
 
-    held    bytes received of frames that are not whole, or not served yet       `ReceiveArea.held_bytes`, exact
-    unsent  answers that the peers have not taken                                counted up; looked at when it matters
-    other   what other parts hold for clients, such as metadata of members       asked of them
+    held    received bytes of incomplete frames, or of frames not served yet     `ReceiveArea.held_bytes`, exact
+    unsent  responses that the clients have not read                             added up; measured when memory is short
+    other   data of other parts for clients, such as metadata of group members   queried from them
 
-Below three quarters of the limit nothing happens. Above, memory is short until half of it is free again:
-- connections read in small pieces, and answers to fetches become smaller;
-- a connection with a large unfinished frame, or with answers that its peer does not take, waits. Those that lack least
-  go on first, piece by piece; without room one goes on all the same, so an upload above the budget ends some time;
-- a peer that holds memory and has neither sent nor taken anything for STALLED_MS is hung up on, the largest first. So
-  is one that waits, where memory has been short for SHORT_MS_MAX: it can try again, and others could not be served.
+Below three quarters of the limit nothing is restricted. Above it, memory is short until half of it is free again:
+- connections read in small pieces, and fetch responses become smaller;
+- a connection with a large incomplete frame, or with responses that its client does not read, waits. Those that lack
+  the fewest bytes continue first, piece by piece; without free memory one continues nevertheless, so that a frame above
+  the budget completes eventually;
+- a connection that holds memory without progress in either direction for STALLED_MS is closed, the largest first. The
+  same holds for one that waits to read once memory has been short for SHORT_MS_MAX: its client can retry, and others
+  could not be served.
 """
 
 from __future__ import annotations
@@ -21,51 +23,51 @@ from barnabas.common.config import BrokerConfig
 from barnabas.common.host import Clock, Host, Memory, Timer, Timers
 from barnabas.protocol.connection import SHARED_AREA_BYTES, ReceiveArea
 
-#: Where memory is short, a connection reads no more than this at once.
+#: The most that a connection reads per event while memory is short.
 READ_BYTES_WHEN_SHORT: Final = 16 * 1024
-#: A frame up to this size may use all of the budget, a larger one three quarters.
+#: A frame up to this size can use the whole budget, a larger one three quarters.
 SMALL_FRAME_BYTES: Final = 1024 * 1024
-#: What an answer may have at least, however short memory is.
+#: The minimum size limit of a response, however short memory is.
 ANSWER_BYTES_MIN: Final = 64 * 1024
-#: A peer that holds less than this is left alone.
+#: A connection that holds less than this is not restricted.
 HOLDER_BYTES_MIN: Final = 16 * 1024
 STALLED_MS: Final = 5_000
 SHORT_MS_MAX: Final = 10_000
 TICK_MS: Final = 50
-#: What one that goes on may read before it may have to wait again.
+#: The bytes that a connection can read, when it continues, before it may have to wait again.
 _PIECE_BYTES: Final = 64 * 1024
-#: One that may read its whole frame keeps that right as long as it goes on at least so often.
+#: A connection that was allowed to read its whole frame keeps that permission if it makes progress at least this often.
 _GRANT_MS: Final = 1_000
-#: Connections that one tick hangs up on: ending thousands would hold the loop.
+#: The maximum of connections that one tick closes: closing thousands would block the loop.
 _CLOSED_PER_TICK: Final = 100
 
 
 class Holder(Protocol):
-    """A connection, as the budget sees it."""
+    """A connection as the budget sees it."""
 
     @property
     def held_bytes(self) -> int:
-        """Received and not served."""
+        """Returns the bytes received and not yet served."""
 
     @property
     def unsent_bytes(self) -> int:
-        """Answered and not taken by the peer."""
+        """Returns the bytes of responses that the client has not read."""
 
     @property
     def missing_bytes(self) -> int:
-        """What its unfinished frame lacks."""
+        """Returns the bytes that its incomplete frame lacks."""
 
     def wait_for_memory(self) -> None:
-        """Read and serve nothing until `memory_is_there`."""
+        """Stops reading and serving until `memory_is_there`."""
 
     def memory_is_there(self) -> None: ...
 
     def hang_up(self, cause: str) -> None:
-        """End the connection for this cause and drop the answers that the peer has not taken."""
+        """Aborts the connection for this cause and drops responses that the client has not read."""
 
 
 class _Progress:
-    """What a holder had when it was last seen to send or take something."""
+    """The amounts that a holder held when it last made progress."""
 
     __slots__ = ("held_bytes", "since_ms", "unsent_bytes")
 
@@ -76,40 +78,41 @@ class _Progress:
 
 
 class MemoryBudget:
-    """One for a process. Connections report what they hold; it decides who goes on."""
+    """The memory budget of a process. Connections report what they hold; the budget decides which of them continue."""
 
     def __init__(self, area: ReceiveArea, clock: Clock, timers: Timers, memory: Memory, limit_bytes: int) -> None:
-        """`limit_bytes`: `queued.max.request.bytes`, or what the host suggests where that is not positive."""
-        #: Where all connections read into.
+        """Creates a budget of `limit_bytes` (`queued.max.request.bytes`), or of what the host suggests if that is not
+        positive."""
+        #: The receive buffer of all connections.
         self.area = area
         self._clock = clock
         self._timers = timers
         self.limit_bytes = limit_bytes if limit_bytes > 0 else memory.budget_bytes()
-        #: Bytes that other parts hold for clients.
+        #: Functions that return the bytes that other parts hold for clients.
         self.others: list[Callable[[], int]] = []
         self._unsent = 0
         self._holders: dict[Holder, _Progress] = {}
-        #: Holder -> since when it waits.
+        #: Holder -> the time since which it waits.
         self._waiting: dict[Holder, int] = {}
-        #: Those that may read their whole frame.
+        #: Holders that can read their whole frame.
         self._granted: set[Holder] = set()
         self._timer: Timer | None = None
         self._short_since_ms = 0
-        #: Connections that were hung up on.
+        #: The number of connections that the budget closed.
         self.closed_count = 0
 
     @classmethod
     def of(cls, host: Host, config: BrokerConfig) -> MemoryBudget:
-        """The budget of a node, with its receive area."""
+        """Creates the budget of a node, with its receive area."""
         area = ReceiveArea(allocate=host.memory.allocate)
         limit_bytes = config.int_of("queued.max.request.bytes")
         return cls(area, host.clock, host.timers, host.memory, limit_bytes)
 
-    # -- what connections report
+    # -- reports of connections
 
     @property
     def used_bytes(self) -> int:
-        """At most what is held; answers count until they are looked at."""
+        """Returns an upper bound of the memory in use; responses count until they are measured."""
         return self.area.held_bytes + self._unsent + sum(other() for other in self.others)
 
     @property
@@ -118,7 +121,7 @@ class MemoryBudget:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether nothing is left that a large answer could take."""
+        """Returns whether no memory is left for a large response."""
         return self._timer is not None and self.used_bytes >= self.limit_bytes
 
     @property
@@ -126,7 +129,7 @@ class MemoryBudget:
         return len(self._waiting)
 
     def received(self, holder: Holder) -> None:
-        """`holder` keeps bytes of a frame that is not whole, or not served."""
+        """Reports that `holder` keeps bytes of an incomplete or unserved frame."""
         if holder not in self._holders:
             self._holders[holder] = _Progress(holder.held_bytes, 0, self._clock.now_ms())
         if self._timer is None and self.used_bytes <= self._comfortable:
@@ -142,7 +145,7 @@ class MemoryBudget:
             self._wait(holder)
 
     def sent(self, holder: Holder, count: int) -> None:
-        """Answers of `count` bytes more were handed to the host for this peer."""
+        """Reports that responses of `count` more bytes were passed to the host for this client."""
         self._unsent += count
         if holder not in self._holders:
             self._holders[holder] = _Progress(0, holder.unsent_bytes, self._clock.now_ms())
@@ -157,13 +160,13 @@ class MemoryBudget:
             self._wait(holder)
 
     def forget(self, holder: Holder) -> None:
-        """This connection has ended."""
+        """Removes a closed connection."""
         self._holders.pop(holder, None)
         self._waiting.pop(holder, None)
         self._granted.discard(holder)
 
     def answer_bytes_max(self, wanted: int) -> int:
-        """How large an answer may be: `wanted`, or less where memory is short."""
+        """Returns the size limit of a response: `wanted`, or less while memory is short."""
         room = self.limit_bytes - self.used_bytes
         if self._timer is None and wanted <= room - self.limit_bytes // 4:
             return wanted
@@ -222,7 +225,7 @@ class MemoryBudget:
                 seen.unsent_bytes = unsent
 
     def _hang_up_on_stalled(self, now_ms: int) -> None:
-        """The largest first, until half of the limit is free."""
+        """Closes stalled connections, the largest first, until half of the limit is free."""
         is_lasting = now_ms - self._short_since_ms >= SHORT_MS_MAX
         doomed: list[tuple[int, int, Holder]] = []
         for order, (holder, seen) in enumerate(self._holders.items()):
@@ -243,8 +246,9 @@ class MemoryBudget:
             )
 
     def _let_go_on(self, now_ms: int) -> None:
-        """Those whose answers were taken, and of those that wait to read as many as there is room for, a piece each.
-        Where there is no room, one may read its whole frame, or nobody would ever go on."""
+        """Lets connections continue: those whose responses were read, and as many of those that wait to read as there
+        is memory for, one piece each. If there is none, one of them can read its whole frame, because otherwise none
+        would ever continue."""
         used = self.used_bytes
         is_half_free = 2 * used <= self.limit_bytes
         readers: list[tuple[int, int, Holder]] = []

@@ -1,11 +1,11 @@
-"""Requests of many rows, served as several requests of few rows whose answers are put together.
+"""Requests of many rows, served as several requests of few rows, whose responses are joined.
 
-For APIs whose rows do not depend on each other: what is asked of one partition, topic, group or resource has its own
-answer. Each piece goes through the API's handler as a request of its own, in a turn of its own; a piece that has to
-wait (for a commit, for replicas) does not hold up the next one. Decisions of the controller are made piece by piece as
-well: one that loses its leadership in between has decided a part, and says NOT_CONTROLLER of the rest.
+This is for APIs whose rows are independent: each partition, topic, group or resource has its own result. Each piece
+goes through the API's handler as a request of its own, in a turn of its own; a piece that has to wait (for a commit,
+for replicas) does not delay the next one. The controller also decides piece by piece: if it loses its leadership in
+between, it has decided some pieces, and the others get NOT_CONTROLLER.
 
-Rows that name the same thing stay together, for handlers refuse what is named twice.
+Rows with the same key stay together, because handlers refuse duplicates.
 """
 
 from __future__ import annotations
@@ -20,26 +20,26 @@ from barnabas.protocol.message import Message
 
 
 class _Shape(NamedTuple):
-    """Where the rows of a request are, and their answers."""
+    """The rows of a request, and those of its response."""
 
-    #: Rows that one turn can serve.
+    #: The weight of rows that one turn can serve.
     at_once: int
     rows: str
     answers: str
-    #: Array within a row whose elements are what is counted ("partitions"), and that of the answer.
+    #: The array within a row whose elements are counted ("partitions"), and that of the response.
     inner: str = ""
     inner_answers: str = ""
-    #: What a row is about, in the request and in the answer; "" where the row itself says it.
+    #: The field that identifies a row, in the request and in the response; "" if the row itself is the key.
     key: str = ""
     answer_key: str = ""
-    #: Whether what is named twice is answered once.
+    #: Whether duplicates get one result.
     answers_once: bool = False
-    #: How much a row counts; 1 where it is not said.
+    #: The weight of a row; 1 if there is no function.
     weigh: Callable[[Any, int], int] | None = None
 
 
 def _new_partitions(topic: Any, by_default: int) -> int:
-    """Of a topic that is to be created."""
+    """Returns the number of partitions of a topic to be created."""
     return len(topic.assignments) or (by_default if topic.num_partitions < 0 else topic.num_partitions)
 
 
@@ -52,7 +52,7 @@ def _topics(at_once: int, *, key: str = "name", inner: str = "partitions") -> _S
     return _Shape(at_once, "topics", "topics", inner, "partitions", key, key)
 
 
-#: By API key.
+#: The shapes by API key.
 SHAPES: Final[dict[int, _Shape]] = {
     2: _topics(200),
     3: _Shape(200, "topics", "topics", key="name", answers_once=True),
@@ -76,13 +76,14 @@ SHAPES: Final[dict[int, _Shape]] = {
 _TOP_LEVEL_ERRORS: Final = ("error_code", "error_message")
 
 
-#: Of all topics that one request creates (`controller.kraft.topics`).
+#: The limit for all topics that one request creates (`controller.kraft.topics`).
 _NEW_PARTITIONS_MAX: Final = 10_000
 _CREATE_TOPICS: Final = 19
 
 
 def is_long(message: Message, default_partitions: int) -> bool:
-    """Whether it has more rows than one turn can serve. `default_partitions`: of a topic that does not say."""
+    """Returns whether a request has more rows than one turn can serve. `default_partitions` is the number of partitions
+    of a new topic that specifies none."""
     shape = SHAPES.get(message.API_KEY) if message.API_KEY is not None else None
     rows = getattr(message, shape.rows) if shape is not None else None
     if shape is None or not rows or (len(rows) == 1 and not shape.inner):
@@ -97,8 +98,8 @@ def is_long(message: Message, default_partitions: int) -> bool:
 def serve(
     message: Message, default_partitions: int, handle: Callable[[Message, Callable[[Message], None]], None]
 ) -> Generator[int, None, Answers]:
-    """Hand each piece of `message` to `handle`, with where its answer goes: at once, or later. Returns the answers,
-    which may still be incomplete."""
+    """Passes each piece of `message` to `handle`, with the function that takes its response, immediately or later.
+    Returns the responses, which can still be incomplete."""
     assert message.API_KEY is not None, "a request"
     shape = SHAPES[message.API_KEY]
     answers = Answers(shape)
@@ -112,13 +113,13 @@ def serve(
     return answers
 
 
-#: Rows that are looked at between two steps.
+#: Rows that are read between two steps.
 _LOOK: Final = 200
 
 
 def _cut_rows(message: Message, shape: _Shape) -> Iterator[list[Any]]:
-    """Rows for one turn, in which one that is long has a part of its elements. An empty list now and then, for cutting
-    takes time too."""
+    """Yields the rows for one turn each, splitting the elements of long rows. Yields an empty list now and then,
+    because splitting takes time too."""
     piece: list[Any] = []
     room = shape.at_once
     for place, row in enumerate(getattr(message, shape.rows)):
@@ -139,7 +140,8 @@ def _cut_rows(message: Message, shape: _Shape) -> Iterator[list[Any]]:
 
 
 def _rows(message: Message, shape: _Shape, default_partitions: int) -> Iterator[list[Any]]:
-    """Rows for one turn. Those of one key stay together."""
+    """Yields the rows for one turn each, keeping those with the same key together. Yields an empty list now and
+    then."""
     piece: list[Any] = []
     room, budget = shape.at_once, _NEW_PARTITIONS_MAX
     for place, found in enumerate(_together(getattr(message, shape.rows), shape)):
@@ -153,7 +155,8 @@ def _rows(message: Message, shape: _Shape, default_partitions: int) -> Iterator[
             weight = max(shape.weigh(row, default_partitions), 1)
             budget -= weight
             if budget < 0 and message.API_KEY == _CREATE_TOPICS and not row.assignments:
-                # More than the request may have: the controller says so of this one as it would of the whole.
+                # Beyond the limit of one request: the controller refuses this topic with the error that it has for the
+                # whole request.
                 row, weight = _with(row, "num_partitions", _NEW_PARTITIONS_MAX + 1), 1
         if room < weight and piece and may_begin:
             yield piece
@@ -171,8 +174,8 @@ def _with(struct: Any, attribute: str, value: Any) -> Any:
 
 
 def _together(rows: list[Any], shape: _Shape) -> Iterator[tuple[Any, bool] | None]:
-    """The rows, each with whether a piece may begin with it. Those with the same key follow each other, and none of
-    them is alone in a piece, so that its handler sees that the key is there twice. None now and then, for looking at
+    """Yields each row with whether a piece can begin with it. Rows with the same key follow each other, and none of
+    them is alone in a piece, so that its handler detects the duplicate. Yields None now and then, because comparing
     keys takes time too."""
     by_key: dict[Any, list[Any]] = {}
     for place, row in enumerate(rows):
@@ -194,7 +197,7 @@ def _key(row: Any, attribute: str) -> Any:
 
 
 class Answers:
-    """The answers to the pieces, in their order."""
+    """The responses to the pieces, in their order."""
 
     def __init__(self, shape: _Shape) -> None:
         self._shape = shape
@@ -203,7 +206,7 @@ class Answers:
         self._when_whole: Callable[[], None] | None = None
 
     def expect(self) -> Callable[[Message], None]:
-        """Where the next answer goes."""
+        """Returns the function that takes the next piece's response."""
         place = len(self._got)
         self._got.append(None)
         self._missing += 1
@@ -218,14 +221,15 @@ class Answers:
         return answered
 
     def when_whole(self, callback: Callable[[], None]) -> None:
-        """Call it when all answers are there, maybe now. All pieces have been handed out."""
+        """Calls `callback` when all responses have arrived, possibly now. All pieces must have been passed on
+        before."""
         if self._missing:
             self._when_whole = callback
         else:
             callback()
 
     def joined(self) -> Generator[int, None, Message]:
-        """All of them as one. An error of a whole piece stands for the whole."""
+        """Joins the responses. A top-level error of one piece becomes that of the whole."""
         shape = self._shape
         whole: Any = self._got[0]
         assert whole is not None, "there is a first piece"

@@ -1,7 +1,8 @@
-"""How many requests were answered, and how long that took, by API and version.
+"""The number of requests and their durations, by API and version.
 
-Kept for each as counts by power of two of the milliseconds from the read to the answer: an addition for each request.
-Requests that the produce shortcut answers at once are not timed and count as the first; it does not wait for anything.
+Durations, from reading a request to its response, are counted in buckets of powers of two of a millisecond: one
+addition per request. Requests that the produce shortcut answers are not timed and count in the first bucket, because
+they wait for nothing.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from typing import Final
 from barnabas.common.metrics import TimeBuckets
 
 _VERSION_BITS: Final = 16
-#: Clients may ask for ApiVersions in any version: all that there is none of count as this one.
+#: Clients can send ApiVersions with any version: unknown versions are counted as this one.
 _VERSION_MAX: Final = 99
 
 
 class RequestCounts:
-    """Of all listeners of a broker."""
+    """The request counts of all listeners of a broker."""
 
     def __init__(self) -> None:
         self._found: dict[int, TimeBuckets] = {}
@@ -32,6 +33,6 @@ class RequestCounts:
         return found
 
     def __iter__(self) -> Iterator[tuple[int, int, TimeBuckets]]:
-        """(API key, version, times)."""
+        """Yields (API key, version, durations)."""
         for key, times in sorted(self._found.items()):
             yield key >> _VERSION_BITS, key & (1 << _VERSION_BITS) - 1, times

@@ -1,11 +1,12 @@
-"""Long work in small steps: what would hold the loop for long is done a little at a time, with others served between.
+"""Long work in small steps, so that it does not block the loop: other clients are served in between.
 
-The work is a generator. Each `yield` is a place where others may be served; what it yields is how much was done since
-the last one, in units of about a quarter of a millisecond. All long work of a broker shares one queue, and one slice of
-one piece of work is done in a turn of the loop: however many clients ask for much, others wait for one slice. What is
-made of a large frame takes many times its memory, so there is one such at a time; the frames of others wait.
+The work is a generator. Each `yield` allows others to be served; the yielded value is the work done since the previous
+one, in units of about a quarter of a millisecond. All long work of a broker shares one queue, and a turn of the loop
+runs one slice of one job: however many clients send long requests, others wait for one slice. The objects decoded from
+a large frame take many times its memory, so one such job runs at a time; the other frames wait.
 
-Where others may change the state between two steps, the work must look again; images of the metadata are immutable.
+If other events can change the state between two steps, the work must check it again; images of the metadata are
+immutable.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from barnabas.common.continuations import Owner, run
 from barnabas.common.effort import Work as Effort
 from barnabas.common.host import Clock, Timers
 
-#: Units of work in a slice, and its time: whichever is used up first.
+#: The work of a slice in units, and its time: the slice ends when either is used up.
 SLICE_UNITS: Final = 16
 _SLICE_MS: Final = 4
 
-#: Frames above this are decoded one at a time.
+#: Frames above this size are decoded one at a time.
 LARGE_FRAME_BYTES: Final = 256 * 1024
 
 Work = Generator[int, None, Any]
@@ -61,19 +62,19 @@ class _Job:
 
 
 class Steps:
-    """The queue of one broker."""
+    """The queue of long work of one broker."""
 
     def __init__(self, timers: Timers, clock: Clock) -> None:
         self._timers = timers
         self._clock = clock
         self._queue: deque[_Job] = deque()
-        #: Jobs of large frames behind the one that is in the queue.
+        #: Jobs of large frames that wait for the one in the queue.
         self._large: deque[_Job] = deque()
         self._has_large = False
         self._is_scheduled = False
-        #: Of all frames that wait here.
+        #: The bytes of all frames that wait here.
         self.held_bytes = 0
-        #: Counts the turns in which work was gone on with: who finds another number than before was interrupted.
+        #: The number of slices so far: a job that finds it changed was interrupted by others.
         self.slices = 0
 
     def __len__(self) -> int:
@@ -87,9 +88,9 @@ class Steps:
         is_wanted: Callable[[], bool] = _always,
         held_bytes: int = 0,
     ) -> None:
-        """Do this work, in turns of the loop after the one at hand, and call `done` with what it returns. It is given
-        up where `is_wanted` says so, without `done`; where it fails, `owner` hears of it. `held_bytes`: of the frame
-        that it is about."""
+        """Does the work in later turns of the loop, and calls `done` with its result. If `is_wanted` returns False, the
+        work is abandoned without `done`; if it fails, `owner` handles the error. `held_bytes` is the size of the frame
+        that it processes."""
         job = _Job(work, done, owner, is_wanted, held_bytes)
         self.held_bytes += held_bytes
         if held_bytes <= LARGE_FRAME_BYTES:
@@ -110,7 +111,7 @@ class Steps:
             done(found[0])
 
     def first_slice(self, work: Work) -> tuple[Any] | None:
-        """Do as much of the work as a turn may. What it returns, or None if there is more of it to `start`."""
+        """Does one slice of the work. Returns its result as a tuple, or None if there is more to `start`."""
         left = SLICE_UNITS
         until_ms = self._clock.now_ms() + _SLICE_MS
         try:
@@ -137,7 +138,7 @@ class Steps:
             self._timers.call_soon(self._go_on)
 
     def _go_on(self) -> None:
-        """One slice of the work that has waited longest."""
+        """Runs one slice of the job that has waited longest."""
         self._is_scheduled = False
         job = self._queue.popleft()
         goes_on = False
@@ -152,7 +153,7 @@ class Steps:
                 self._schedule()
 
     def _slice(self, job: _Job) -> bool:
-        """Whether there is more of it."""
+        """Runs one slice. Returns whether there is more."""
         work = job.work
         if not job.is_wanted():
             work.close()

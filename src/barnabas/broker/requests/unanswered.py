@@ -1,5 +1,6 @@
-"""What a client is told when no controller has answered in time what only a controller can decide: REQUEST_TIMED_OUT,
-for each thing that it asked for, as Kafka's brokers say it (KIP-590)."""
+"""The response when no controller has decided a request in time: REQUEST_TIMED_OUT for each of its rows, as Kafka's
+brokers respond (KIP-590).
+"""
 
 from __future__ import annotations
 
