@@ -1,4 +1,4 @@
-"""A file of batches one behind the other: opened when needed, read by header, searched by offset."""
+"""A file of consecutive batches: opened when needed, scanned by header, searched by offset."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from barnabas.common.host import Buffer, Disk, File
 from barnabas.records.batch import BatchHeader, read_header
 from barnabas.records.header import HEADER_BYTES, LOG_OVERHEAD, MAGIC_OFFSET, MAGIC_V2, PREFIX_BYTES, corrupt
 
-#: Below this the limit is not lowered for want of descriptors.
+#: A lack of descriptors does not lower the limit below this.
 _DESCRIPTORS_MIN = 16
 _SCAN_BYTES = 64 * 1024
-#: Headers of batches from this size on are read one by one, so that what is between them is not.
+#: Headers of batches of at least this size are read one by one, without the data between them.
 _LARGE_BYTES = 8 * 1024
 _LOCATE_BYTES = 8 * 1024
 #: base offset, batch length, and from byte 16: magic, crc, attributes, last offset delta
@@ -21,12 +21,12 @@ _PLACE = struct.Struct(">qi4xBIhi")
 
 
 class NotCachedError(Exception):
-    """What was asked for is not in memory: it is read where waiting for the disk holds up nobody."""
+    """The data are not in memory; the caller reads them in the background."""
 
 
 class Descriptors:
-    """Bounds the open `.log` files of a broker. The next one to close is the longest open one that was not used since
-    it was last looked at."""
+    """Limits the open `.log` files of a broker. The one to be closed next was open longest without use since the last
+    check."""
 
     __slots__ = ("_limit", "_open")
 
@@ -49,11 +49,12 @@ class Descriptors:
         self._open.pop(segment, None)
 
     def relieve(self, error: OSError) -> bool:
-        """Whether it may go well next time, because it failed for want of descriptors and some were given back."""
+        """Returns whether a retry makes sense: the error was a lack of descriptors, and some were freed."""
         return lacks_descriptors(error) and self.give_back()
 
     def give_back(self) -> bool:
-        """The system has none left: close half of the open files, and keep to so many. False if there is none."""
+        """Closes half of the open files after the system ran out of descriptors, and lowers the limit to the rest.
+        Returns False if none was open."""
         victims = list(self._open)[: (len(self._open) + 1) // 2]
         for segment in victims:
             segment.release()
@@ -65,7 +66,8 @@ class Descriptors:
 
 
 class BatchFile:
-    """Positions are bytes into the file. Nothing is read beyond `size_bytes`, the end of the last whole batch."""
+    """A file of batches. Positions are bytes into it. Nothing is read beyond `size_bytes`, the end of the last complete
+    batch."""
 
     __slots__ = ("_descriptors", "_disk", "_file", "log_path", "read_end", "recently_used", "size_bytes", "version")
 
@@ -76,9 +78,9 @@ class BatchFile:
         self.log_path = log_path
         self.recently_used = False
         self.size_bytes = 0
-        #: Another one whenever bytes below `size_bytes` are no more what they were.
+        #: Changes whenever bytes below `size_bytes` do.
         self.version = 0
-        #: Where the last read of records ended, which tells who reads on from who jumps.
+        #: The end of the last read of records, which distinguishes sequential reads from random ones.
         self.read_end = 0
 
     @property
@@ -89,7 +91,7 @@ class BatchFile:
         return self._file
 
     def _open(self) -> File:
-        """A file that is not there any more is an error, never an empty one."""
+        """Opens the file; a missing one is an error, never created."""
         while True:
             try:
                 return self._disk.open(self.log_path)
@@ -103,7 +105,7 @@ class BatchFile:
         return (self._file or self.file).read_at(position, size if size < left else left)
 
     def read_cached(self, position: int, size: int) -> Buffer:
-        """As `read`, without waiting for the disk. Raises NotCachedError."""
+        """Reads as `read` does, without waiting for the disk. Raises NotCachedError."""
         self.recently_used = True
         left = self.size_bytes - position
         data = (self._file or self.file).read_at_nowait(position, size if size < left else left)
@@ -112,20 +114,21 @@ class BatchFile:
         return data
 
     def header_at(self, position: int, *, cached: bool = False) -> BatchHeader:
-        """Of the batch at this position. RecordsRejected if there is none."""
+        """Returns the header of the batch at this position. Raises RecordsRejected if there is none."""
         read = self.read_cached if cached else self.read
         data = read(position, HEADER_BYTES)
         if len(data) >= PREFIX_BYTES and data[MAGIC_OFFSET] < MAGIC_V2:
-            # The face of an old entry is made from all of it.
+            # The header of an old format needs the whole entry.
             data = read(position, LOG_OVERHEAD + int.from_bytes(data[8:LOG_OVERHEAD], "big"))
         return read_header(data)
 
     def headers(self, position: int) -> HeaderScan:
-        """(position, header) of the batches from a batch's position on."""
+        """Returns an iterator of (position, header) from the position of a batch on."""
         return HeaderScan(self, position)
 
     def search(self, offset: int, position: int, *, cached: bool = False) -> int | None:
-        """The position of the first batch from there on whose last offset is at or above `offset`."""
+        """Returns the position of the first batch from `position` on whose last offset is at or above `offset`, or
+        None."""
         read = self.read_cached if cached else self.read
         end = self.size_bytes
         buffer: Buffer = b""
@@ -149,7 +152,7 @@ class BatchFile:
         return None
 
     def release(self) -> None:
-        """Close what is open and give back memory; both come again by themselves."""
+        """Closes the file and frees memory; both are restored when needed."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -157,7 +160,7 @@ class BatchFile:
 
 
 class HeaderScan:
-    """Iterates over the headers of a file, reading it in slices, or only them where they are far from each other."""
+    """Iterates over the headers of a file: reads it in slices, or only the headers if batches are large."""
 
     __slots__ = ("_are_large", "_buffer", "_file", "_position", "_start")
 

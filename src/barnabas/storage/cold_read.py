@@ -1,12 +1,12 @@
-"""Reads that the page cache cannot serve: frozen on the loop, done beside it, taken over on the loop again.
+"""Reads that the page cache cannot serve: prepared on the loop, executed in a thread, taken over on the loop.
 
-    Log.read_cached -> ColdRead      what is to be read, copied from the log as it is now
-    ColdRead.load                    in a thread, with descriptors and indexes of its own; nothing shared is touched
-    Log.take(cold) -> LogRead        if the log still is what was read from; None if not: then it is asked again
+    Log.read_cached -> ColdRead      what is to be read, copied from the current state of the log
+    ColdRead.load                    in a thread, with descriptors and indexes of its own; touches nothing shared
+    Log.take(cold) -> LogRead        if the log is still the one that was read; None if not, then the read is repeated
 
-Between the first step and the last anything may happen to the log. Bytes below `size_bytes` only change with the
-segment's `version` (truncation, deletion) or with the segment itself (compaction): a result of another version, or of
-a segment that is no more among the log's, is thrown away, whatever the thread made of files that were renamed under it.
+The log can change in any way between the first and the last step. Bytes below `size_bytes` only change with the
+segment's `version` (truncation, deletion) or with the segment itself (compaction): a result of another version, or of a
+segment that is no longer in the log, is discarded, whatever the thread read from files that were renamed meanwhile.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.segment import Segment
 from barnabas.storage.transactions import AbortedTxn, read_entries
 
-#: What is fetched into the page cache behind what a sequential reader asked for.
+#: The number of bytes to prefetch into the page cache after those that a sequential reader requested.
 READ_AHEAD_BYTES = 4 * 1024 * 1024
 
 
 class FrozenSegment(Segment):
-    """The files of a segment as they are now, read with a descriptor of its own. What its indexes have not written yet
-    is not seen: they are hints."""
+    """The files of a segment as they are now, read with a descriptor of its own. Unwritten index entries are not seen,
+    which is harmless as they are hints."""
 
     __slots__ = ()
 
@@ -41,18 +41,19 @@ class FrozenSegment(Segment):
 
 
 class ReadRange(NamedTuple):
-    """What of one segment is wanted."""
+    """The requested part of one segment."""
 
     offset: int
     max_bytes: int
-    #: Records from there on are left out; `ends_here` if it is in this segment.
+    #: Records at or above this offset are left out; `ends_here` if it is in this segment.
     up_to: int
     ends_here: bool
     min_one_batch: bool
 
 
 class ColdRead:
-    """`data` from `position` on, once loaded; None if the segment has nothing at or above the offset."""
+    """A read in the background: after loading, `data` from `position` on; None if the segment has nothing at or above
+    the offset."""
 
     __slots__ = (
         "_disk",
@@ -82,7 +83,8 @@ class ColdRead:
         position: int | None,
         later: Sequence[Segment] | None,
     ) -> None:
-        """`position` if it is known; `later` are the segments from this one on if aborted transactions are wanted."""
+        """Prepares the read. `position` if it is known; `later` are the segments from this one on if aborted
+        transactions are requested."""
         self.segment = segment
         self.version = segment.version
         self.log_path = segment.log_path
@@ -105,12 +107,12 @@ class ColdRead:
 
     @property
     def size_bytes_max(self) -> int:
-        """What may come of it, whatever was asked for."""
+        """The largest possible result, whatever size was requested."""
         start = self._position if self._position is not None else self._entry[1] if self._entry is not None else 0
         return self._frozen.size_bytes - start
 
     def load(self) -> None:
-        """Read it, waiting for the disk."""
+        """Executes the read, waiting for the disk."""
         try:
             self._load()
             self._txn_entries = [read_entries(self._disk, path) for _, path, _ in self._txn_indexes]
@@ -143,7 +145,8 @@ class ColdRead:
         self.data = read_batches(frozen, position, end, wanted.max_bytes, wanted.min_one_batch)
 
     def settle(self) -> None:
-        """On the loop, the log being what it was: leave there what the next read needs too."""
+        """Passes the loaded indexes to the log, on the loop, if the log has not changed, because the next read needs
+        them too."""
         segment, frozen = self.segment, self._frozen
         segment.read_end = frozen.read_end
         if self._index_data is not None and frozen.size_bytes == segment.size_bytes and not segment.index.is_loaded:
@@ -155,7 +158,8 @@ class ColdRead:
 def read_batches(
     segment: Segment, position: int, end: int, max_bytes: int, min_one_batch: bool, *, cached: bool = False
 ) -> Buffer:
-    """At most `max_bytes`, but one whole batch if need be. RecordsRejected where no whole batch is."""
+    """Reads at most `max_bytes`, but one complete batch if `min_one_batch`. Raises RecordsRejected if there is no
+    complete batch."""
     read = segment.read_cached if cached else segment.read
     left = end - position
     size = min(max_bytes, left)

@@ -1,8 +1,8 @@
-"""Batches as a leader made them, on their way into a follower's log: as many as may stand in one segment are written in
-one call, which is what a follower that catches up spends its time on.
+"""Appends of a follower: consecutive batches of one segment are written in one call, because these writes limit how
+fast a follower catches up.
 
-Invariant: nothing of a batch is known to the log before its bytes are written; a write that fails is done again batch
-by batch, so that it fails, and is told, as any other append does.
+Invariant: the log does not know of a batch before its bytes are written. A write that fails is repeated batch by batch,
+so that it fails and is reported like any other append.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class FollowerRun:
-    """Whole, checked batches that follow each other in `view`. `write` when there are no more."""
+    """A run of complete, checked, consecutive batches in `view`. The caller calls `write` after the last one."""
 
     __slots__ = ("_batches", "_log", "_services", "_size_bytes", "_view", "_wall_ms", "end_offset")
 
@@ -30,11 +30,11 @@ class FollowerRun:
         self._services = services
         self._batches: list[tuple[int, BatchHeader]] = []
         self._size_bytes = 0
-        #: Of the log, once all is written.
+        #: The log's end offset once everything is written.
         self.end_offset = log.log_end_offset
 
     def add(self, position: int, header: BatchHeader) -> None:
-        """Raises StorageFault where that has to write what came before."""
+        """Adds a batch to the run. Raises StorageFault if that has to write the batches before it."""
         if self._takes(header):
             self._batches.append((position, header))
             self._size_bytes += header.size_bytes
@@ -44,10 +44,11 @@ class FollowerRun:
         self.end_offset = header.base_offset + header.last_offset_delta + 1
 
     def _takes(self, header: BatchHeader) -> bool:
-        """Whether it goes to the active segment behind the others, and cannot fail once its bytes are written."""
+        """Returns whether the batch can follow the others in the active segment and cannot fail once its bytes are
+        written."""
         segment, limits = self._log.segments.active, self._log.limits
         if not segment.size_bytes or header.attributes & CONTROL_FLAG:
-            return False  # the first one of a segment makes it what it is; a marker may need room in another file
+            return False  # the first batch sets the segment's timestamps; a marker can need space in another file
         last_offset = header.base_offset + header.last_offset_delta
         size_bytes = self._size_bytes + header.size_bytes
         entries = len(self._batches) + 1
@@ -61,7 +62,7 @@ class FollowerRun:
         return self._view[position : position + header.size_bytes]
 
     def write(self) -> None:
-        """Raises StorageFault; what was written before is kept."""
+        """Writes the batches of the run. Raises StorageFault; what was written before is kept."""
         batches, self._batches = self._batches, []
         size_bytes, self._size_bytes = self._size_bytes, 0
         if not batches:
@@ -90,7 +91,7 @@ class FollowerRun:
 
 
 def _written(segment: Segment, batches: memoryview) -> bool:
-    """False with nothing written."""
+    """Writes the batches. Returns False if nothing was written."""
     try:
         segment.ready().append(batches)
     except OSError:

@@ -1,15 +1,14 @@
-"""The sparse indexes of one segment, in Kafka's bytes, big-endian.
+"""The sparse indexes of one segment, in Kafka's format, big-endian.
 
     .index      8 bytes an entry: offset - base offset (int32), position in the .log (int32)
     .timeindex  12 bytes an entry: timestamp (int64), offset - base offset (int32)
 
-Entries rise strictly in offset. An offset entry names the last offset of the batch at that position; a time entry says
-that no record up to its offset has a larger timestamp.
+Entries ascend strictly by offset. An offset entry names the last offset of the batch at that position; a time entry
+states that no record up to its offset has a larger timestamp.
 
-An index is read into memory when somebody asks, and given back by `release`. New entries are written in blocks, at the
-latest by `write_out`: after a crash the missing ones are made anew from the log, so nothing depends on them, and no
-index holds a descriptor. A file that a Java broker left behind at its full preallocated size ends in
-zeros; the zeros are no entries.
+An index is read into memory when needed, and freed by `release`. New entries are written in blocks, at the latest by
+`write_out`: after a crash missing ones are rebuilt from the log, so nothing depends on them. No index keeps a
+descriptor open. A file that a Java broker left at its full preallocated size ends in zeros; these are not entries.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _TIME_ENTRY = struct.Struct(">qi")
 OFFSET_ENTRY_BYTES = _OFFSET_ENTRY.size
 TIME_ENTRY_BYTES = _TIME_ENTRY.size
 _BLOCK_BYTES = 4096
-#: A larger one is read beside the loop even if memory has it.
+#: A larger index is read in the background even if it is in the page cache.
 _LOADED_AT_ONCE_BYTES = 1 << 20
 
 
@@ -47,12 +46,12 @@ class _Index:
         self._base_offset = base_offset
         self._entry_bytes = entry_bytes
         self._unsynced = False
-        #: Entries were taken away, and the disk may not know: what it has may be another index.
+        #: Entries were removed, and this is not synced: the disk can still have a different index.
         self.is_rewritten = False
         self.path = path
-        #: All entries' bytes; None until they are needed.
+        #: The bytes of all entries; None until they are needed.
         self._data: bytearray | None = None
-        #: So many of them are in the file.
+        #: The number of bytes that are in the file.
         self._written_bytes = 0
 
     def __len__(self) -> int:
@@ -71,11 +70,11 @@ class _Index:
 
     @property
     def loaded(self) -> bytearray | None:
-        """The bytes of all entries if they are in memory, for another one to `adopt`."""
+        """The bytes of all entries if they are in memory, for another index to `adopt`."""
         return self._data
 
     def load_cached(self) -> bool:
-        """Have it in memory if that needs no waiting for the disk; whether it is."""
+        """Loads the index if this does not wait for the disk. Returns whether it is in memory."""
         if self._data is not None:
             return True
         if not self._disk.exists(self.path):
@@ -93,13 +92,13 @@ class _Index:
         return True
 
     def adopt(self, data: bytearray) -> None:
-        """The file's bytes, read elsewhere."""
+        """Takes the file's bytes, read elsewhere."""
         del data[self._sound_count(data) * self._entry_bytes :]
         self._data = data
         self._written_bytes = len(data)
 
     def _sound_count(self, data: bytearray) -> int:
-        """How many entries there are before the zeros of preallocation, which no entry but the first may look like."""
+        """Returns the number of entries before the preallocated zeros. Only the first entry can be all zeros."""
         low, high = 0, len(data) // self._entry_bytes
         if high == 0 or not self._is_blank(data, high - 1):
             return high
@@ -122,7 +121,8 @@ class _Index:
             self.try_to_write_out()
 
     def try_to_write_out(self) -> None:
-        """As `write_out`; without room the entries stay in memory: an append does not fail because of them."""
+        """Writes as `write_out` does; if the disk is full the entries stay in memory, so that an append does not fail
+        because of them."""
         try:
             self.write_out()
         except OSError as error:
@@ -139,7 +139,7 @@ class _Index:
         self._write(data)
 
     def write_out(self) -> None:
-        """Put into the file what is only in memory."""
+        """Writes the entries that are only in memory."""
         data = self._data
         if data is not None and self._written_bytes != len(data):
             self._write(data)
@@ -157,11 +157,11 @@ class _Index:
         self._unsynced = True
 
     def load(self) -> None:
-        """Have the entries in memory. Raises OSError."""
+        """Loads the entries into memory. Raises OSError."""
         self._load()
 
     def try_to_trim(self) -> None:
-        """As `trim`, as far as there is room."""
+        """Trims as `trim` does, as far as there is space."""
         try:
             self.trim()
         except OSError as error:
@@ -169,7 +169,7 @@ class _Index:
                 raise
 
     def trim(self) -> None:
-        """A file as long as its entries, with no zeros behind them."""
+        """Makes the file exactly as long as its entries, without zeros after them."""
         data = self._load()
         if not self._disk.exists(self.path) or self._disk.size(self.path) != len(data):
             self._write(data)
@@ -192,18 +192,18 @@ class _Index:
         try:
             self._write(self._data)
         except OSError as error:
-            # There is no file, and no room for one; it comes with the first entries.
+            # The file does not exist and there is no space for it; the first entries create it.
             if not is_full(error):
                 raise
 
     def release(self) -> None:
-        """Give back the memory; it comes again when needed. What is not yet in the file stays."""
+        """Frees the memory; the index is read again when needed. Entries that are not in the file stay."""
         if self._data is not None and self._written_bytes == len(self._data):
             self._data = None
 
 
 class OffsetIndex(_Index):
-    """Where in the segment an offset is, roughly."""
+    """The offset index: approximate positions of offsets in the segment."""
 
     __slots__ = ()
 
@@ -211,12 +211,12 @@ class OffsetIndex(_Index):
         super().__init__(disk, path, base_offset, OFFSET_ENTRY_BYTES)
 
     def entry(self, place: int) -> tuple[int, int]:
-        """(offset, position)"""
+        """Returns (offset, position) of an entry."""
         relative, position = _OFFSET_ENTRY.unpack_from(self._load(), place * OFFSET_ENTRY_BYTES)
         return self._base_offset + relative, position
 
     def columns(self) -> tuple[list[int], list[int]]:
-        """Offsets, relative to the base offset, and positions of all entries."""
+        """Returns the offsets, relative to the base offset, and the positions of all entries."""
         numbers = struct.unpack(f">{2 * len(self)}i", self._load())
         return list(numbers[0::2]), list(numbers[1::2])
 
@@ -224,17 +224,17 @@ class OffsetIndex(_Index):
         self._append(_OFFSET_ENTRY.pack(offset - self._base_offset, position))
 
     def lookup(self, offset: int) -> tuple[int, int]:
-        """The last entry at or below `offset`; the segment's beginning if there is none."""
+        """Returns the last entry at or below `offset`; the segment's beginning if there is none."""
         place = self._count_below(offset + 1) - 1
         return self.entry(place) if place >= 0 else (self._base_offset, 0)
 
     def last(self) -> tuple[int, int]:
-        """The last entry; the segment's beginning if there is none."""
+        """Returns the last entry; the segment's beginning if there is none."""
         count = len(self)
         return self.entry(count - 1) if count else (self._base_offset, 0)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop entries for records at or above `offset`."""
+        """Removes the entries of records at or above `offset`."""
         self._keep(self._count_below(offset))
 
     def _count_below(self, offset: int) -> int:
@@ -252,7 +252,7 @@ class OffsetIndex(_Index):
 
 
 class TimeIndex(_Index):
-    """Up to which offset all timestamps are at most so large."""
+    """The time index: offsets up to which no timestamp is larger."""
 
     __slots__ = ()
 
@@ -260,27 +260,27 @@ class TimeIndex(_Index):
         super().__init__(disk, path, base_offset, TIME_ENTRY_BYTES)
 
     def entry(self, place: int) -> tuple[int, int]:
-        """(timestamp, offset)"""
+        """Returns (timestamp, offset) of an entry."""
         timestamp, relative = _TIME_ENTRY.unpack_from(self._load(), place * TIME_ENTRY_BYTES)
         return timestamp, self._base_offset + relative
 
     def last(self) -> tuple[int, int]:
-        """The last entry, (-1, base offset) if there is none."""
+        """Returns the last entry; (-1, base offset) if there is none."""
         count = len(self)
         return self.entry(count - 1) if count else (-1, self._base_offset)
 
     def columns(self) -> tuple[list[int], list[int]]:
-        """Timestamps, and offsets relative to the base offset, of all entries."""
+        """Returns the timestamps, and the offsets relative to the base offset, of all entries."""
         entries = list(_TIME_ENTRY.iter_unpack(self._load()))
         return [timestamp for timestamp, _ in entries], [relative for _, relative in entries]
 
     def maybe_append(self, timestamp: int, offset: int) -> None:
-        """Only for a larger timestamp than the last entry's."""
+        """Adds an entry if its timestamp is larger than that of the last one."""
         if timestamp > self.last()[0]:
             self._append(_TIME_ENTRY.pack(timestamp, offset - self._base_offset))
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
-        """The last entry at or below `timestamp`; (-1, base offset) if there is none."""
+        """Returns the last entry at or below `timestamp`; (-1, base offset) if there is none."""
         low, high = 0, len(self)
         while low < high:
             middle = (low + high) // 2
@@ -291,7 +291,7 @@ class TimeIndex(_Index):
         return self.entry(low - 1) if low else (-1, self._base_offset)
 
     def truncate_to(self, offset: int) -> None:
-        """Drop entries for records at or above `offset`."""
+        """Removes the entries of records at or above `offset`."""
         count = len(self)
         while count and self.entry(count - 1)[1] >= offset:
             count -= 1

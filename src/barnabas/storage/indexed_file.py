@@ -1,4 +1,4 @@
-"""A file of batches with an offset index: where a record is."""
+"""A file of batches with an offset index, which finds the position of an offset."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from barnabas.storage.index import OffsetIndex
 
 
 class IndexedFile(BatchFile):
-    """An index entry is a hint: where it leads to something that is no batch at or before the wanted one, the file is
-    read from its beginning."""
+    """A file with an index. Its entries are hints: if one does not lead to a batch at or before the requested offset,
+    the file is read from its beginning."""
 
     __slots__ = ("base_offset", "index")
 
@@ -17,15 +17,16 @@ class IndexedFile(BatchFile):
     index: OffsetIndex
 
     def locate(self, offset: int, *, cached: bool = False) -> int | None:
-        """The position of the first batch whose last offset is at or above `offset`, None if there is none.
+        """Returns the position of the first batch whose last offset is at or above `offset`, None if there is none.
 
-        Raises NotCachedError if only what is `cached` may be looked at, and that is not enough."""
+        Raises NotCachedError if `cached` and the needed data are not in memory.
+        """
         if cached and not self.index.load_cached():
             raise NotCachedError
         return self.locate_behind(self.index.lookup(offset), offset, cached=cached)
 
     def locate_behind(self, entry: tuple[int, int], offset: int, *, cached: bool = False) -> int | None:
-        """As `locate`, from an index entry at or below `offset` on."""
+        """Locates an offset as `locate` does, starting from an index entry at or below it."""
         position = self.entry_position(entry, cached=cached)
         try:
             return self.search(offset, position, cached=cached)
@@ -38,7 +39,7 @@ class IndexedFile(BatchFile):
         return self.entry_position(self.index.lookup(offset))
 
     def entry_position(self, entry: tuple[int, int], *, cached: bool = False) -> int:
-        """Of the batch that the index entry names, if it is there; else the beginning."""
+        """Returns the position of the batch that the index entry names; 0 if it is not there."""
         entry_offset, position = entry
         if not 0 < position < self.size_bytes:
             return 0
@@ -49,7 +50,7 @@ class IndexedFile(BatchFile):
         return position if header.base_offset <= entry_offset <= header.last_offset else 0
 
     def end_offset(self) -> int:
-        """Behind its last batch; the base offset if it has none."""
+        """Returns the offset after the last batch; the base offset if there is none."""
         end = self.base_offset
         if self.size_bytes:
             for _, header in self.headers(self._indexed_position(self.index.last()[0])):

@@ -1,13 +1,14 @@
-"""One partition's log: segments in a directory, appended at the end, read from anywhere.
+"""The log of one partition: segments in a directory, appended at the end, readable from any offset.
 
 Invariants
-- Offsets only grow: every batch begins at or above the LEO at its append; the LEO is the last batch's next offset.
-- What a batch changes beside the `.log` file (indexes, producers, LEO) changes after its write succeeded; a write that
-  fails leaves the log as it was and is raised as StorageFault; where only room or descriptors were wanting, as
-  StorageExhausted, and the log goes on (decision 0012).
-- Record data is never copied or decoded on the way in: offsets and leader epoch are written into the caller's buffer,
-  which goes to the file in one call.
-- Everything below the recovery point is synced; what lies above is scanned after an unclean stop.
+- Offsets only increase: every batch begins at or above the LEO at its append; the LEO is the next offset of the last
+  batch.
+- What a batch changes in addition to the `.log` file (indexes, producers, LEO) changes after its write succeeded. A
+  write that fails leaves the log unchanged and raises StorageFault; if only space or descriptors ran out,
+  StorageExhausted, and the log remains usable (decision 0012).
+- An append writes offsets and leader epoch into the caller's buffer, if that is writable, and the buffer to the file in
+  one call. Records are decoded only if their validation needs it (`records.validate`).
+- Everything below the recovery point is synced; what is above is scanned after an unclean shutdown.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ from barnabas.storage.replay import check_marker, note_producer, replay_producer
 from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.segments import LogServices, Segments
 
-#: Positions of the last appends, so that a reader at the end needs no index.
+#: The positions of the last appends are kept, so that a reader at the end needs no index.
 _TAIL_POSITIONS_MAX = 256
-#: A flush takes a producer snapshot when the log has grown so much since the last one; in a short segment, an eighth.
+#: A flush takes a producer snapshot when the log has grown this much since the last one; an eighth of a short segment.
 _SNAPSHOT_BYTES = 1 << 20
 
 
 class Origin(Enum):
-    """Who appends as leader."""
+    """The source of an append as leader."""
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -52,11 +53,11 @@ class Origin(Enum):
 
 
 class AppendInfo(NamedTuple):
-    """What an append came to. For a repeated idempotent batch, the offsets that it got the first time."""
+    """The result of an append. For a repeated idempotent batch, the offsets of its first append."""
 
     first_offset: int
     last_offset: int
-    #: -1 unless the topic has LogAppendTime; for a repeated batch its time stamp, whichever kind it is.
+    #: -1 unless the topic has LogAppendTime; for a repeated batch its timestamp of either type.
     log_append_time_ms: int
     log_start_offset: int
     duplicate: bool
@@ -65,7 +66,7 @@ class AppendInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogParts:
-    """What was found on disk when the log was opened."""
+    """The parts of a log that its opening found on disk."""
 
     segments: Segments
     epochs: LeaderEpochCache
@@ -77,7 +78,7 @@ class LogParts:
 
 
 class LogEvents:
-    """Events of a log for its keeper. The default removes the files of deleted segments and does nothing else."""
+    """Receives the events of a log for its keeper. The default removes the files of deleted segments."""
 
     def __init__(self, disk: Disk) -> None:
         self._disk = disk
@@ -87,13 +88,14 @@ class LogEvents:
         _remove(self._disk, files)
 
     def on_rolled(self, log: Log) -> None:
-        """A segment is full."""
+        """Called after a new active segment was begun."""
 
     def on_truncating(self, log: Log) -> None:
-        """The recovery point went back; its checkpoint must follow before anything is cut or appended."""
+        """Called when the recovery point went back; its checkpoint must be written before anything is truncated or
+        appended."""
 
     def on_truncated(self, log: Log) -> None:
-        """The log was cut."""
+        """Called after the log was truncated."""
 
 
 class LogSignals:
@@ -106,15 +108,15 @@ class LogSignals:
         self._start_moved: Callable[[], None] | None = None
 
     def connect(self, keeper: LogEvents) -> None:
-        """Tell this keeper from now on. While it is opened, a log has none."""
+        """Sets the keeper that gets all further events. A log that is being opened has none."""
         self.keeper = keeper
 
     def watch_start(self, moved: Callable[[], None]) -> None:
-        """Call the replica whenever the log start offset has moved up."""
+        """Sets a callback for increases of the log start offset."""
         self._start_moved = moved
 
     def succeed(self, former: LogSignals) -> None:
-        """Takes over the replica of another log, whose place this one takes."""
+        """Takes over the callback of the log that this one replaces."""
         self._start_moved = former._start_moved
 
     def start_moved(self) -> None:
@@ -123,9 +125,9 @@ class LogSignals:
 
 
 class Log(LogReader):
-    """The log of one replica. The HW belongs to the replica; readers say how far they may see.
+    """The log of one replica. The HW belongs to the replica; readers pass how far they can read.
 
-    Made by `storage.recovery.open_log`.
+    Created by `storage.recovery.recovery.open_log`.
     """
 
     __slots__ = (
@@ -156,7 +158,7 @@ class Log(LogReader):
         self._services = services
         self.topic_partition = topic_partition
         self.topic_id = topic_id
-        #: None where `partition.metadata` says it.
+        #: None if `partition.metadata` has the topic id.
         self.identity: TopicIdFile | None = None
         self.segments = parts.segments
         self.epochs = parts.epochs
@@ -164,15 +166,15 @@ class Log(LogReader):
         self.log_start_offset = parts.log_start_offset
         self.log_end_offset = parts.log_end_offset
         self.recovery_point = parts.recovery_point
-        #: What its opening did not find.
+        #: Losses that opening the log found.
         self.losses = parts.losses
         self.holes = parts.losses.accepted
         self.last_flushed_ms = services.wall_ms()
         self._tail_positions: dict[int, int] = {}
         self._truncations = 0
-        #: The segment and its size when all before it was synced last.
+        #: The active segment and its size at the last sync of the whole log.
         self._synced_place = (parts.segments.active, 0)
-        #: Where in the active segment the newest producer snapshot was taken.
+        #: The position in the active segment of the newest producer snapshot.
         self._snapshot_position = 0
         self.signals = LogSignals(LogEvents(services.disk))
         self.config = config
@@ -194,7 +196,7 @@ class Log(LogReader):
 
     @property
     def unsynced_bytes(self) -> int:
-        """About how much the start after a kill would have to scan."""
+        """The approximate number of bytes that a start after a kill would have to scan."""
         active, (segment, size_bytes) = self.segments.active, self._synced_place
         if self.recovery_point >= self.log_end_offset:
             return 0
@@ -212,8 +214,8 @@ class Log(LogReader):
         origin: Origin = Origin.CLIENT,
         validated: DeferredValidation | None = None,
     ) -> AppendInfo:
-        """Append the one batch in `batches`, giving it its offsets. Writable memory is changed in place. `validated` is
-        what was found out about this batch beside the loop; it counts as long as the log's settings are the same.
+        """Appends the one batch in `batches` and assigns its offsets. Writable memory is changed in place. `validated`
+        is the result of a validation in the background, used if the log's settings are still the same.
 
         Raises RecordsRejected or ValidationDeferred, with nothing changed, or StorageFault.
         """
@@ -248,9 +250,9 @@ class Log(LogReader):
         )
 
     def append_as_follower(self, batches: Buffer) -> AppendInfo | None:
-        """Append batches as a leader made them, offsets and epochs kept; None if there is no whole one.
+        """Appends batches from a leader, with their offsets and epochs. Returns None if there is no complete batch.
 
-        Raises RecordsRejected for a broken batch; whole batches before it are kept.
+        Raises RecordsRejected for a corrupt batch; the batches before it are kept.
         """
         view = memoryview(batches)
         first: int | None = None
@@ -277,11 +279,11 @@ class Log(LogReader):
 
     @property
     def limits(self) -> RollLimits:
-        """Of the active segment."""
+        """The limits of the active segment."""
         return self._limits
 
     def append_batch(self, header: BatchHeader, batch: Buffer, wall_ms: int) -> None:
-        """One batch that is checked and has its offsets. Raises StorageFault."""
+        """Appends one batch that is validated and has its offsets. Raises StorageFault."""
         base_offset, _, _, _, _, _, delta, _, max_timestamp, producer_id, _, _, _ = header
         segment, services = self.segments.active, self._services
         last_offset = base_offset + delta
@@ -297,7 +299,7 @@ class Log(LogReader):
                 note_producer(self.producers, header, batch, segment)
         except OSError as error:
             if error.errno == errno.EFBIG and segment.size_bytes:
-                # No file may get longer than this one is: the batch may find its place in another.
+                # Files cannot get longer than this one is, but the batch can fit into a new one.
                 _roll_for_short_files(self, base_offset)
                 self.append_batch(header, batch, wall_ms)
                 return
@@ -308,19 +310,20 @@ class Log(LogReader):
             self.flush()
 
     def _make(self) -> None:
-        """Before the first record: whose log it is, then its files. Raises OSError, with at most the former made."""
+        """Writes the topic id and creates the files, before the first record. Raises OSError, with at most the topic id
+        written."""
         self.persist_identity()
         self.segments.active.create()
 
     def persist_identity(self) -> None:
-        """`partition.metadata` is there when this returns. Raises OSError."""
+        """Makes sure that `partition.metadata` is written. Raises OSError."""
         if self.identity is not None:
             self.identity.persist()
             self.identity = None
 
     def identify(self, topic_id: bytes) -> TopicIdFile | None:
-        """It is this topic's. What is to be written beside the loop; where there are files of records, that is done
-        when this returns. Raises OSError."""
+        """Gives the log its topic id. Returns the file to be written in the background; None if it was written now,
+        because the log has files with records. Raises OSError."""
         self.topic_id = topic_id
         self.identity = TopicIdFile(self._services.disk, self.directory, topic_id)
         if self.segments.active.is_made:
@@ -328,7 +331,7 @@ class Log(LogReader):
         return self.identity
 
     def appended(self, base_offset: int, position: int, end_offset: int) -> None:
-        """A batch stands at this position of the active segment, and is the last one now."""
+        """Records the last batch: its position in the active segment and the new LEO."""
         tail = self._tail_positions
         tail[base_offset] = position
         if len(tail) > _TAIL_POSITIONS_MAX:
@@ -337,15 +340,16 @@ class Log(LogReader):
         self.log_end_offset = self.producers.map_end_offset = end_offset
 
     def assign_epoch(self, epoch: int, start_offset: int) -> None:
-        """A leader's term begins here (G3)."""
+        """Records that a leader epoch begins at this offset (G3)."""
         self.epochs.assign(epoch, start_offset)
 
     def roll(self, next_offset: int | None = None) -> Segment:
-        """Begin a new segment at the LEO or above, unless the active one is there and empty. Raises OSError."""
+        """Begins a new segment at or above the LEO, unless the active one is empty and already there. Raises
+        OSError."""
         base_offset = max(self.log_end_offset, next_offset or 0)
         active = self.segments.active
         if active.base_offset == base_offset and active.size_bytes == 0:
-            # Its index is full or its time is over without a batch in it: begin it anew.
+            # The empty segment has a full index or is too old: reuse it.
             if active.is_made:
                 active.begin_rebuild()
             active.created_ms = self._services.wall_ms()
@@ -354,10 +358,11 @@ class Log(LogReader):
         self.producers.take_snapshot(sync=False)
         segment = self.segments.add(base_offset)
         self._snapshot_position = 0
-        # Without room for a new segment, nothing has changed up to here, and smaller batches still go to the old one.
+        # If there is no space for a new segment, nothing has changed so far, and smaller batches can still go to the
+        # old one.
         active.become_inactive()
         active.release_index()
-        # Its indexes were never synced: it does not count as such before they are.
+        # Its indexes were never synced, so the recovery point cannot be above its beginning until they are.
         self.recovery_point = min(self.recovery_point, active.base_offset)
         self._tail_positions.clear()
         self._limits = RollLimits(self._config, self._services.pick_jitter(self._config.jitter_bound_ms))
@@ -367,16 +372,16 @@ class Log(LogReader):
     # -- epochs and transactions
 
     def end_offset_for_epoch(self, epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) as OffsetForLeaderEpoch answers; (-1, -1) if it is not known."""
+        """Returns (epoch, end offset) as in OffsetForLeaderEpoch; (-1, -1) if unknown."""
         return self.epochs.end_offset_for(epoch, self.log_end_offset)
 
     def epoch_at(self, offset: int) -> int:
-        """Leader epoch of the record at `offset`, -1 if it is not known."""
+        """Returns the leader epoch of the record at `offset`, -1 if unknown."""
         epoch = self.epochs.epoch_for_offset(offset)
         return -1 if epoch is None else epoch
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Before which no transaction is undecided, as far as the HW."""
+        """Returns the LSO: the first offset of the oldest undecided transaction, at most the HW."""
         producers = self.producers
         if producers.is_empty:
             return high_watermark
@@ -384,11 +389,11 @@ class Log(LogReader):
         first = producers.first_unstable_offset
         return high_watermark if first is None else min(first, high_watermark)
 
-    # -- shortening
+    # -- truncation and deletion
 
     def truncate_to(self, offset: int) -> None:
-        """Cut off everything at or above `offset` (a follower's divergence), and all of a batch that spans it. No-op at
-        or above the LEO."""
+        """Removes everything at or above `offset` (a follower's divergence), including a batch that spans it. Does
+        nothing at or above the LEO."""
         if offset >= self.log_end_offset:
             return
         if offset <= self.segments.bases[0]:
@@ -398,8 +403,8 @@ class Log(LogReader):
         self._tail_positions.clear()
         try:
             _forget_synced(self, offset)
-            # From the end, and each step sure before the next: what was cut off must not come back (G27), nor a part
-            # of it without what was before it.
+            # From the end, each step durable before the next: what was truncated must not come back (G27), nor a part
+            # of it without the records before it.
             self._drop([segment for segment in reversed(self.segments) if segment.base_offset > offset])
             self.producers.delete_snapshots_above(offset)
             self._snapshot_position = 0
@@ -418,7 +423,7 @@ class Log(LogReader):
             raise _failure(self, "cannot truncate", error) from error
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Empty the log; the next record gets `offset`."""
+        """Empties the log; the next record gets `offset`."""
         self._truncations += 1
         self._tail_positions.clear()
         try:
@@ -436,7 +441,7 @@ class Log(LogReader):
             raise _failure(self, "cannot truncate", error) from error
 
     def delete_records_before(self, offset: int) -> None:
-        """Move the log start offset up (KIP-107); segments wholly below it go."""
+        """Raises the log start offset (KIP-107); segments entirely below it are deleted."""
         if offset <= self.log_start_offset:
             return
         assert offset <= self.log_end_offset, "log start above the LEO"
@@ -453,9 +458,10 @@ class Log(LogReader):
             raise _failure(self, "cannot move the log start offset", error) from error
 
     def delete_old_segments(self, wall_ms: int, *, high_watermark: int, by_retention: bool = True) -> int:
-        """Delete leading segments by log start offset, and by `retention.ms` and `retention.bytes`. Returns how many.
+        """Deletes leading segments by log start offset, and by `retention.ms` and `retention.bytes`. Returns their
+        number.
 
-        Nothing at or above the HW goes; if all goes, an empty segment begins at the LEO.
+        Nothing at or above the HW is deleted; if all segments are, an empty one begins at the LEO.
         """
         segments, config = self.segments, self._config
         try:
@@ -494,7 +500,7 @@ class Log(LogReader):
     # -- life
 
     def flush(self) -> None:
-        """fsync everything; the recovery point is the LEO then."""
+        """Syncs everything, and moves the recovery point to the LEO."""
         end = self.log_end_offset
         if end <= self.recovery_point:
             return
@@ -514,8 +520,8 @@ class Log(LogReader):
         self.last_flushed_ms = self._services.wall_ms()
 
     def _take_snapshot(self) -> None:
-        """What is synced is not replayed to learn of its producers after a kill: not more than a little of it. Nothing
-        depends on it. Raises OSError."""
+        """Takes a producer snapshot if the log has grown enough. After a kill, only a little synced data is then
+        replayed to rebuild the producer state. This is only an optimisation. Raises OSError."""
         active = self.segments.active
         if active.size_bytes - self._snapshot_position >= min(_SNAPSHOT_BYTES, self._config.segment_bytes // 8):
             last = self.producers.snapshots.latest
@@ -524,7 +530,8 @@ class Log(LogReader):
             self._snapshot_position = active.size_bytes
 
     def _persist_epochs(self, end_offset: int) -> bool:
-        """Before the recovery point moves there; False if there is no room for it. Raises OSError."""
+        """Saves the epochs, which must happen before the recovery point advances to `end_offset`. Returns False if the
+        disk is full. Raises OSError."""
         try:
             self.epochs.persist(end_offset)
         except OSError as error:
@@ -534,8 +541,8 @@ class Log(LogReader):
         return True
 
     def sync_job(self, end_offset: int) -> tuple[Callable[[], None], Callable[[], None]]:
-        """To sync what is below `end_offset` beside the loop: work that touches nothing but files, and what to call on
-        the loop when it succeeded."""
+        """Prepares a sync of the log below `end_offset` in the background. Returns the work, which touches only files,
+        and a callback for the loop after it succeeded."""
         disk, directory, truncations = self._services.disk, self.directory, self._truncations
         active = self.segments.active
         place = (active, active.size_bytes if end_offset == self.log_end_offset else 0)
@@ -552,7 +559,7 @@ class Log(LogReader):
 
         def succeeded() -> None:
             if truncations != self._truncations or directory != self.directory:
-                return  # under another name, files were not found
+                return  # the files were not found under their old name
             if are_epochs_sure and end_offset > self.recovery_point:
                 self.recovery_point = end_offset
                 self._synced_place = place
@@ -561,7 +568,7 @@ class Log(LogReader):
         return lambda: _sync_files(disk, directory, paths), succeeded
 
     def close(self, *, clean: bool) -> None:
-        """Release everything; a clean stop also syncs, completes the time index and takes a producer snapshot."""
+        """Releases everything. A clean shutdown also syncs, completes the time index and takes a producer snapshot."""
         active = self.segments.active
         try:
             if clean:
@@ -571,7 +578,7 @@ class Log(LogReader):
             if clean and active.is_made:
                 active.become_inactive()
                 self.flush()
-                # Also where all records are synced already: the mark of a clean stop lets the indexes be trusted.
+                # Also if all records are synced: after a clean shutdown the indexes are trusted.
                 active.index.sync()
                 active.time_index.sync()
                 self.producers.map_end_offset = self.log_end_offset
@@ -582,7 +589,7 @@ class Log(LogReader):
             self.segments.release()
 
     def renamed(self, directory: str) -> None:
-        """Its directory has another name now."""
+        """Applies the new name of the log's directory."""
         self.segments.release()
         self.segments.moved(directory)
         self.epochs.directory = directory
@@ -592,14 +599,15 @@ class Log(LogReader):
 
 
 def _forget_synced(log: Log, offset: int) -> None:
-    """What is at or above it is about to go: a start must not miss it. Raises OSError."""
+    """Lowers the recovery point before offsets at or above `offset` are removed: otherwise a start would miss them.
+    Raises OSError."""
     if offset < log.recovery_point:
         log.recovery_point = offset
         log.signals.keeper.on_truncating(log)
 
 
 def _forget_holes(log: Log, disk: Disk, end_offset: int) -> None:
-    """The log ends there now. Raises OSError."""
+    """Removes the lost offsets at or above the new LEO from the record of losses. Raises OSError."""
     if log.holes:
         log.holes = between(log.holes, 0, end_offset)
         write_lost(disk, log.directory, KnownHoles((), log.holes))
@@ -632,7 +640,7 @@ def _roll_for_short_files(log: Log, next_offset: int) -> None:
 
 
 def _rolls(log: Log) -> bool:
-    """Begin a new segment if there is room for one."""
+    """Begins a new segment. Returns False if there is no space for one."""
     try:
         log.roll()
     except OSError as error:
@@ -643,5 +651,5 @@ def _rolls(log: Log) -> bool:
 
 
 def _failure(log: Log, what: str, error: OSError) -> StorageFault:
-    """For what may be half done, for whatever cause."""
+    """Wraps an OSError of an operation that can be half done: always StorageFault, whatever the cause."""
     return StorageFault(log.directory.rpartition("/")[0], f"{log.topic_partition}: {what}: {error}")

@@ -1,4 +1,4 @@
-"""How a log is read: by offset and by time, on the loop as far as memory has it, and beside the loop.
+"""Reading of a log by offset and by time: on the loop if the data are in memory, otherwise in the background.
 
 `Log` is a `LogReader` that is also written. Nothing here changes the log.
 """
@@ -26,17 +26,17 @@ _T = TypeVar("_T")
 
 
 class LogRead(NamedTuple):
-    """Bytes from the batch that holds the asked offset on. The last batch may be cut off, as in Kafka's answers."""
+    """Bytes from the batch with the requested offset on. The last batch can be cut off, as in Kafka's responses."""
 
     data: Buffer
     segment: Segment
     position: int
-    #: (producer id, first offset) of the aborted transactions with records in `data`, if they were asked for.
+    #: (producer id, first offset) of the aborted transactions with records in `data`, if requested.
     aborted: Sequence[tuple[int, int]] = ()
 
 
 class LogReader:
-    """What of a log is needed to read it."""
+    """The part of a log that is needed to read it."""
 
     __slots__ = (
         "_services",
@@ -49,9 +49,9 @@ class LogReader:
     )
 
     _services: LogServices
-    #: Positions of the last appends, so that a reader at the end needs no index.
+    #: The positions of the last appends, so that a reader at the end needs no index.
     _tail_positions: dict[int, int]
-    #: Offsets that were lost, in ranges; whoever asks for one is told so.
+    #: Ranges of lost offsets; reading one of them fails with CORRUPT_MESSAGE.
     holes: tuple[Hole, ...]
     log_end_offset: int
     log_start_offset: int
@@ -63,10 +63,10 @@ class LogReader:
         return self.segments.directory
 
     def read(self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True) -> LogRead:
-        """At most `max_bytes` (but one whole batch, if `min_one_batch`) from the batch with `offset` on.
+        """Reads at most `max_bytes` from the batch with `offset` on, but one complete batch if `min_one_batch`.
 
-        Records at or above `up_to` are left out. RequestFailed(OFFSET_OUT_OF_RANGE) outside of the log. It may wait for
-        the disk.
+        Records at or above `up_to` are left out. Raises RequestFailed(OFFSET_OUT_OF_RANGE) outside the log. Can wait
+        for the disk.
         """
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
@@ -83,15 +83,15 @@ class LogReader:
             raise RequestFailed(ErrorCode.CORRUPT_MESSAGE, text)
 
     def past_hole(self, offset: int) -> int:
-        """The first offset from there on that was not lost."""
+        """Returns the first offset from `offset` on that was not lost."""
         hole = hole_at(self.holes, offset)
         return offset if hole is None else hole.end
 
     def read_cached(
         self, offset: int, max_bytes: int, *, up_to: int, min_one_batch: bool = True, with_aborted: bool = False
     ) -> LogRead | ColdRead:
-        """As `read`, without waiting for the disk: what memory has not got is to be loaded beside the loop, and then
-        handed to `take`."""
+        """Reads as `read` does, without waiting for the disk. Returns a ColdRead if data are not in memory: it is to be
+        loaded in the background and then passed to `take`."""
         if offset < self.log_start_offset or offset > self.log_end_offset:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
         if self.holes:
@@ -99,8 +99,8 @@ class LogReader:
         return self._with_room(self._read_cached, offset, max_bytes, up_to, min_one_batch, with_aborted)
 
     def take(self, cold: ColdRead) -> LogRead | ColdRead | None:
-        """What was loaded; None if the log has changed so that it must be read again, and another one if there is more
-        to load. Raises as `read`."""
+        """Returns what was loaded. None if the log has changed so that it must be read again; another ColdRead if there
+        is more to load. Raises as `read` does."""
         segments, segment, wanted = self.segments, cold.segment, cold.wanted
         place = segments.place_of(segment.base_offset)
         if segments[place] is not segment or segment.version != cold.version:
@@ -118,7 +118,7 @@ class LogReader:
         if cold.position is None:
             if place + 1 == len(segments):
                 return LogRead(b"", segment, segment.size_bytes)
-            # Compaction left nothing at the end of this one.
+            # Compaction left nothing at the end of this segment.
             return self.read_cached(
                 segments.bases[place + 1],
                 wanted.max_bytes,
@@ -149,7 +149,7 @@ class LogReader:
         return ColdRead(self._services.disk, segment, wanted, position, later if with_aborted else None)
 
     def _with_room(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
-        """An index needs a descriptor for a moment, and there is none where `.log` files took the last just before."""
+        """Runs `work`, a second time after closing files if no descriptor was free: an index needs one for a moment."""
         try:
             return work(*args, **kwargs)
         except OSError as error:
@@ -212,7 +212,7 @@ class LogReader:
         return LogRead(data, segment, position)
 
     def batches(self, offset: int, max_bytes: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """The whole batches from the one with `offset` to the LEO, read in slices of about `max_bytes`."""
+        """Yields the complete batches from the one with `offset` to the LEO, read in slices of about `max_bytes`."""
         while offset < self.log_end_offset:
             if self.holes:
                 offset = self.past_hole(offset)
@@ -226,22 +226,24 @@ class LogReader:
                 return
 
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the first record with at least this time, or None."""
+        """Returns (timestamp, offset, leader epoch) of the first record with at least this timestamp, or None."""
         start = self.log_start_offset
         return self._with_room(time_search.first_at, self.segments.from_offset(start), timestamp, start)
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
-        """(timestamp, offset, leader epoch) of the record with the largest timestamp, the first of them; or None."""
+        """Returns (timestamp, offset, leader epoch) of the first record with the largest timestamp, or None."""
         start = self.log_start_offset
         return self._with_room(time_search.latest, self.segments.from_offset(start), start)
 
     def search_time(self, timestamp: int | None) -> TimeSearch:
-        """As `offset_for_timestamp`, or `max_timestamp` for None, to be done beside the loop and handed to `found`."""
+        """Prepares `offset_for_timestamp`, or `max_timestamp` for None, to be run in the background and passed to
+        `found`."""
         live = self.segments.from_offset(self.log_start_offset)
         return TimeSearch(self._services.disk, live, self.log_start_offset, timestamp)
 
     def found(self, search: TimeSearch) -> tuple[int, int, int] | None:
-        """What it found. Raises NotCachedError if the log has changed so that it must be searched again."""
+        """Returns the result of a search. Raises NotCachedError if the log has changed so that it must be searched
+        again."""
         log_start_offset = self.log_start_offset
         result = search.result
         if not search.is_current(self.segments) or (result is not None and result[1] < log_start_offset):
@@ -257,11 +259,11 @@ class LogReader:
         return result
 
     def aborted_transactions(self, offset: int, read: LogRead) -> list[tuple[int, int]]:
-        """(producer id, first offset) of the aborted transactions with records in what was read."""
+        """Returns (producer id, first offset) of the aborted transactions with records in what was read."""
         return self._with_room(self._aborted, offset, read) or []
 
     def _aborted(self, offset: int, read: LogRead, *, cached: bool = False) -> list[tuple[int, int]] | None:
-        """None if it is to be `cached` and is not."""
+        """Returns the aborted transactions; None if `cached` and an index is not in memory."""
         end = -1
         found: list[AbortedTxn] = []
         for segment in self.segments.from_offset(read.segment.base_offset):
@@ -280,6 +282,7 @@ class LogReader:
 
 
 def fault(log: LogReader, what: str, error: OSError) -> StorageFault:
-    """For what has changed nothing when it is given up for want of room or descriptors."""
+    """Wraps an OSError of an operation that changed nothing: StorageExhausted if space or descriptors ran out, else
+    StorageFault."""
     kind = StorageExhausted if is_exhausted(error) else StorageFault
     return kind(log.directory.rpartition("/")[0], f"{log.topic_partition}: {what}: {error}")

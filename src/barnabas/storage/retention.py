@@ -1,7 +1,7 @@
-"""How many of a log's oldest segments may go: by log start offset, by the age of their records, by size.
+"""Retention: how many of a log's oldest segments can be deleted, by log start offset, by age and by size.
 
-Age is counted from the largest timestamp of a segment's records; without one, from the file's last change. An empty
-active segment never goes; other empty ones are left by compaction.
+The age of a segment counts from its largest timestamp; without one, from the file's last modification. An empty active
+segment is never deleted; other empty segments, which compaction leaves, can be.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from barnabas.storage.segments import Segments
 
 
 def below_log_start(segments: Segments, log_start_offset: int) -> int:
-    """Segments that end at or before the log start offset."""
+    """Counts the segments that end at or before the log start offset."""
     bases = segments.bases
     count = 0
     while count + 1 < len(bases) and bases[count + 1] <= log_start_offset:
@@ -22,7 +22,7 @@ def below_log_start(segments: Segments, log_start_offset: int) -> int:
 
 
 def expired(segments: Segments, config: LogConfig, wall_ms: int, disk: Disk) -> int:
-    """Segments of which every record is older than `retention.ms`."""
+    """Counts the segments in which every record is older than `retention.ms`."""
     if config.retention_ms < 0:
         return 0
     count = 0
@@ -39,7 +39,7 @@ def expired(segments: Segments, config: LogConfig, wall_ms: int, disk: Disk) -> 
 
 
 def surplus(segments: Segments, config: LogConfig) -> int:
-    """Segments without which the log still has `retention.bytes`."""
+    """Counts the segments without which the log still has `retention.bytes`."""
     if config.retention_bytes < 0:
         return 0
     left = segments.size_bytes - config.retention_bytes

@@ -1,13 +1,12 @@
-"""One segment: a `.log` file of whole batches and its sparse indexes.
+"""One segment: a `.log` file of complete batches and its sparse indexes.
 
 Invariants
-- `size_bytes` is the end of the last whole batch that was written; nothing is read beyond it.
-- A batch gets an index entry when more than `index.interval.bytes` were written since the last one that did; the time
+- `size_bytes` is the end of the last complete batch that was written; nothing is read beyond it.
+- A batch gets an index entry when more than `index.interval.bytes` were written since the last batch with one; the time
   index gets its last entry when the segment is rolled or closed.
-- Indexes are hints: where one leads to something that is no batch at or before the wanted one, or of another time, the
-  segment is read from its beginning.
-Descriptors are opened when needed and may be taken away again (`release`); what is known of timestamps is read from
-the files when somebody asks.
+- Index entries are hints: if one does not lead to a batch at or before the requested offset, or to one with its
+  timestamp, the segment is read from its beginning. Descriptors are opened when needed and can be closed at any time
+  (`release`); timestamps are read from the files when needed.
 """
 
 from __future__ import annotations
@@ -34,15 +33,12 @@ from barnabas.storage.indexed_file import IndexedFile
 from barnabas.storage.transactions import TransactionIndex
 
 _MAX_INT = 0x7FFFFFFF
-#: Timestamps that were not read yet.
+#: A timestamp that was not read yet.
 _UNREAD = -2
 
 
-#: The latest time that a client can be told.
-
-
 class RollLimits:
-    """When a segment is full and when it gets index entries, from a log's settings."""
+    """The limits at which a segment is full or gets index entries, from a log's settings."""
 
     __slots__ = ("index_entries", "index_interval_bytes", "segment_bytes", "segment_ms", "time_entries")
 
@@ -51,12 +47,12 @@ class RollLimits:
         self.segment_ms = config.longest_segment_ms - jitter_ms
         self.index_interval_bytes = config.index_interval_bytes
         self.index_entries = config.segment_index_bytes // OFFSET_ENTRY_BYTES
-        #: One is kept for the entry at the roll.
+        #: One entry is reserved for the roll.
         self.time_entries = config.segment_index_bytes // TIME_ENTRY_BYTES - 1
 
 
 class Segment(IndexedFile):
-    """Positions are bytes into the `.log` file."""
+    """A segment. Positions are bytes into the `.log` file."""
 
     __slots__ = (
         "_first_timestamp",
@@ -76,12 +72,12 @@ class Segment(IndexedFile):
         self.directory = directory
         self.base_offset = base_offset
         self.created_ms = created_ms
-        #: Whether its files are there. Those of a log without a record are not: see `Log.append_batch`.
+        #: Whether its files exist. A log without records has none: see `Log.append_batch`.
         self.is_made = True
         self.index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.txn_index = TransactionIndex(disk, self.path(TXN_INDEX_SUFFIX))
-        #: None until somebody looks, and after the settings changed.
+        #: None until it is determined, and again after a change of the settings.
         self.is_index_full: bool | None = None
         self._unindexed_bytes = 0
         self._forget()
@@ -92,7 +88,8 @@ class Segment(IndexedFile):
     # -- opening
 
     def create(self) -> None:
-        """An empty segment, its three files there. OSError leaves none: indexes without a `.log` count for nothing."""
+        """Creates the three files of an empty segment. After an OSError none is left: indexes without a `.log` are
+        ignored."""
         made: list[str] = []
         try:
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX):
@@ -105,13 +102,13 @@ class Segment(IndexedFile):
         self.is_made = True
 
     def open_clean(self) -> None:
-        """Take the files as a clean stop left them."""
+        """Uses the files as a clean shutdown left them."""
         self.size_bytes = self._disk.size(self.path(LOG_SUFFIX))
         self._forget()
 
     def begin_rebuild(self, position: int = 0, offset: int = 0) -> None:
-        """Nothing of it is known from this position and offset on but its `.log`; the intact batches there are then
-        given to `note`, one by one."""
+        """Discards everything but the `.log` from this position and offset on; the caller then passes the intact
+        batches there to `note`, one by one."""
         self.version += 1
         if position:
             self.index.truncate_to(offset)
@@ -124,11 +121,11 @@ class Segment(IndexedFile):
         self._forget()
 
     def end_rebuild(self) -> None:
-        """What was not noted is cut off."""
+        """Ends a rebuild: cuts off what was not noted."""
         if self.file.size() != self.size_bytes:
             self.file.truncate(self.size_bytes)
         if self._largest_timestamp == _UNREAD:
-            # Nothing was noted: the time index knows what it knew.
+            # Nothing was noted, so the time index is unchanged.
             self.index.trim()
             self.time_index.trim()
         else:
@@ -142,7 +139,7 @@ class Segment(IndexedFile):
         self._first_timestamp = NO_TIMESTAMP if known else _UNREAD
 
     def largest_timestamp(self) -> tuple[int, int]:
-        """(largest timestamp, an offset up to which none is larger); (-1, base offset) if there is none."""
+        """Returns (largest timestamp, an offset up to which none is larger); (-1, base offset) if there is none."""
         if self._largest_timestamp == _UNREAD:
             timestamp, offset = self.sure_time(self.time_index.last())
             for _, header in self.headers(self._indexed_position(offset)):
@@ -153,15 +150,15 @@ class Segment(IndexedFile):
 
     @property
     def known_timestamp(self) -> tuple[int, int] | None:
-        """As `largest_timestamp` if that is known without a look at the files."""
+        """The result of `largest_timestamp` if it is known without reading files."""
         return None if self._largest_timestamp == _UNREAD else (self._largest_timestamp, self._largest_offset)
 
     def learn_timestamp(self, timestamp: int, offset: int) -> None:
-        """As `largest_timestamp` would find."""
+        """Sets the result of `largest_timestamp`."""
         self._largest_timestamp, self._largest_offset = timestamp, offset
 
     def first_timestamp(self) -> int:
-        """Largest timestamp of the first batch, from which `segment.ms` counts; -1 if it has none."""
+        """Returns the largest timestamp of the first batch, from which `segment.ms` counts; -1 if it has none."""
         if self._first_timestamp == _UNREAD:
             self._first_timestamp = next((header.max_timestamp for _, header in self.headers(0)), NO_TIMESTAMP)
         return self._first_timestamp
@@ -171,7 +168,8 @@ class Segment(IndexedFile):
     def should_roll(
         self, limits: RollLimits, size_bytes: int, last_offset: int, max_timestamp: int, wall_ms: int
     ) -> bool:
-        """Whether a batch of that size must go to a new segment: by size, age of its records, or index space."""
+        """Returns whether a batch of this size must go to a new segment, because of size, age of the records, or index
+        space."""
         if self.size_bytes + size_bytes > limits.segment_bytes or last_offset - self.base_offset > _MAX_INT:
             return True
         if self.size_bytes:
@@ -189,8 +187,8 @@ class Segment(IndexedFile):
         return full
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int, limits: RollLimits) -> None:
-        """Write a batch that ends at `last_offset`. OSError from want of room or descriptors leaves the segment as it
-        was: all that is needed for `note` is read before."""
+        """Writes a batch that ends at `last_offset`. If space or descriptors run out, OSError leaves the segment
+        unchanged: everything that `note` needs is read before."""
         file = self._file
         if file is None or self._largest_timestamp == _UNREAD:
             file = self.ready()
@@ -199,14 +197,15 @@ class Segment(IndexedFile):
         self.note(len(batch), last_offset, max_timestamp, limits)
 
     def ready(self) -> File:
-        """The file, when all is read that `note` needs: whoever writes to it himself notes what he wrote."""
+        """Returns the file, after reading everything that `note` needs. A caller that writes to it must call `note`
+        itself."""
         self.index.load()
         self.time_index.load()
         self.largest_timestamp()
         return self.file
 
     def note(self, size_bytes: int, last_offset: int, max_timestamp: int, limits: RollLimits) -> None:
-        """A batch of that size stands in the file behind the others: what the indexes say of it."""
+        """Updates the indexes for a batch of this size that was written at the end of the file."""
         position = self.size_bytes
         if position == 0:
             self._first_timestamp = max_timestamp
@@ -224,8 +223,8 @@ class Segment(IndexedFile):
         self.size_bytes = position + size_bytes
 
     def become_inactive(self) -> None:
-        """The segment is full or closed: its time index gets the last entry, its index files their real size, as far
-        as there is room."""
+        """Adds the last entry of the time index and trims the index files, as far as there is space: the segment is
+        full or closed."""
         timestamp, offset = self.largest_timestamp()
         if timestamp >= 0:
             self.time_index.maybe_append(timestamp, offset)
@@ -233,7 +232,8 @@ class Segment(IndexedFile):
         self.time_index.try_to_trim()
 
     def truncate_to(self, offset: int) -> int | None:
-        """Cut off the batch that holds `offset` and all behind it. The base offset of that batch, if there was one."""
+        """Removes the batch that contains `offset` and everything after it. Returns the base offset of that batch, or
+        None."""
         self.version += 1
         position = self.locate(offset)
         first_cut: int | None = None
@@ -241,7 +241,8 @@ class Segment(IndexedFile):
             first_cut = self.header_at(position).base_offset
             self.file.truncate(position)
             self.size_bytes = position
-            # Sure before anything is forgotten of what was cut: if it comes back, it is taken for synced.
+            # Durable before anything about the removed part is forgotten: if it came back, it would be treated as
+            # synced.
             self.file.sync()
         self.index.truncate_to(offset)
         self.time_index.truncate_to(offset)
@@ -253,13 +254,13 @@ class Segment(IndexedFile):
     # -- reading
 
     def headers_from_time(self, timestamp: int, from_offset: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of batches, from one at or before the first that can hold a record at or above
-        `from_offset` with at least this time."""
+        """Yields (position, header) of batches, from one at or before the first that can contain a record at or above
+        `from_offset` with at least this timestamp."""
         _, offset = self.sure_time(self.time_index.lookup(timestamp))
         return self.headers(self._indexed_position(max(offset, from_offset)))
 
     def sure_time(self, entry: tuple[int, int]) -> tuple[int, int]:
-        """The time index's entry, if the batch that it names bears it out; else (-1, base offset)."""
+        """Returns the time index entry if the batch that it names confirms it; else (-1, base offset)."""
         timestamp, offset = entry
         try:
             for _, header in self.headers(self._indexed_position(offset)) if timestamp >= 0 else ():
@@ -274,7 +275,7 @@ class Segment(IndexedFile):
     # -- life
 
     def write_out(self, *, with_indexes: bool = True) -> list[str]:
-        """Nothing is only in memory then; the files to be synced. For `with_indexes`, see `flush`."""
+        """Writes what is only in memory. Returns the files to be synced. For `with_indexes`, see `flush`."""
         self.txn_index.write_out()
         suffixes: tuple[str, ...] = (LOG_SUFFIX, TXN_INDEX_SUFFIX)
         if with_indexes or self.index.is_rewritten or self.time_index.is_rewritten:
@@ -287,15 +288,15 @@ class Segment(IndexedFile):
         return [self.path(suffix) for suffix in suffixes]
 
     def flush(self, *, with_indexes: bool) -> None:
-        """Those of the active segment need no sync as long as they only grow: after an unclean stop it shows what is
-        missing, and is made anew."""
+        """Syncs the segment. The indexes of the active segment need no sync as long as they only grow: after an unclean
+        shutdown missing entries are detected, and the indexes rebuilt."""
         self.file.sync()
         self.txn_index.sync()
         if with_indexes or self.index.is_rewritten or self.time_index.is_rewritten:
             self.index.sync()
             self.time_index.sync()
         else:
-            # After a kill they are complete, and what was synced is found without reading it.
+            # After a kill they are then complete, and the synced part is found without reading it.
             self.index.try_to_write_out()
             self.time_index.try_to_write_out()
 
@@ -309,7 +310,7 @@ class Segment(IndexedFile):
         self.txn_index.release()
 
     def moved(self, directory: str) -> None:
-        """Its directory has another name now."""
+        """Applies the new name of the log's directory."""
         self.directory = directory
         self.log_path = self.path(LOG_SUFFIX)
         self.index.path = self.path(INDEX_SUFFIX)
@@ -317,7 +318,7 @@ class Segment(IndexedFile):
         self.txn_index.path = self.path(TXN_INDEX_SUFFIX)
 
     def mark_deleted(self) -> list[str]:
-        """Rename all files to `.deleted`; returns what is to be removed later."""
+        """Renames all files to `.deleted`. Returns the files to be removed later."""
         self.version += 1
         self.release()
         marked = []

@@ -1,4 +1,4 @@
-"""The segments of one log in the order of their base offsets, and what they need from outside."""
+"""The segments of one log in the order of their base offsets, and the services that a log needs."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ from barnabas.storage.segment import Segment
 
 @dataclass(frozen=True, slots=True)
 class LogServices:
-    """What every log of a broker shares."""
+    """The services that all logs of a broker share."""
 
     disk: Disk
     wall_ms: Callable[[], int]
-    #: An integer below the bound, 0 for 0: spreads the rolling of segments.
+    #: Returns a random integer below the bound, 0 for 0: spreads the rolling of segments over time.
     pick_jitter: Callable[[int], int]
     descriptors: Descriptors
-    #: What is asked of all new batches, and what opening them may take of the loop: without a budget, what it needs.
+    #: Limits for new batches, and the time on the loop for validating records; without a budget it is unlimited.
     limits: RecordLimits = DEFAULT_LIMITS
     budget: LoopBudget | None = None
-    #: For how long an append takes; looked at where there is somebody to tell.
+    #: A clock for the duration of appends; needed only with `health`.
     now_ms: Callable[[], int] = lambda: 0
     health: WriteHealth | None = None
 
     def took(self, log_directory: str, took_ms: int) -> None:
-        """An append to this log took so long."""
+        """Records the duration of an append to this log."""
         health = self.health
         if health is not None and (took_ms >= SLOW_MS or health.is_counting):
             health.took(log_directory.rpartition("/")[0], took_ms)
 
 
 class Segments:
-    """At least one once the log is open; the last is the active one. Segment n ends where n+1 begins."""
+    """The segments, at least one once the log is open; the last is the active one. Segment n ends where n+1 begins."""
 
     __slots__ = ("_all", "_services", "active", "bases", "directory")
 
-    #: The last segment, the one that is appended to; a plain attribute, for every append asks.
+    #: The last segment, to which batches are appended; a plain attribute, because every append reads it.
     active: Segment
 
     def __init__(self, services: LogServices, directory: str, base_offsets: Iterable[int]) -> None:
@@ -76,15 +76,15 @@ class Segments:
         return sum(segment.size_bytes for segment in self._all)
 
     def place_of(self, offset: int) -> int:
-        """Of the segment that `offset` belongs to; 0 for one before the first."""
+        """Returns the index of the segment that contains `offset`; 0 for one before the first."""
         return max(bisect_right(self.bases, offset) - 1, 0)
 
     def from_offset(self, offset: int) -> list[Segment]:
-        """Those that may hold records at or above `offset`."""
+        """Returns the segments that can contain records at or above `offset`."""
         return self._all[self.place_of(offset) :]
 
     def add(self, base_offset: int) -> Segment:
-        """A new active segment."""
+        """Adds a new active segment."""
         assert not self.bases or base_offset > self.bases[-1], "segments follow each other"
         segment = self._make(base_offset)
         segment.create()
@@ -92,14 +92,14 @@ class Segments:
         return segment
 
     def begin(self) -> None:
-        """The first segment of a log without a record, at offset 0; its files come with the first one."""
+        """Adds the first segment of a log without records, at offset 0; the first append creates its files."""
         assert not self._all, "a log begins once"
         segment = self._make(0)
         segment.is_made = False
         self._set([segment])
 
     def replace(self, replaced: Sequence[Segment]) -> Segment:
-        """One segment takes the place of these neighbours, with the base offset of the first; its files are there."""
+        """Replaces these neighbours by one segment with the base offset of the first; its files exist already."""
         segment = self._make(replaced[0].base_offset)
         segment.open_clean()
         place = self._all.index(replaced[0])
@@ -107,7 +107,7 @@ class Segments:
         return segment
 
     def drop(self, victims: Iterable[Segment]) -> list[str]:
-        """Take them out, their files renamed to `.deleted`; these are to be removed later."""
+        """Removes segments and renames their files to `.deleted`. Returns the files, which the caller removes later."""
         files: list[str] = []
         for segment in tuple(victims):
             self._set([kept for kept in self._all if kept is not segment])

@@ -1,8 +1,8 @@
-"""Which record is the first of a time, or the latest of all: over segments, and beside the loop.
+"""Search for the first record with a timestamp, or for the latest record, over the segments of a log.
 
-A search looks at the time index of each segment that nobody asked about before, and decodes the batch it finds: that
-takes a while even where nothing waits for the disk. So it is done in a thread, on segments as they were (`TimeSearch`),
-and counts only if the log still is what was searched (`Log.found`).
+A search reads the time index of each segment whose timestamps are not known yet, and decodes the batch that it finds:
+this takes time even if nothing waits for the disk. So it runs in a thread, on segments as they were at its start
+(`TimeSearch`), and its result is valid only if the log is still the one that was searched (`LogReader.found`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Found = tuple[int, int, int]
 
 
 def first_at(segments: Iterable[Segment], timestamp: int, log_start_offset: int) -> Found | None:
-    """The first record at or above the log start with at least this time."""
+    """Returns the first record at or above the log start with at least this timestamp."""
     for segment in segments:
         if segment.largest_timestamp()[0] >= timestamp:
             found = _first_in(segment, timestamp, log_start_offset)
@@ -34,8 +34,8 @@ def first_at(segments: Iterable[Segment], timestamp: int, log_start_offset: int)
 
 
 def latest(segments: Iterable[Segment], log_start_offset: int) -> Found | None:
-    """The record with the largest timestamp, the first of them. Where it cannot be read, its batch's header is taken
-    at its word, and the batch's last offset is told."""
+    """Returns the first record with the largest timestamp. If it cannot be read, the timestamp in its batch's header is
+    returned with the last offset of the batch."""
     best: Segment | None = None
     largest = -1
     for segment in segments:
@@ -51,8 +51,8 @@ def latest(segments: Iterable[Segment], log_start_offset: int) -> Found | None:
 
 
 def _first_in(segment: Segment, timestamp: int, from_offset: int) -> Found | None:
-    """Return the segment's first record at or above `from_offset` with at least this time. A batch whose records cannot
-    be read is stepped over, because no reader gets at them either."""
+    """Returns the segment's first record at or above `from_offset` with at least this timestamp. A batch with
+    unreadable records is skipped, because no reader gets them either."""
     for at, header in segment.headers_from_time(timestamp, from_offset):
         if header.max_timestamp < timestamp or header.last_offset < from_offset:
             continue
@@ -63,7 +63,7 @@ def _first_in(segment: Segment, timestamp: int, from_offset: int) -> Found | Non
 
 
 def _claimed_in(segment: Segment, timestamp: int, from_offset: int) -> Found | None:
-    """Return (timestamp, last offset, leader epoch) of the segment's first batch that reaches `from_offset` and whose
+    """Returns (timestamp, last offset, leader epoch) of the segment's first batch that reaches `from_offset` and whose
     header claims this largest timestamp while none of its readable records has it; None if there is no such batch."""
     for at, header in segment.headers_from_time(timestamp, from_offset):
         if header.max_timestamp == timestamp and header.last_offset >= from_offset:
@@ -74,8 +74,8 @@ def _claimed_in(segment: Segment, timestamp: int, from_offset: int) -> Found | N
 
 
 def _readable_records(batch: Buffer, header: BatchHeader) -> Sequence[Record]:
-    """Return the batch's records; none if they cannot be read, or if one is outside the batch's offsets or has a time
-    beyond all times."""
+    """Returns the batch's records; none if they are unreadable, or if one is outside the batch's offsets or has an
+    impossible timestamp."""
     try:
         records = decode_batch(batch)
     except RecordsRejected:
@@ -87,12 +87,12 @@ def _readable_records(batch: Buffer, header: BatchHeader) -> Sequence[Record]:
 
 
 class TimeSearch:
-    """`result` once loaded."""
+    """A search in the background; its `result` is set once loaded."""
 
     __slots__ = ("_disk", "_learned", "_log_start_offset", "_opened", "_segments", "_timestamp", "error", "result")
 
     def __init__(self, disk: Disk, segments: Sequence[Segment], log_start_offset: int, timestamp: int | None) -> None:
-        """For the first record of that time, or for the latest one if it is None."""
+        """Prepares a search for the first record with this timestamp, or for the latest record if it is None."""
         self._disk = disk
         self._log_start_offset = log_start_offset
         self._timestamp = timestamp
@@ -103,12 +103,12 @@ class TimeSearch:
         self.error: OSError | RecordsRejected | None = None
 
     def is_plain(self) -> bool:
-        """Whether it is known without a look at any file that there is no such record."""
+        """Returns whether it is known without reading any file that there is no such record."""
         wanted = self._timestamp
         return wanted is not None and all(known is not None and known[0] < wanted for *_, known in self._segments)
 
     def load(self) -> None:
-        """Search, waiting for the disk."""
+        """Executes the search, waiting for the disk."""
         try:
             if self._timestamp is None:
                 self.result = latest(self._frozen(), self._log_start_offset)
@@ -121,7 +121,8 @@ class TimeSearch:
                 segment.release()
 
     def _frozen(self) -> Iterator[Segment]:
-        """One after the other; each is closed when the next one is asked for, and opens again if it is looked at."""
+        """Yields the segments one after the other. Each is closed when the next one is requested, and opens again when
+        it is read."""
         for live, _, size_bytes, known in self._segments:
             segment = FrozenSegment(self._disk, live, size_bytes)
             self._opened.append(segment)
@@ -135,14 +136,14 @@ class TimeSearch:
                     self._learned.append((live, size_bytes, segment.known_timestamp))
 
     def is_current(self, segments: Segments) -> bool:
-        """Whether all that was searched is still there as it was."""
+        """Returns whether everything that was searched is still there and unchanged."""
         return all(
             segments[segments.place_of(live.base_offset)] is live and live.version == version
             for live, version, *_ in self._segments
         )
 
     def settle(self) -> None:
-        """What was learned of segments need not be read again."""
+        """Passes the timestamps that were read to the segments, so that they are not read again."""
         for live, size_bytes, known in self._learned:
             if live.size_bytes == size_bytes and live.known_timestamp is None:
                 live.learn_timestamp(*known)

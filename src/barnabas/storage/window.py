@@ -1,4 +1,4 @@
-"""Reading a file from front to back in large slices, whatever the sizes of what is in it."""
+"""Sequential reading of a file in large slices, whatever the sizes of the parts that are requested."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ _SLICE_BYTES = 1024 * 1024
 
 
 class Window:
-    """Bytes of an open file by position. What was read last is kept, so that neighbours cost no call."""
+    """The bytes of an open file by position. The last slice is kept, so that neighbouring parts need no further
+    call."""
 
     __slots__ = ("_buffer", "_file", "_start", "end")
 
@@ -16,11 +17,11 @@ class Window:
         self._file = file
         self._start = 0
         self._buffer = memoryview(b"")
-        #: Nothing behind it is looked at.
+        #: The end of what is read.
         self.end = file.size() if end is None else min(end, file.size())
 
     def at(self, position: int, size: int) -> memoryview:
-        """Up to `size` bytes from there; fewer only at the end."""
+        """Returns up to `size` bytes from `position`; fewer only at the end."""
         size = max(0, min(size, self.end - position))
         inside = position - self._start
         if inside < 0 or inside + size > len(self._buffer):
