@@ -211,7 +211,7 @@ class Core:
     # Epochs and leaders learned from others.
 
     def learn(self, epoch: int, leader_id: int, endpoints: Endpoints, *, from_leader: bool = False) -> None:
-        """Takes over an epoch, and its leader if known, from a request or response. `from_leader`: sent by the leader."""
+        """Takes over an epoch, and its leader if known, from a message. `from_leader`: sent by the leader."""
         quorum = self.quorum
         known = leader_id not in (NONE, self.own.node_id)
         if epoch > quorum.epoch:

@@ -12,7 +12,7 @@ An election is also lost when one voter has refused and no process listens at th
 then does not wait for its timeout.
 
 Invariants
-- A vote is granted only to a candidate whose log is at least as long as this node's, and is on disk before the
+- A vote is granted only to a candidate whose log is at least as up to date as this node's, and is on disk before the
   response is sent: response and promise are in one `Ready`.
 - A response counts only for the election in which the vote was requested.
 """

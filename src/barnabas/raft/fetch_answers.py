@@ -43,7 +43,7 @@ class _Waiting:
         self.asked = asked
         self.listener = listener
         self.reply = later(reply)
-        #: Whether this node led when the fetch arrived; then `elsewhere` is the response if the replica cannot continue.
+        #: Whether this node led when the fetch arrived; then `elsewhere` is set if the replica cannot continue.
         self.is_noted = False
         self.elsewhere: FetchResponse.PartitionData | None = None
         #: None until the fetch was found to have nothing to return yet.

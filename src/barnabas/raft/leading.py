@@ -116,7 +116,7 @@ class Leading:
     # The log.
 
     def _append_start(self, leader: Leader) -> None:
-        """Appends the LeaderChange that begins an epoch, and the voters if not in the log or if this leader has moved."""
+        """Appends the LeaderChange that begins an epoch; also the voters, if not in the log or if this leader moved."""
         core = self._core
         history = core.history
         voters = history.voters
