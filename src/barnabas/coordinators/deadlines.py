@@ -1,8 +1,8 @@
 """Many deadlines on one timer of the host.
 
-A member's session is extended with every heartbeat, so extending must cost next to nothing: a deadline that moves back
-only notes its new time, and its old place in the heap is corrected when that comes up. Cancelled ones are dropped
-there, too. Deadlines that fall due together run in the order in which they were scheduled.
+Each heartbeat extends its member's session, so that an extension must cost next to nothing: a deadline that moves back
+only stores its new time, and its old place in the heap is corrected when that place comes up. Cancelled deadlines are
+dropped there, too. Deadlines that fall due together run in the order in which they were scheduled.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from barnabas.common.continuations import detached, later
 from barnabas.common.host import Clock, Timer, Timers
 
 _NONE: Final = -1
-#: Where more fall due at once, the others wait for the next turn of the loop.
+#: If more deadlines fall due together, the others wait for the next turn of the loop.
 _FIRED_PER_TURN: Final = 100
 
 
 class Deadline:
-    """One thing that may fall due. `schedule` again moves it; its callback runs once per schedule at most."""
+    """One deadline: its callback runs at most once per `schedule`; a further `schedule` moves it."""
 
     __slots__ = ("_callback", "_heaped_ms", "_owner", "due_ms")
 
@@ -28,7 +28,7 @@ class Deadline:
         self._owner = owner
         self._callback: Callable[[], None] | None = None
         self._heaped_ms = _NONE
-        #: Monotonic time at which it falls due, -1 while it is not scheduled.
+        #: Monotonic time at which the deadline falls due; -1 while it is not scheduled.
         self.due_ms = _NONE
 
     @property
@@ -40,8 +40,8 @@ class Deadline:
         self._owner._place(self, max(delay_ms, 0))
 
     def extend(self, delay_ms: int) -> None:
-        """Move it, with what is to be done then as it is."""
-        assert self.is_scheduled, "there is nothing to be done then"
+        """Moves the deadline and keeps its callback."""
+        assert self.is_scheduled, "only a scheduled deadline is extended"
         self._owner._place(self, max(delay_ms, 0))
 
     def cancel(self) -> None:
@@ -50,7 +50,7 @@ class Deadline:
 
 
 class Deadlines:
-    """The heap of deadlines; the host's timer always waits for the earliest."""
+    """A heap of deadlines; the host's timer always waits for the earliest one."""
 
     __slots__ = ("_clock", "_closed", "_firing", "_heap", "_sequence", "_timer", "_timer_ms", "_timers")
 
@@ -68,7 +68,7 @@ class Deadlines:
         return Deadline(self)
 
     def close(self) -> None:
-        """Nothing falls due any more."""
+        """Cancels the timer: no deadline falls due any more."""
         self._closed = True
         self._heap.clear()
         if self._timer is not None:
@@ -112,7 +112,7 @@ class Deadlines:
             while fired < _FIRED_PER_TURN and self._heap and self._heap[0][0] <= now_ms:
                 heaped_ms, _, deadline = heapq.heappop(self._heap)
                 if heaped_ms != deadline._heaped_ms:
-                    continue  # it was pulled forward since: its earlier place has come and gone
+                    continue  # stale: the deadline has since been moved to an earlier time
                 deadline._heaped_ms = _NONE
                 if deadline.due_ms == _NONE:
                     continue
@@ -121,7 +121,7 @@ class Deadlines:
                     continue
                 callback = deadline._callback
                 deadline.cancel()
-                assert callback is not None, "a deadline that is due has something to do"
+                assert callback is not None, "a deadline that is due has a callback"
                 fired += 1
                 callback()
         finally:

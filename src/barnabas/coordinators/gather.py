@@ -1,4 +1,4 @@
-"""Wait for several answers that come at once or later, and give them on together, in the order of the questions."""
+"""Collects several answers that arrive now or later, and passes them on together in the order of the requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ T = TypeVar("T")
 
 
 class Gather(Generic[T]):
-    """`slot(i)` is where the i-th answer goes. `finish(answers)` is called once, when the last has come."""
+    """A collector of `count` answers: `slot(i)` receives the i-th one, and `finish(answers)` is called once, after
+    the last."""
 
     __slots__ = ("_answers", "_finish", "_missing")
 
@@ -22,7 +23,7 @@ class Gather(Generic[T]):
 
     def slot(self, index: int) -> Callable[[T], None]:
         def give(answer: T) -> None:
-            assert self._answers[index] is None, "one answer to a question"
+            assert self._answers[index] is None, "each slot receives one answer"
             self._answers[index] = answer
             self._missing -= 1
             if self._missing == 0:

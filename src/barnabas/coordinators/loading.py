@@ -1,18 +1,18 @@
-"""What a coordinator's log says, read when leadership of the partition comes.
+"""Loading of a coordinator's partition: reads the log when this broker becomes the partition's leader.
 
     read     slice by slice; keys and values stay bytes, the last value of each key counts
-    replay   the values that count are decoded, some in each slice
-    finish   what the sink puts together from all that was replayed, one step in each slice
-    loaded   once the HW has passed the LEO of the moment of election (G6), so that a record which the last leader
-             committed is never missing
+    replay   decodes the values that count, a part of them in each slice
+    finish   the sink completes its state from all that was replayed, one step in each slice
+    loaded   once the HW has passed the LEO at the time of the election (G6), so that no record is missing that the
+             previous leader committed
 
-A coordinator that takes over many partitions loads one after the other, one slice in each turn of the loop: what is
-held up is bounded, and the first partitions serve long before the last. A partition whose slice must come from the
-disk lets others go on meanwhile.
+A coordinator that takes over many partitions loads one after the other, one slice in each turn of the loop: other
+requests are delayed by a bounded time, and the first partitions serve long before the last one. While a partition
+waits for a slice from the disk, the others continue.
 
-A record that cannot be read is left out, a batch with a wrong checksum or with records that cannot be found is left
-out, and so is everything from bytes that are no batch up to the next segment. Each is reported with its offset and
-counted in `Loads.skipped`; the partition is loaded without it.
+Skipped are: a record that cannot be read, a batch with a wrong checksum or with records that cannot be found, and
+everything from bytes that are not a batch up to the next segment. Each is reported with its offset and counted in
+`Loads.skipped`; the partition is loaded without it.
 """
 
 from __future__ import annotations
@@ -30,34 +30,35 @@ from barnabas.records.entries import Entry, read_batch_entries
 from barnabas.records.header import BatchHeader, corrupt
 from barnabas.records.record import Record
 
-#: What one slice may take: two or three milliseconds.
+#: The bounds of one slice: two or three milliseconds of work.
 LOAD_SLICE_BYTES: Final = 64 * 1024
 LOAD_SLICE_RECORDS: Final = 256
-#: How soon a loaded shard looks again whether the HW has passed what it loaded; doubled each time, up to a bound.
+#: The delay before a loaded shard checks again whether the HW has passed what it loaded; doubled each time, up to the
+#: maximum.
 _HW_POLL_MS: Final = 5
 _HW_POLL_MAX_MS: Final = 160
 
-#: So many records that cannot be read are reported one by one, the others of the partition by their number.
+#: The number of unreadable records of a partition that are reported one by one; further ones are reported as a count.
 _REPORTED_MAX: Final = 10
-#: Of a key that cannot be read, the first bytes are shown.
+#: The number of bytes of a key that a report shows.
 _SHOWN_KEY_BYTES: Final = 24
 
 
 class LoadSink(Protocol):
-    """Who takes in what a log says. A topic that nobody writes to in a transaction needs no `replay_open`."""
+    """The receiver of a log's contents. A topic without transactional writes needs no `replay_open`."""
 
     __slots__ = ()
 
     def replay(self, key: bytes, value: bytes) -> None:
-        """The last value of a key. DecodeError: it cannot be read."""
+        """Takes the last value of a key. Raises DecodeError if the record cannot be read."""
 
     def replay_open(self, producer_id: int, key: bytes, value: bytes) -> None:
-        """A record of a transaction that was open at the end of the log, unless its key was written again behind it.
-        DecodeError as for `replay`."""
+        """Takes a record of a transaction that is open at the end of the log, unless a later record has the same
+        key. Raises DecodeError if the record cannot be read."""
         return
 
     def finish(self) -> Iterator[None]:
-        """What is left to be done when all is replayed: so much as one turn of the loop may take, then `yield`."""
+        """Does the work that remains after the replay; yields after as much as fits into one turn of the loop."""
         return iter(())
 
     def on_loaded(self) -> None: ...
@@ -66,7 +67,7 @@ class LoadSink(Protocol):
 
 
 class Loads:
-    """All that one coordinator loads: one slice in each turn of the loop."""
+    """The loads of one coordinator's partitions: one slice in each turn of the loop."""
 
     __slots__ = ("_is_under_way", "_queue", "_timers", "reader", "skipped")
 
@@ -75,16 +76,16 @@ class Loads:
         self._timers = timers
         self._queue: deque[Callable[[], None]] = deque()
         self._is_under_way = False
-        #: Records that could not be read, and were left out.
+        #: The number of records that were skipped because they could not be read.
         self.skipped = 0
 
     def begin(self, load: Callable[[], None]) -> None:
-        """When those that came before have ended, or wait for something."""
+        """Starts a load as soon as the loads before it have ended, or wait for the disk."""
         self._queue.append(load)
         self._go_on()
 
     def next(self, load: Callable[[], None]) -> None:
-        """The next slice of a load that has begun."""
+        """Schedules the next slice of a load that has begun."""
         self._queue.appendleft(load)
         self._go_on()
 
@@ -102,7 +103,7 @@ class Loads:
 
 
 class LogLoader:
-    """Reads one partition from start to end; see the module's text."""
+    """The load of one partition from its log start to its end; the module's text describes the steps."""
 
     __slots__ = (
         "_host",
@@ -129,9 +130,9 @@ class LogLoader:
         self._position = 0
         self._target = 0
         self._latest: dict[bytes, Entry] = {}
-        #: Of open transactions, by producer: the last entry of each key that nothing later was written for.
+        #: The open transactions by producer id: the last entry of each key, unless a later record outside has that key.
         self._transactions: dict[int, dict[bytes, Entry]] = {}
-        #: The producers in whose open transactions a key is.
+        #: The producer ids whose open transactions contain a key.
         self._open_keys: dict[bytes, set[int]] = {}
         self._poll_ms = _HW_POLL_MS
         self._skipped = 0
@@ -147,7 +148,7 @@ class LogLoader:
         self._loads.begin(self._read_slice)
 
     def stop(self) -> None:
-        """Leadership is gone: nothing more happens."""
+        """Ends the load without a result: this broker no longer leads the partition."""
         self._stopped = True
 
     def _begin(self) -> None:
@@ -160,7 +161,7 @@ class LogLoader:
         self._stopped = True
         self._sink.on_load_failed(error)
 
-    # -- what cannot be read
+    # -- skipping what cannot be read
 
     def _skip(self, what: str, error: Exception, count: int = 1) -> None:
         self._loads.skipped += count
@@ -178,7 +179,7 @@ class LogLoader:
         self._skip(f"the batch of {header.record_count} records at {span}", error, max(header.record_count, 1))
 
     def _skip_segment(self, error: Exception) -> None:
-        """No batch begins at the position: what comes next is found where the next segment begins."""
+        """Skips to the next segment, since no batch begins at the position."""
         end = self._reader.next_segment(self._partition, self._position) or self._target
         self._skip(f"what is between offsets {self._position} and {end}", error)
         self._position = end
@@ -211,7 +212,7 @@ class LogLoader:
             if failure.code is not ErrorCode.OFFSET_OUT_OF_RANGE:
                 self._fail(failure)
                 return
-            self._begin()  # the log start moved on under us
+            self._begin()  # the log start offset passed the position: read from the new one
         except RecordsRejected as error:
             try:
                 self._skip_segment(error)
@@ -224,7 +225,8 @@ class LogLoader:
         self._loads.next(self._read_slice)
 
     def _take(self, data: Buffer) -> None:
-        """RecordsRejected if bytes that are no batch follow the position."""
+        """Processes the batches of one read. Raises RecordsRejected if bytes that are not a batch follow the
+        position."""
         view = memoryview(data)
         before = self._position
         for place, header in iter_headers(view):
@@ -263,7 +265,8 @@ class LogLoader:
                 self._drop_before(key, offset)
 
     def _drop_before(self, key: bytes, offset: int) -> None:
-        """The later one counts, whenever the transaction of the earlier one ends."""
+        """Removes older records of the key from open transactions: the later record counts, whenever those
+        transactions end."""
         writers = self._open_keys.get(key, ())
         for producer_id in tuple(writers):
             written = self._transactions[producer_id]
@@ -320,7 +323,7 @@ class LogLoader:
         yield from self._sink.finish()
 
     def _go_through(self, steps: Iterator[None]) -> None:
-        """One step in this turn of the loop, the others in later ones."""
+        """Runs one step in this turn of the loop, and the others in later turns."""
         if self._stopped:
             return
         for _ in steps:

@@ -1,4 +1,4 @@
-"""Which partition of an internal topic keeps a group or a transactional id: by Java's hash of its name."""
+"""The partition of an internal topic that stores a group or a transactional id: found by Java's hash of its name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from functools import lru_cache
 
 @lru_cache(maxsize=1024)
 def java_string_hash(text: str) -> int:
-    """`String.hashCode`: over UTF-16 units, in 32 bits with sign. Remembered: every request of a group asks for it."""
+    """Returns Java's `String.hashCode`: over UTF-16 units, in 32 bits with sign. Cached, since every request of a
+    group needs it."""
     value = 0
     units = text.encode("utf-16-be", "surrogatepass")
     for i in range(0, len(units), 2):
@@ -16,7 +17,7 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """Where an internal topic of so many partitions keeps this key. Java's smallest integer has no absolute value;
-    Kafka takes 0 for it."""
+    """Returns the partition for `key` in an internal topic of `partitions` partitions. Java's smallest integer has
+    no absolute value; Kafka uses 0 instead."""
     value = java_string_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % partitions

@@ -1,7 +1,7 @@
-"""Patterns that clients give, of topics and of transactional ids: RE2's syntax, matched against whole names.
+"""Patterns that clients send for topics and transactional ids: RE2's syntax, matched against whole names.
 
-RE2 takes time linear in its input whatever the expression, so a client cannot stop the broker with one; the price is
-that it has neither look-around nor back references.
+RE2 takes time linear in its input for every expression, so that no client can block the broker with one. The price is
+that it supports neither look-around nor back references.
 """
 
 from __future__ import annotations
@@ -14,20 +14,21 @@ import re2
 
 _OPTIONS = re2.Options()
 _OPTIONS.log_errors = False
-# Without groups to capture a name takes microseconds, else up to a millisecond for each hundred letters of a pattern.
+# Without capturing groups a match takes microseconds; with them it takes up to a millisecond per hundred characters of
+# the pattern.
 _OPTIONS.never_capture = True
-#: A longer one may be too large for RE2's fast way.
+#: A longer pattern can be too large for RE2's fast implementation.
 PATTERN_LETTERS_MAX: Final = 4_096
 _COMPILED_MAX = 1_024
 
 
 class PatternError(ValueError):
-    """It is none. The text says why."""
+    """An invalid pattern; the text gives the reason."""
 
 
 @lru_cache(_COMPILED_MAX)
 def matcher(pattern: str) -> Callable[[str], Any]:
-    """Called with a name, true if all of it matches. Raises PatternError."""
+    """Returns a function that is true for names which `pattern` matches as a whole. Raises PatternError."""
     if len(pattern) > PATTERN_LETTERS_MAX:
         raise PatternError(f"it has {len(pattern)} letters, {PATTERN_LETTERS_MAX} are allowed")
     try:

@@ -1,12 +1,12 @@
 """A replicated state machine on one partition of an internal topic: its ports and its writes.
 
-    handle(request) -> records + what the answer will be     ShardLog.append
-    committed                  -> apply, then answer          (all replicas in sync have it)
-    leadership comes           -> the log is loaded (loading.py), then the shard serves
+    handle(request) -> records and the later answer      ShardLog.append
+    committed       -> apply the records, then answer    (every replica in the ISR has them)
+    elected         -> load the log (loading.py), then serve
 
 Invariants
-- An effect that lasts is applied when its records are committed, never before; the answer follows it. What a reader
-  sees is therefore never taken back by a change of leader.
+- A lasting effect is applied when its records are committed, never before; the answer follows it. What a reader has
+  seen is therefore never revoked by a change of leader.
 - A write that takes longer than its timeout is answered with REQUEST_TIMED_OUT, and still applied if it commits later.
 """
 
@@ -29,25 +29,28 @@ from barnabas.records.record import Record
 
 
 class PartitionWriter(Protocol):
+    """The port for writes to internal topics."""
+
     def append(self, partition: TopicPartition, batch: bytearray, done: Callable[[ErrorCode, int], None]) -> None:
-        """Append with acks=all. `done(code, base offset)` once, when committed or failed, maybe at once."""
+        """Appends with acks=all. Calls `done(code, base offset)` once, when the batch is committed or has failed,
+        possibly during this call."""
 
     def batch_bytes_max(self, partition: TopicPartition) -> int:
-        """Larger batches are refused (`max.message.bytes` of the topic)."""
+        """Returns the largest accepted batch size (`max.message.bytes` of the topic)."""
 
 
 class PartitionReader(Protocol):
-    """What is in the log of a partition that this broker leads. Raises RequestFailed when it does not."""
+    """The port for reads of partitions that this broker leads. Raises RequestFailed for others."""
 
     def read(
         self, partition: TopicPartition, offset: int, max_bytes: int, done: Callable[[Buffer | Exception], None]
     ) -> None:
-        """Batches from the one with `offset` on, at least a whole one, committed or not; empty at the end. `done` once
-        with them, or with why there are none (RequestFailed, RecordsRejected, StorageFault): at once, or when the disk
-        has given them."""
+        """Reads batches from the one that contains `offset`, at least one whole batch, committed or not; no bytes at
+        the end of the log. Calls `done` once with them, or with the error (RequestFailed, RecordsRejected,
+        StorageFault): during this call, or after the disk read."""
 
     def next_segment(self, partition: TopicPartition, offset: int) -> int | None:
-        """Where the first segment behind `offset` begins; None if there is none."""
+        """Returns the base offset of the first segment after `offset`; None if there is none."""
 
     def log_start_offset(self, partition: TopicPartition) -> int: ...
 
@@ -57,8 +60,8 @@ class PartitionReader(Protocol):
 
 
 class ShardState(Enum):
-    """LOADING: requests are told to come again. FAILED: the log could not be read, as if this broker were not the
-    coordinator. CLOSED: leadership has gone."""
+    """The states of a shard. LOADING: requests are answered with COORDINATOR_LOAD_IN_PROGRESS. FAILED: the log could
+    not be read; requests are answered as if this broker were not the coordinator. CLOSED: leadership was lost."""
 
     LOADING = "loading"
     ACTIVE = "active"
@@ -75,7 +78,7 @@ _LIFE: Final = {
 
 
 class ShardLife(Automaton[ShardState]):
-    """From the moment that leadership of the partition comes to the moment that it goes."""
+    """The state of a shard, from the time that this broker becomes its leader until it no longer is."""
 
     __slots__ = ()
 
@@ -83,7 +86,7 @@ class ShardLife(Automaton[ShardState]):
         super().__init__(_LIFE, ShardState.LOADING)
 
     def check_serving(self) -> None:
-        """RequestFailed unless requests can be served."""
+        """Raises RequestFailed unless requests can be served."""
         match self.state:
             case ShardState.ACTIVE:
                 return
@@ -94,7 +97,7 @@ class ShardLife(Automaton[ShardState]):
 
 
 def storing_failed(code: ErrorCode) -> ErrorCode:
-    """What a client is told when a coordinator's record could not be written."""
+    """Returns the error code for a client whose request's record could not be written."""
     match code:
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -108,18 +111,18 @@ def storing_failed(code: ErrorCode) -> ErrorCode:
             return code
 
 
-#: A write that ends like this is not in the log.
+#: The results of writes that are certainly not in the log.
 _REFUSED: Final = frozenset(
     {ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE}
 )
 
 
-#: A batch that is this much too large before it is compressed is refused.
+#: A batch is refused if its size before compression exceeds the log's limit by this factor.
 _COMPRESSION_GAIN: Final = 16
 
 
 class KeyValue(NamedTuple):
-    """A record of a coordinator, before it has an offset. A value of None deletes the key."""
+    """A coordinator's record before it has an offset. A value of None deletes the key."""
 
     key: bytes
     value: bytes | None
@@ -130,7 +133,7 @@ def _ignore(code: ErrorCode) -> None:
 
 
 class _Write:
-    """One append on its way, or (already finished) a barrier behind those on their way."""
+    """One append in flight, or (already finished) a barrier behind those in flight."""
 
     __slots__ = ("answered", "code", "deadline_ms", "finished", "number", "settled", "since")
 
@@ -147,12 +150,12 @@ class _Write:
         self.finished = False
         self.code = ErrorCode.NONE
         self.number = number
-        #: Of a barrier, the number of the first write that it waits for.
+        #: For a barrier: the number of the first write that it waits for.
         self.since: int | None = None
 
 
 class ShardLog:
-    """The way from one shard to its partition's log."""
+    """The writes of one shard to its partition's log."""
 
     __slots__ = (
         "_base_sequence",
@@ -179,8 +182,8 @@ class ShardLog:
         codec: int = 0,
         base_sequence: int = 0,
     ) -> None:
-        """`base_sequence` is that of Apache Kafka's batches, which have no producer id: 0 of groups, -1 of
-        transactions."""
+        """Creates a log without writes in flight. `base_sequence` is the one in Apache Kafka's batches, which have
+        no producer id: 0 for groups, -1 for transactions."""
         self._host = host
         self._writer = writer
         self._partition = partition
@@ -189,14 +192,15 @@ class ShardLog:
         self._base_sequence = base_sequence
         self._queue: deque[_Write] = deque()
         self._count = 0
-        #: The last write that failed, and how: because leadership was lost (True), and otherwise.
+        #: The last failed write (number, code): True for lost leadership, False for other causes.
         self._failures = {True: (0, ErrorCode.NONE), False: (0, ErrorCode.NONE)}
         self._deadline = deadlines.new()
         self._is_closed = False
 
     @property
     def is_closed(self) -> bool:
-        """Whether leadership has gone. Who writes in several turns of the loop looks before each."""
+        """Returns whether leadership was lost. A writer that works in several turns of the loop checks this before
+        each."""
         return self._is_closed
 
     def append(
@@ -205,14 +209,14 @@ class ShardLog:
         answered: Callable[[ErrorCode], None],
         settled: Callable[[ErrorCode], None] = _ignore,
     ) -> None:
-        """Write one atomic batch. `settled(code)` once, when it is committed (NONE) or has failed; `answered(code)`
-        once, right after that or before with REQUEST_TIMED_OUT."""
+        """Writes one atomic batch. `settled(code)` is called once, when the batch is committed (NONE) or has failed;
+        `answered(code)` is called once, right after that, or earlier with REQUEST_TIMED_OUT."""
         self.append_batch(self.batch_of(records), answered, settled)
 
     def batch_of(self, records: Sequence[KeyValue]) -> bytearray:
-        """What `append` writes. A caller that notes what is on its way makes the batch first: what cannot be encoded
-        is then not noted."""
-        assert records, "an empty batch says nothing"
+        """Returns the batch that `append` writes. A caller that records what is in flight builds the batch first, so
+        that a batch which cannot be encoded does not count as in flight."""
+        assert records, "an empty batch has no effect"
         wall_ms = self._host.clock.wall_ms()
         return encode_batch(
             [Record(offset=0, timestamp=wall_ms, key=r.key, value=r.value, headers=[]) for r in records],
@@ -222,23 +226,23 @@ class ShardLog:
 
     @property
     def batch_bytes_max(self) -> int:
-        """What is larger need not be made: the log would refuse it. Compression may save more than we can know, so
-        that there is no bound with it but a multiple of the log's."""
+        """Returns the size before compression above which the log refuses a batch, so that it need not be built. How
+        much compression saves is unknown; with compression the bound is therefore a multiple of the log's limit."""
         return self.plain_bytes_max * _COMPRESSION_GAIN if self._codec else self.plain_bytes_max
 
     @property
     def plain_bytes_max(self) -> int:
-        """A batch up to this size before compression is never too large."""
+        """Returns the size before compression up to which a batch is never too large."""
         return self._writer.batch_bytes_max(self._partition)
 
     def encode(self, draft: BatchDraft) -> bytearray:
-        """As `batch_of`, of a batch that was made in several turns."""
+        """Encodes a batch like `batch_of`, from a draft that was built in several turns of the loop."""
         return draft.encode(self._host.clock.wall_ms(), codec=self._codec, base_sequence=self._base_sequence)
 
     def append_batch(
         self, batch: bytearray, answered: Callable[[ErrorCode], None], settled: Callable[[ErrorCode], None] = _ignore
     ) -> None:
-        """As `append`, of a batch that is made already: one of a transaction, or its end."""
+        """Writes an encoded batch as `append` does, for example one of a transaction or a transaction marker."""
         self._count += 1
         write = _Write(later(settled), later(answered), self._host.clock.now_ms() + self._timeout_ms, self._count)
         self._queue.append(write)
@@ -247,9 +251,9 @@ class ShardLog:
             self._deadline.schedule(self._timeout_ms, self._on_timeout)
 
     def when_settled(self, callback: Callable[[ErrorCode], None]) -> None:
-        """Call back once all that is on its way now is committed or has failed; at once if nothing is. The code is NONE
-        if all of it is committed or was refused before it was written, else the worst of those that failed: what they
-        wrote may be known to another leader, so that what is known here may be old."""
+        """Calls back once every write that is in flight now is committed or has failed; immediately if there is
+        none. The code is NONE if each of them was committed or refused before it was written, else the worst
+        failure: another leader may know what they wrote, so that the state here may be outdated."""
         if not self._queue:
             callback(ErrorCode.NONE)
             return
@@ -259,7 +263,8 @@ class ShardLog:
         self._queue.append(barrier)
 
     def close(self) -> None:
-        """Leadership has gone: nobody waits here any longer for what is on its way, though it may yet be committed."""
+        """Answers all requests whose writes are in flight: leadership was lost, although the writes may still be
+        committed."""
         self._is_closed = True
         for write in tuple(self._queue):
             self._answer(write, ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -280,7 +285,7 @@ class ShardLog:
                 self._failures[is_lost] = (first.number, first.code)
 
     def _worst_since(self, number: int) -> ErrorCode:
-        """Of the writes from this number on that have failed; that leadership was lost counts most."""
+        """Returns the failure of the writes from `number` on; lost leadership takes precedence over other causes."""
         for failed, code in (self._failures[True], self._failures[False]):
             if failed >= number:
                 return code

@@ -1,8 +1,8 @@
-"""Work of one request or one group that is too large for one turn of the loop.
+"""Work for one request or one group that is too large for one turn of the loop.
 
-A request may name hundreds of thousands of rows. What goes through them is a generator that yields every `ROWS` rows:
-what is up to the first `yield` is done at once, the rest in turns of the loop of its own, so that others are served in
-between. Between two turns everything may have changed: who goes on looks again at what it relies on.
+A request can name hundreds of thousands of rows. They are processed by a generator that yields every `ROWS` rows: the
+part before the first `yield` runs immediately, the rest in later turns of the loop, so that other requests are served
+in between. Everything may have changed between two turns: a generator checks again what it relies on.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from barnabas.common.effort import Work
 from barnabas.common.host import Timers
 
 T = TypeVar("T")
-#: So many rows are some milliseconds.
+#: The number of rows that take some milliseconds.
 ROWS: Final = 1_000
-#: In letters of a name: what each name costs beside them, and what a part may cost.
+#: In characters of a name: the fixed cost per name, and the bound for a part.
 _NAME_WEIGHT: Final = 60
 _PART_WEIGHT: Final = 40_000
 
 
 def in_steps(timers: Timers, work: Iterator[None]) -> None:
-    """Goes through `work`."""
+    """Runs `work` up to its first `yield` now, and the rest in later turns of the loop."""
     for _ in work:
         timers.call_soon(lambda: in_steps(timers, work))
         return
 
 
 def parts(rows: Sequence[T], size: int = ROWS) -> Iterator[Sequence[T]]:
-    """`rows` in parts of `size`; they themselves where they are few, also where there are none."""
+    """Yields `rows` in parts of `size`; `rows` itself if there are no more than that, even if there are none."""
     if len(rows) <= size:
         yield rows
         return
@@ -41,7 +41,7 @@ def parts(rows: Sequence[T], size: int = ROWS) -> Iterator[Sequence[T]]:
 
 
 def by_weight(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    """Names of groups in parts that each take some milliseconds: to find where a group belongs costs by the letter."""
+    """Yields names of groups in parts that each take some milliseconds: the hash of a name costs time per character."""
     part: list[str] = []
     weight = 0
     for name in names:

@@ -1,4 +1,4 @@
-"""What the coordinator of transactions takes from the broker's configuration."""
+"""The transaction coordinator's part of the broker configuration."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from barnabas.common.config import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class TransactionConfig:
-    """Defaults are Kafka's."""
+    """The settings of the transaction coordinator; the defaults are Kafka's."""
 
     timeout_max_ms: int = 900_000
     id_expiration_ms: int = 7 * 24 * 3_600_000
     abort_interval_ms: int = 10_000
     expiry_interval_ms: int = 3_600_000
-    #: A record that is not committed within this is answered as if this broker did not coordinate.
+    #: A request whose record is not committed within this time is answered as if this broker were not the coordinator.
     write_timeout_ms: int = 5_000
 
     @classmethod

@@ -1,7 +1,7 @@
 """The transaction coordinator of one broker: finds the shard of a transactional id and serves its requests.
 
-A transactional id lives on partition `abs(hash(id)) % partitions of __transaction_state`; the leader of that partition
-coordinates it. Every method with a callback answers by calling it once, at once or later.
+A transactional id is stored on partition `abs(hash(id)) % partitions of __transaction_state`; the leader of that
+partition coordinates it. Every method with a callback calls it exactly once, during the call or later.
 """
 
 from __future__ import annotations
@@ -22,21 +22,23 @@ from barnabas.coordinators.transactions.shard import TransactionShard
 from barnabas.coordinators.transactions.state import Transaction, TxnState
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 
-#: `answer(error, who the producer is from now on)`.
+#: `answer(error, the producer's identity from now on)`.
 Answer = Callable[[ErrorCode, ProducerIdentity], None]
 
 NOBODY = ProducerIdentity(-1, -1)
-#: So long a producer's own request waits for its last transaction to be complete.
+#: How long a producer's own request waits for the markers of its previous transaction.
 PATIENCE_MS = 100
 
 
 class ProducerIds(Protocol):
+    """The port for new producer ids."""
+
     def take(self, done: Callable[[ErrorCode, int], None]) -> None:
-        """An id that nobody else gets, maybe at once."""
+        """Requests a producer id that is never given out again; `done` can be called during this call."""
 
 
 class Initialization(NamedTuple):
-    """InitProducerId. `expected` is who the producer was, where it says so (KIP-360)."""
+    """An InitProducerId request. `expected` is the identity that the producer had, if it sends one (KIP-360)."""
 
     transactional_id: str
     timeout_ms: int
@@ -45,7 +47,7 @@ class Initialization(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """EndTxn."""
+    """An EndTxn request."""
 
     transactional_id: str
     producer: ProducerIdentity
@@ -55,12 +57,12 @@ class Ending(NamedTuple):
 
 
 class Filters(NamedTuple):
-    """ListTransactions. What is empty filters nothing; `open_for_ms` is -1 for that."""
+    """The filters of ListTransactions. An empty set matches everything, as does -1 for `open_for_ms`."""
 
     states: frozenset[TxnState] = frozenset()
     producer_ids: frozenset[int] = frozenset()
     open_for_ms: int = -1
-    #: What the whole id matches.
+    #: A pattern that matches the whole transactional id.
     matches: Callable[[str], object] | None = None
 
     def match(self, transaction: Transaction, wall_ms: int) -> bool:
@@ -75,7 +77,7 @@ class Filters(NamedTuple):
 
 
 class TransactionCoordinator:
-    """All shards of this broker."""
+    """The coordinator of all transactional ids whose partitions this broker leads."""
 
     def __init__(
         self,
@@ -89,7 +91,7 @@ class TransactionCoordinator:
         partition_count: Callable[[], int],
         server_version: Callable[[], int],
     ) -> None:
-        """`server_version` is the level of `transaction.version`."""
+        """Creates a coordinator without partitions. `server_version` is the level of `transaction.version`."""
         self._host = host
         self._config = config
         self._writer = writer
@@ -103,14 +105,14 @@ class TransactionCoordinator:
 
     @property
     def unreadable_records(self) -> int:
-        """Records that were left out in loading, since the start."""
+        """Returns the number of unreadable records that loads have skipped since the start."""
         return self._loads.skipped
 
     # -- life
 
     def on_partition_leader(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads a partition of `__transaction_state`. In a new epoch it begins anew, as another broker
-        would: what it told in the last one may be refused."""
+        """Loads a partition of `__transaction_state` that this broker leads. A new leader epoch discards the state
+        and loads again, as another broker would: markers with the previous epoch can be refused."""
         self.on_partition_resigned(partition)
         shard = self._shards[partition] = TransactionShard(
             self._host,
@@ -150,7 +152,8 @@ class TransactionCoordinator:
         return shard
 
     def _known(self, transactional_id: str) -> tuple[TransactionShard, Transaction]:
-        """RequestFailed if it is elsewhere, not ready, or unknown."""
+        """Returns the shard and the transaction of an id. Raises RequestFailed if another broker coordinates it, its
+        shard is not ready, or it is unknown."""
         if not transactional_id:
             raise RequestFailed(ErrorCode.INVALID_REQUEST)
         shard = self._shard(transactional_id)
@@ -168,8 +171,8 @@ class TransactionCoordinator:
         self._attempt(asked.answer, lambda new_id: self._initialize(asked, new_id))
 
     def _attempt(self, answer: Answer, attempt: Callable[[int | None], bool]) -> None:
-        """Without a new producer id, and if that is not enough, with one: getting it may take a while, and much may
-        have changed until then."""
+        """Calls `attempt` without a new producer id; if it returns False, requests an id and calls it again. The
+        request takes time, and the transaction may have changed by then."""
         try:
             if attempt(None):
                 return
@@ -185,12 +188,12 @@ class TransactionCoordinator:
             except RequestFailed as failure:
                 answer(failure.code, NOBODY)
             else:
-                assert enough, "one new id is enough"
+                assert enough, "one new producer id is enough"
 
         self._producer_ids.take(taken)
 
     def _initialize(self, asked: Initialization, new_id: int | None) -> bool:
-        """False if another producer id is needed."""
+        """Serves InitProducerId; returns False if a new producer id is needed."""
         shard = self._shard(asked.transactional_id)
         transaction = shard.find(asked.transactional_id)
         wall_ms = self._host.clock.wall_ms()
@@ -204,7 +207,7 @@ class TransactionCoordinator:
         image = transaction.image
         transitions.check_expected(image, asked.expected)
         if image.state is TxnState.ONGOING:
-            # Its end gets an epoch that no producer is told; whoever asks again gets the one after it.
+            # The abort uses an epoch that no producer gets; the retry of this request gets the next one.
             shard.fence(transaction, lambda code: asked.answer(code or ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY))
             return True
         rotates = transitions.needs_new_id(image, asked.expected)
@@ -228,8 +231,9 @@ class TransactionCoordinator:
         *,
         patience_ms: int = 0,
     ) -> None:
-        """Durable before the first record of a partition is written (G23). With patience it waits so long for the last
-        transaction's end, where it would be refused with CONCURRENT_TRANSACTIONS."""
+        """Adds partitions to the producer's transaction; they are committed to the log before the first record of a
+        partition is written (G23). With `patience_ms`, a request that would be refused with CONCURRENT_TRANSACTIONS
+        waits that long for the end of the previous transaction."""
         transaction = None
         try:
             shard, transaction = self._known(transactional_id)
@@ -254,7 +258,7 @@ class TransactionCoordinator:
     def verify_partitions(
         self, transactional_id: str, producer: ProducerIdentity, partitions: Set[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Whether they are part of the producer's open transaction (KIP-890)."""
+        """Returns for each partition whether it is part of the producer's open transaction (KIP-890)."""
         try:
             _, transaction = self._known(transactional_id)
             transitions.verify(transaction.image, producer)
@@ -269,7 +273,7 @@ class TransactionCoordinator:
     # -- ending
 
     def end_transaction(self, asked: Ending) -> None:
-        """Answered when it is decided; the markers follow."""
+        """Serves EndTxn; answers when the decision is committed, before the markers are written."""
         self._attempt(asked.answer, lambda new_id: self._end(asked, new_id))
 
     def _end(self, asked: Ending, new_id: int | None) -> bool:
@@ -302,7 +306,7 @@ class TransactionCoordinator:
         return transaction
 
     def list(self, filters: Filters) -> Sequence[Transaction]:
-        """RequestFailed while a shard is being loaded."""
+        """Returns the transactions that pass `filters`. Raises RequestFailed while a shard is loading."""
         if not self._active:
             raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         now_ms = self._host.clock.wall_ms()
@@ -315,7 +319,7 @@ class TransactionCoordinator:
 
 
 def _told(producer: ProducerIdentity, client_version: int) -> ProducerIdentity:
-    """Who a producer is after a transaction, which only version 2 of the protocol tells."""
+    """Returns the identity after a transaction for the response: only version 2 of the protocol contains it."""
     return producer if client_version >= transitions.EPOCH_BUMP_SINCE else NOBODY
 
 

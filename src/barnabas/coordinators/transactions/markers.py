@@ -1,14 +1,14 @@
-"""The markers of transactions that are decided: told to the leaders of their partitions until all have written them.
+"""Transaction markers: sent to the leaders of a decided transaction's partitions until all of them have written them.
 
-    decided -> one WriteTxnMarkers per broker, for all that is to be told in this event of the loop
-            -> a partition that has written it is done; one that cannot now is tried again, where its leader is by then
-            -> the last one done: `Delivery.on_delivered`
+    decided -> one WriteTxnMarkers per broker, for everything to be sent in this event of the loop
+            -> a partition that has written its marker is done; one that cannot is retried at its leader of that time
+            -> after the last partition: `Delivery.on_delivered`
 
 Invariants
-- A marker that comes twice does no harm, so everything without a good answer is sent again, for as long as the
-  coordinator leads its partition. Nothing else ends a transaction that is decided (LSO never stuck, guard G24).
-- A partition that is there no more needs no marker. One whose producer epoch is beyond the marker's has no records of
-  this transaction that are open.
+- A repeated marker has no effect, so every marker without a successful response is sent again, for as long as this
+  broker coordinates the transaction. Nothing else ends a decided transaction (the LSO never stays stuck, G24).
+- A partition that no longer exists needs no marker. A partition whose producer epoch is above the marker's has no open
+  records of this transaction.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from barnabas.coordinators.transactions.state import TxnImage, TxnState
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.write_txn_markers import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 
-#: A tagged field of ours beside a marker: the version of the transaction protocol, one byte. Kafka's brokers ignore it.
-#: With version 2 the marker has a higher epoch than the records, by which one that comes late is recognised.
+#: A tagged field of Barnabas in a marker: the version of the transaction protocol, one byte. Kafka's brokers ignore it.
+#: With version 2 the marker has a higher epoch than the records, by which a late marker is recognised.
 VERSION_TAG: Final = 9001
 
 _RETRY_MS: Final = 20
@@ -40,19 +40,20 @@ _DONE: Final = frozenset(
 
 
 class PartitionLeaders(Protocol):
-    """Where markers go."""
+    """The port to the leaders that receive markers."""
 
     def leader_of(self, partition: TopicPartition) -> int | None:
-        """The broker that leads it, -1 while none does that can be reached, None if there is no such partition."""
+        """Returns the broker that leads the partition; -1 while no reachable broker leads it; None if the partition
+        does not exist."""
 
     def send_markers(
         self, broker_id: int, request: WriteTxnMarkersRequest, reply: Callable[[Message | None], None]
     ) -> None:
-        """`reply` once, with None if there was no answer; never from within this call."""
+        """Sends a request and calls `reply` once, with None if there was no response; never during this call."""
 
 
 class Delivery:
-    """The markers of one transaction. `cancel` when the coordinator is none any more."""
+    """The markers of one transaction. `cancel` ends it when this broker no longer coordinates the transaction."""
 
     __slots__ = (
         "_retry",
@@ -73,13 +74,13 @@ class Delivery:
         on_delivered: Callable[[], None],
         on_fenced: Callable[[], None],
     ) -> None:
-        assert image.is_prepared, "only what is decided is told"
+        assert image.is_prepared, "only a decided transaction has markers"
         self.image = image
         self.coordinator_epoch = coordinator_epoch
         self.missing = set(image.partitions)
         self.cancelled = False
         self.on_delivered = on_delivered
-        #: Another coordinator has written a marker in a later epoch.
+        #: Called if another coordinator has written a marker with a later coordinator epoch.
         self.on_fenced = on_fenced
         self._retry: Deadline = deadlines.new()
         self._retry_ms = _RETRY_MS
@@ -89,25 +90,25 @@ class Delivery:
         self._retry.cancel()
 
     def later(self, again: Callable[[], None]) -> None:
-        """Once for all that failed meanwhile, each time a little later."""
+        """Schedules one retry for everything that failed in the meantime, with a longer delay each time."""
         if not self._retry.is_scheduled:
             self._retry.schedule(self._retry_ms, again)
             self._retry_ms = min(2 * self._retry_ms, _RETRY_MS_MAX)
 
 
 class MarkerSender:
-    """Of one broker, for all its shards."""
+    """The sender of markers for all shards of one broker."""
 
     __slots__ = ("_host", "_leaders", "_outbox")
 
     def __init__(self, host: Host, leaders: PartitionLeaders) -> None:
         self._host = host
         self._leaders = leaders
-        #: By broker, what goes out at the end of this event.
+        #: The markers per broker that are sent at the end of this event.
         self._outbox: dict[int, list[tuple[Delivery, list[TopicPartition]]]] = {}
 
     def deliver(self, delivery: Delivery) -> None:
-        """`on_delivered` comes later, also where there is no partition to tell."""
+        """Starts a delivery. `on_delivered` is called later, even if there are no partitions."""
         self._enqueue(delivery, delivery.missing)
         if not delivery.missing:
             self._host.timers.call_soon(lambda: self._conclude(delivery))
@@ -128,7 +129,7 @@ class MarkerSender:
             self._outbox.setdefault(leader, []).append((delivery, led))
 
     def _again(self, delivery: Delivery) -> None:
-        """All that is missing: of what is under way still, a second marker does no harm."""
+        """Sends all missing markers again, including those in flight: a second marker has no effect."""
         if not delivery.cancelled:
             self._enqueue(delivery, delivery.missing)
             self._conclude(delivery)
@@ -190,12 +191,12 @@ def _marker(delivery: Delivery, partitions: list[TopicPartition]) -> WriteTxnMar
 
 
 def version_of(marker: WriteTxnMarkersRequest.WritableTxnMarker) -> int:
-    """The version of the protocol that this marker ends a transaction of; 0 if it does not say."""
+    """Returns the protocol version of the transaction that this marker ends; 0 if the marker does not contain it."""
     return next((data[0] for tag, data in marker.unknown_tags if tag == VERSION_TAG and len(data) == 1), 0)
 
 
 def _codes(response: Message | None) -> dict[int, dict[TopicPartition, int]]:
-    """By producer, which is how Kafka groups them; nothing if there was no answer."""
+    """Returns the error codes by producer id, as Kafka groups them; empty if there was no response."""
     codes: dict[int, dict[TopicPartition, int]] = {}
     for result in response.markers if isinstance(response, WriteTxnMarkersResponse) else ():
         of_producer = codes.setdefault(result.producer_id, {})

@@ -1,9 +1,9 @@
 """The records of `__transaction_state` as Kafka 4.1 writes them.
 
     key    int16 type 0 | TransactionLogKey (version 0)
-    value  int16 version | TransactionLogValue       0 before `transaction.version` 1, then 1, which has tagged fields
+    value  int16 version | TransactionLogValue       0 with `transaction.version` 0, else 1, which has tagged fields
 
-A null value forgets the transactional id.
+A null value removes the transactional id.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FLEXIBLE_VALUE: Final = 1
 
 
 def transaction_record(transactional_id: str, image: TxnImage, server_version: int) -> KeyValue:
-    """`server_version` is the level of `transaction.version`."""
+    """Returns the record of an image. `server_version` is the level of `transaction.version`."""
     partitions = None if image.state is TxnState.EMPTY else _grouped(image.partitions)
     version = min(server_version, _FLEXIBLE_VALUE)
     body = TransactionLogValue(
@@ -66,7 +66,7 @@ def _grouped(partitions: frozenset[TopicPartition]) -> list[TransactionLogValue.
 
 
 def parse_key(key: bytes) -> str | None:
-    """The transactional id; None for a type that we do not keep."""
+    """Returns the transactional id; None for other types of keys."""
     if len(key) < 2:
         raise DecodeError(f"a coordinator key of {len(key)} bytes")
     if _INT16.unpack_from(key)[0] != _KEY:

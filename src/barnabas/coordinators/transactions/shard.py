@@ -1,10 +1,10 @@
-"""One partition of `__transaction_state` coordinated here: its transactions, their records, and how they come and go.
+"""One partition of `__transaction_state` that this broker coordinates: its transactions, their records, their expiry.
 
-    write     a record leads to the next image; while it is on its way, other requests are told to come again
-    decided   a Prepare record is committed: the markers go out, then the Complete record is written
-    loading   what is found decided goes on from there, so that a coordinator's death ends no transaction half way (G23)
+    write     a record leads to the next image; while it is in flight, other requests get CONCURRENT_TRANSACTIONS
+    decided   a Prepare record is committed: the markers are sent, then the Complete record is written
+    loading   decided transactions are continued, so that the crash of a coordinator leaves none half ended (G23)
 
-An image changes only when its record is committed. Whoever waits is answered then, or with an error.
+An image changes only when its record is committed. Waiting requests are answered then, or with an error.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from barnabas.coordinators.transactions.records import (
 from barnabas.coordinators.transactions.state import Transaction, TxnImage, TxnState
 from barnabas.coordinators.transactions.transitions import completed, fenced
 
-#: Transactions looked at in one turn of the loop, and tombstones in one batch.
+#: Transactions processed in one turn of the loop, and tombstones in one batch.
 _SLICE: Final = 256
-#: A Complete record that could not be written is tried again after this.
+#: The delay before a Complete record that could not be written is written again.
 _RETRY_MS: Final = 100
 
 Done = Callable[[ErrorCode], None]
@@ -49,7 +49,7 @@ def _ignore(_: ErrorCode) -> None:
 
 
 class Waiter:
-    """Called back once, by whatever comes first."""
+    """A callback with a deadline; it is called once, by `done` or at the deadline."""
 
     __slots__ = ("_callback", "deadline")
 
@@ -65,7 +65,8 @@ class Waiter:
 
 
 class TransactionShard(LoadSink):
-    """See the module's text. Also the sink that its log is replayed into."""
+    """The transactions of one partition, and the sink that its log is replayed into; the module's text describes the
+    steps."""
 
     __slots__ = (
         "_abort",
@@ -97,8 +98,8 @@ class TransactionShard(LoadSink):
         partition: TopicPartition,
         leader_epoch: int,
     ) -> None:
-        """`server_version` is the level of `transaction.version`; `leader_epoch` goes into markers as the
-        coordinator's."""
+        """Creates a shard that is not loaded. `server_version` is the level of `transaction.version`; markers
+        contain `leader_epoch` as the coordinator epoch."""
         self.partition = partition
         self.leader_epoch = leader_epoch
         self._host = host
@@ -112,10 +113,10 @@ class TransactionShard(LoadSink):
         )
         self._loader = LogLoader(host, loads, partition, self)
         self._transactions: dict[str, Transaction] = {}
-        #: Of these, the open ones, which may grow too old.
+        #: The open transactions among them, which can time out.
         self._ongoing: dict[str, Transaction] = {}
         self._deliveries: dict[str, Delivery] = {}
-        #: Who comes again when a transaction is free.
+        #: Requests that are processed again when the transaction of an id is free.
         self._waiting: dict[str, list[Waiter]] = {}
         self._abort = self._deadlines.new()
         self._expiry = self._deadlines.new()
@@ -125,7 +126,7 @@ class TransactionShard(LoadSink):
         return self._life.state
 
     def check_serving(self) -> None:
-        """RequestFailed unless requests can be served."""
+        """Raises RequestFailed unless requests can be served."""
         self._life.check_serving()
 
     # -- transactions
@@ -137,18 +138,20 @@ class TransactionShard(LoadSink):
         return self._transactions.get(transactional_id)
 
     def find_or_create(self, transactional_id: str, image: TxnImage) -> Transaction:
-        """Its id stays known from now on, though nothing is written yet."""
+        """Returns the transaction of an id, created with `image` if it is unknown. The id stays known although
+        nothing is written yet."""
         return self._transactions.setdefault(transactional_id, Transaction(transactional_id, image))
 
     @property
     def undelivered(self) -> int:
-        """Transactions whose markers are not all written."""
+        """Returns the number of transactions with markers that are not yet written."""
         return len(self._deliveries)
 
     # -- writing
 
     def write(self, transaction: Transaction, image: TxnImage, done: Done = _ignore) -> None:
-        """Lead it to `image`. `done` once: NONE when that is committed, and what is to happen then under way."""
+        """Writes the record of `image` and takes `image` over when it is committed. `done` is called once: with NONE
+        after the commit, when the next step has begun."""
         assert transaction.pending is None, "one record of a transaction at a time"
         self._send(transaction, image, done, lambda code: self._settled(transaction, image, code))
 
@@ -166,8 +169,9 @@ class TransactionShard(LoadSink):
             self._wake(transaction.transactional_id)
 
     def when_free(self, transaction: Transaction, patience_ms: int, callback: Callable[[], None]) -> None:
-        """Call back when nothing is on its way for it and its last transaction is complete, or after a while, or when
-        this shard is closed; later in any case. A client that is told to come again would wait longer."""
+        """Calls back when no record of the transaction is in flight and its previous transaction is complete, after
+        `patience_ms`, or when this shard is closed; never during this call. A client that must retry would wait
+        longer."""
         waiter = Waiter(self._deadlines.new(), later(callback))
         self._waiting.setdefault(transaction.transactional_id, []).append(waiter)
         waiter.deadline.schedule(patience_ms, waiter.done)
@@ -177,7 +181,7 @@ class TransactionShard(LoadSink):
             self._host.timers.call_soon(waiter.done)
 
     def _take(self, transaction: Transaction, image: TxnImage) -> None:
-        """What its last record says, just committed or found at the start."""
+        """Takes over the image of the last record, which was just committed or found by the load."""
         transaction.image = image
         if image.state is TxnState.ONGOING:
             self._ongoing[transaction.transactional_id] = transaction
@@ -207,14 +211,14 @@ class TransactionShard(LoadSink):
     def _complete(self, transaction: Transaction) -> None:
         if self.state is not ShardState.ACTIVE:
             return
-        assert transaction.image.is_prepared, "markers are written of what is decided"
+        assert transaction.image.is_prepared, "only a decided transaction has markers"
         transaction.pending = None
         image = completed(transaction.image, self._host.clock.wall_ms())
 
         def settled(code: ErrorCode) -> None:
             self._settled(transaction, image, code)
             if code is not ErrorCode.NONE and self.state is ShardState.ACTIVE:
-                # Nobody else will do it: until then its producer is told to wait.
+                # Nothing else repeats the write, and its producer waits for it.
                 self._deadlines.new().schedule(_RETRY_MS, lambda: self._complete(transaction))
 
         self._send(transaction, image, _ignore, settled)
@@ -239,7 +243,8 @@ class TransactionShard(LoadSink):
         self._expiry.schedule(self._config.expiry_interval_ms, self._begin_expiry)
 
     def _resume_slice(self, transactions: tuple[Transaction, ...], start: int) -> None:
-        """What is open may grow too old, what is decided is told to its partitions; some in each turn of the loop."""
+        """Registers open transactions for their timeout and delivers the markers of decided ones; a part in each
+        turn of the loop."""
         if self.state is not ShardState.ACTIVE:
             return
         for transaction in transactions[start : start + _SLICE]:
@@ -255,7 +260,8 @@ class TransactionShard(LoadSink):
         self._host.faults.report(f"cannot load {self.partition}", error)
 
     def close(self) -> None:
-        """Leadership has gone: who waits is sent to the new coordinator, which goes on with what is decided."""
+        """Ends all work after a loss of leadership: waiting requests are redirected to the new coordinator, which
+        continues the decided transactions."""
         self._life.move(ShardState.CLOSED)
         self._loader.stop()
         self._log.close()
@@ -268,7 +274,7 @@ class TransactionShard(LoadSink):
         self._ongoing.clear()
         self._deadlines.close()
 
-    # -- what grows too old
+    # -- timeouts and expiry
 
     def _abort_timed_out(self) -> None:
         self._abort.schedule(self._config.abort_interval_ms, self._abort_timed_out)
@@ -278,7 +284,7 @@ class TransactionShard(LoadSink):
                 self.fence(transaction)
 
     def fence(self, transaction: Transaction, done: Done = _ignore) -> None:
-        """Abort what is open, and leave its producer behind."""
+        """Aborts an open transaction and fences its producer."""
         image = fenced(transaction.image, self._server_version(), self._host.clock.wall_ms())
         self.write(transaction, image, done)
 

@@ -1,14 +1,14 @@
-"""What a coordinator knows of one transactional id, and the states that it goes through (KIP-98, KIP-890).
+"""The coordinator's state of one transactional id, and its possible states (KIP-98, KIP-890).
 
-    Empty           a producer id and epoch are given; nothing is written
-    Ongoing         these partitions may hold records of the transaction
-    PrepareCommit   decided: the markers are on their way to the partitions, nothing can change it
+    Empty           the producer id and epoch are assigned; nothing is written
+    Ongoing         the partitions of the image can hold records of the transaction
+    PrepareCommit   decided: the markers are being written to the partitions, and nothing can change the outcome
     PrepareAbort    the same for an abort
     CompleteCommit  all markers are written
     CompleteAbort   the same for an abort
-    Dead            forgotten: a tombstone is on its way
+    Dead            removed: a tombstone is in flight
 
-A `TxnImage` is what a record of `__transaction_state` says, and does not change; `transitions` makes the next one.
+A `TxnImage` is the immutable content of a record of `__transaction_state`; `transitions` derives the next one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EPOCH_MAX: Final = 0x7FFF
 
 
 class TxnState(IntEnum):
-    """Numbered as in the records."""
+    """The states of a transaction, numbered as in the records."""
 
     EMPTY = 0
     ONGOING = 1
@@ -37,7 +37,7 @@ class TxnState(IntEnum):
 
     @property
     def shown(self) -> str:
-        """As Kafka's tools name it."""
+        """Returns the name that Kafka's tools show."""
         return _SHOWN[self]
 
 
@@ -54,7 +54,7 @@ _SHOWN: Final[Mapping[TxnState, str]] = {
 _AT_REST: Final = frozenset({TxnState.EMPTY, TxnState.COMPLETE_COMMIT, TxnState.COMPLETE_ABORT})
 PREPARED: Final = frozenset({TxnState.PREPARE_COMMIT, TxnState.PREPARE_ABORT})
 
-#: Which states a record may lead to. Version 2 of the protocol may abort what was never begun.
+#: The states that a record can lead to. Version 2 of the protocol can abort a transaction that was never begun.
 TRANSITIONS: Final[Mapping[TxnState, frozenset[TxnState]]] = {
     **dict.fromkeys(
         sorted(_AT_REST), frozenset({TxnState.EMPTY, TxnState.ONGOING, TxnState.PREPARE_ABORT, TxnState.DEAD})
@@ -67,7 +67,7 @@ TRANSITIONS: Final[Mapping[TxnState, frozenset[TxnState]]] = {
 
 
 class TxnImage(NamedTuple):
-    """Times are wall clock milliseconds; -1 where there is none."""
+    """One version of a transaction's state. Times are wall clock milliseconds; -1 stands for none."""
 
     producer_id: int
     producer_epoch: int
@@ -76,13 +76,13 @@ class TxnImage(NamedTuple):
     partitions: frozenset[TopicPartition] = frozenset()
     start_ms: int = NO_TIMESTAMP
     updated_ms: int = NO_TIMESTAMP
-    #: The version of the transaction protocol that its producer spoke last; 2 has a new epoch after each transaction.
+    #: The version of the transaction protocol in the producer's last request; with 2, each transaction has a new epoch.
     client_version: int = 0
-    #: The id before the present one, once its epochs were used up.
+    #: The previous producer id, if its epochs were used up.
     previous_producer_id: int = NO_PRODUCER_ID
-    #: The id that the producer goes on with when the transaction being ended is complete.
+    #: The producer id that is used after the transaction that is being ended, if its epochs are used up.
     next_producer_id: int = NO_PRODUCER_ID
-    #: Not kept in the log: the epoch before the last bump that a producer asked for.
+    #: The epoch before the last bump that a producer requested; not stored in the log.
     last_producer_epoch: int = NO_PRODUCER_EPOCH
 
     @property
@@ -91,12 +91,13 @@ class TxnImage(NamedTuple):
 
     @property
     def is_prepared(self) -> bool:
-        """Decided, and not complete."""
+        """Returns whether the end is decided but not complete."""
         return self.state in PREPARED
 
     @property
     def is_epoch_exhausted(self) -> bool:
-        """The last epoch is kept back, so that the producer before can always be fenced."""
+        """Returns whether no epoch is left for the producer. The very last epoch is reserved, so that the producer
+        can always be fenced."""
         return is_exhausted(self.producer_epoch)
 
     def is_timed_out(self, wall_ms: int) -> bool:
@@ -108,7 +109,7 @@ def is_exhausted(epoch: int) -> bool:
 
 
 class Transaction:
-    """One transactional id in a coordinator: its committed image, and the state that a record on its way leads to."""
+    """The committed image of one transactional id, and the state that a record in flight leads to."""
 
     __slots__ = ("image", "pending", "transactional_id")
 

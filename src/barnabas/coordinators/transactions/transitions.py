@@ -1,18 +1,18 @@
-"""From one image of a transaction to the next: what each request may do in each state. Pure.
+"""Transitions from one image of a transaction to the next: the effect of each request in each state. Pure functions.
 
-Every function gives the image to be written, None where there is nothing to do and the answer is good, or raises
-RequestFailed with what the client is to be told. That a record is on its way is checked by `check_settled` first, and
-its code is CONCURRENT_TRANSACTIONS: the client comes again. A decided transaction counts as one with a record on its
-way until it is complete, as in Kafka (KAFKA-18464, KAFKA-18575): its producer is told its next epoch, and maybe its
-next id, as soon as the end is decided, and may begin and abort the next transaction before the markers are written.
-Version 1 of EndTxn and the verification of partitions look at the producer's id and epoch first.
+Every function returns the image to be written, returns None if the request succeeds without a write, or raises
+RequestFailed with the error code for the client. `check_settled` comes first: while a record is in flight, it raises
+CONCURRENT_TRANSACTIONS, and clients retry. A decided transaction counts as one with a record in flight until it is
+complete, as in Kafka (KAFKA-18464, KAFKA-18575): its producer gets its next epoch, and possibly its next producer id,
+as soon as the end is decided, and could begin and abort the next transaction before the markers are written. EndTxn
+with version 1 and the verification of partitions check the producer id and epoch first.
 
-How a transaction ends, by the version of the protocol that its producer speaks (KIP-890):
+The end of a transaction depends on the version of the protocol that its producer uses (KIP-890):
 
-    version 1   the epoch stays; an EndTxn that comes again is one with the same epoch and outcome
-    version 2   every end bumps the epoch, so that one that comes again has the epoch before the present one, and one
-                with the present epoch means the next transaction. An abort of a transaction without partitions is
-                written, too: the producer cannot know whether they had been added.
+    version 1   the epoch stays; a repeated EndTxn has the same epoch and outcome
+    version 2   every end bumps the epoch: a repeated EndTxn has the previous epoch, and one with the current epoch
+                belongs to the next transaction. An abort of a transaction without partitions is written, too: the
+                producer cannot know whether its partitions had been added.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ from barnabas.coordinators.transactions.state import (
 )
 from barnabas.records.header import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 
-#: From this version of the protocol on an end of a transaction bumps the epoch.
+#: The version of the protocol since which the end of a transaction bumps the epoch.
 EPOCH_BUMP_SINCE: Final = 2
-#: A version without it.
+#: A version without the epoch bump.
 NO_EPOCH_BUMP: Final = 0
 
 _NOTHING: Final[frozenset[TopicPartition]] = frozenset()
 
 
 class ProducerIdentity(NamedTuple):
-    """Who a producer says that it is."""
+    """The producer id and epoch in a request."""
 
     producer_id: int
     epoch: int
 
 
 def check_settled(transaction: Transaction) -> None:
-    """RequestFailed while a record of it is on its way, or its markers are."""
+    """Raises RequestFailed while a record or the markers of the transaction are in flight."""
     if transaction.pending is not None:
         raise RequestFailed(ErrorCode.CONCURRENT_TRANSACTIONS)
     _check_complete(transaction.image)
@@ -69,19 +69,20 @@ def _moved(image: TxnImage, state: TxnState, **changes: object) -> TxnImage:
 
 
 def fresh(producer_id: int, timeout_ms: int, wall_ms: int) -> TxnImage:
-    """For a transactional id that nobody has used; never written as it is."""
+    """Returns the image of an unused transactional id; it is never written itself."""
     return TxnImage(producer_id, NO_PRODUCER_EPOCH, timeout_ms, updated_ms=wall_ms)
 
 
 def needs_new_id(image: TxnImage, expected: ProducerIdentity | None) -> bool:
-    """Whether InitProducerId goes on with another producer id, because all epochs of this one are used up."""
+    """Returns whether InitProducerId needs a new producer id because all epochs of the current one are used up."""
     return (
         image.is_at_rest and image.is_epoch_exhausted and (expected is None or expected.epoch == image.producer_epoch)
     )
 
 
 def check_expected(image: TxnImage, expected: ProducerIdentity | None) -> None:
-    """A producer that names itself is who it was, or was so before its epochs were used up (KIP-360)."""
+    """Raises RequestFailed unless the identity in the request is the current producer, or the one before its epochs
+    were used up (KIP-360)."""
     if expected is None or image.producer_epoch == NO_PRODUCER_EPOCH or expected.producer_id == image.producer_id:
         return
     if expected.producer_id == image.previous_producer_id and is_exhausted(expected.epoch):
@@ -92,8 +93,9 @@ def check_expected(image: TxnImage, expected: ProducerIdentity | None) -> None:
 def initialized(
     image: TxnImage, expected: ProducerIdentity | None, timeout_ms: int, wall_ms: int, new_id: int | None
 ) -> TxnImage:
-    """The producer begins anew: with the next epoch, or with `new_id` and epoch 0. A retry gets the same again."""
-    assert image.is_at_rest, "what is open is aborted first"
+    """Returns the image after InitProducerId: with the next epoch, or with `new_id` and epoch 0. A repeated request
+    gets the same identity again."""
+    assert image.is_at_rest, "an open transaction is aborted first"
     changes = {
         "timeout_ms": timeout_ms,
         "partitions": _NOTHING,
@@ -117,7 +119,7 @@ def initialized(
 
 
 def _bumped(image: TxnImage, expected: ProducerIdentity | None) -> tuple[int, int]:
-    """(epoch, epoch before it)."""
+    """Returns (epoch, previous epoch)."""
     epoch = image.producer_epoch
     if expected is None:
         assert not image.is_epoch_exhausted, "another producer id is needed"
@@ -141,7 +143,8 @@ def check_producer(image: TxnImage, producer: ProducerIdentity) -> None:
 
 
 def verify(image: TxnImage, producer: ProducerIdentity) -> None:
-    """Whether records of this producer may belong to the transaction (KIP-890); of which partitions, `image` tells."""
+    """Raises RequestFailed unless records of this producer can belong to the transaction (KIP-890); `image` contains
+    its partitions."""
     check_producer(image, producer)
     _check_complete(image)
 
@@ -149,7 +152,7 @@ def verify(image: TxnImage, producer: ProducerIdentity) -> None:
 def with_partitions(
     image: TxnImage, producer: ProducerIdentity, partitions: Set[TopicPartition], client_version: int, wall_ms: int
 ) -> TxnImage | None:
-    """None if all of them are in it already."""
+    """Returns the image with further partitions; None if the transaction has all of them."""
     _check_complete(image)
     check_producer(image, producer)
     ongoing = image.state is TxnState.ONGOING
@@ -171,7 +174,8 @@ def with_partitions(
 def ended(
     image: TxnImage, producer: ProducerIdentity, commit: bool, client_version: int, wall_ms: int, new_id: int | None
 ) -> TxnImage | None:
-    """What EndTxn of a producer comes to; None if it has been done before. `new_id` as for `end_needs_new_id`."""
+    """Returns the image after a producer's EndTxn; None if the request repeats an earlier one. `new_id` is needed if
+    `end_needs_new_id` returns True."""
     if client_version < EPOCH_BUMP_SINCE:
         return _ended_by_v1(image, producer, commit, wall_ms)
     return _ended_by_v2(image, producer, commit, client_version, wall_ms, new_id)
@@ -187,13 +191,13 @@ def _ended_by_v1(image: TxnImage, producer: ProducerIdentity, commit: bool, wall
 
 
 def _check_outcome(image: TxnImage, commit: bool) -> None:
-    """RequestFailed unless the transaction ended as is asked."""
+    """Raises RequestFailed unless the transaction ended with the requested outcome."""
     if image.state is not (TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT):
         raise RequestFailed(ErrorCode.INVALID_TXN_STATE)
 
 
 def end_needs_new_id(image: TxnImage, client_version: int) -> bool:
-    """Whether the epoch after this transaction belongs to another producer id."""
+    """Returns whether the producer needs another producer id after this transaction."""
     return client_version >= EPOCH_BUMP_SINCE and image.is_epoch_exhausted and not image.is_prepared
 
 
@@ -214,7 +218,8 @@ def _ended_by_v2(
 
 
 def _check_v2_producer(image: TxnImage, producer: ProducerIdentity) -> bool:
-    """Whether it asks for what was done already. RequestFailed if it is none of the producers that may ask."""
+    """Returns whether the request repeats an earlier one. Raises RequestFailed if it is from neither the current nor
+    the previous producer."""
     over_rotation = (
         producer.producer_id == image.previous_producer_id
         and producer.epoch == EPOCH_MAX - 1
@@ -222,7 +227,8 @@ def _check_v2_producer(image: TxnImage, producer: ProducerIdentity) -> bool:
     )
     if producer.producer_id != image.producer_id and not over_rotation:
         raise RequestFailed(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    # A fence bumps, too, and leaves its own epoch as the one before: who was fenced does not take it for its own end.
+    # Fencing bumps the epoch, too, and stores its own epoch as the previous one: a fenced producer must not take that
+    # abort for its own.
     over_bump = producer.epoch + 1 == image.producer_epoch and image.last_producer_epoch in (
         NO_PRODUCER_EPOCH,
         producer.epoch,
@@ -241,7 +247,7 @@ def _decided(image: TxnImage, commit: bool, client_version: int, wall_ms: int, n
     state = TxnState.PREPARE_COMMIT if commit else TxnState.PREPARE_ABORT
     epoch, last = image.producer_epoch, image.last_producer_epoch
     if client_version >= EPOCH_BUMP_SINCE:
-        # At the very last epoch only an abort comes here, which must go through all the same.
+        # At the very last epoch only an abort gets here, which must succeed nonetheless.
         epoch, last = min(epoch + 1, EPOCH_MAX), epoch
     return _moved(
         image,
@@ -255,9 +261,10 @@ def _decided(image: TxnImage, commit: bool, client_version: int, wall_ms: int, n
 
 
 def fenced(image: TxnImage, server_version: int, wall_ms: int) -> TxnImage:
-    """An open transaction is aborted by the coordinator itself: because of its age, or because another producer came
-    with the same transactional id. The epoch goes up, so that the producer before can write no more."""
-    assert image.state is TxnState.ONGOING, "only what is open is fenced"
+    """Returns the image of an open transaction that the coordinator aborts itself: after its timeout, or because
+    another producer uses the same transactional id. The epoch is bumped, so that the previous producer can no longer
+    write."""
+    assert image.state is TxnState.ONGOING, "only an open transaction is fenced"
     epoch = min(image.producer_epoch + 1, EPOCH_MAX)
     raised = image._replace(producer_epoch=epoch, last_producer_epoch=NO_PRODUCER_EPOCH)
     version = server_version if server_version >= EPOCH_BUMP_SINCE else NO_EPOCH_BUMP
@@ -265,7 +272,7 @@ def fenced(image: TxnImage, server_version: int, wall_ms: int) -> TxnImage:
 
 
 def completed(image: TxnImage, wall_ms: int) -> TxnImage:
-    """All markers are written."""
+    """Returns the image after all markers are written."""
     commit = image.state is TxnState.PREPARE_COMMIT
     state = TxnState.COMPLETE_COMMIT if commit else TxnState.COMPLETE_ABORT
     done = _moved(image, state, partitions=_NOTHING, updated_ms=wall_ms, next_producer_id=NO_PRODUCER_ID)
