@@ -68,6 +68,7 @@ PLAIN_PACKAGES = frozenset(
         "orders",
         "records",
         "server",
+        "storage",
         "testing",
         "tls",
     }
