@@ -67,6 +67,7 @@ PLAIN_PACKAGES = frozenset(
         "monitor",
         "orders",
         "records",
+        "replication",
         "server",
         "storage",
         "testing",

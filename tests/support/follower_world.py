@@ -32,7 +32,7 @@ class QuietSurroundings:
     def __init__(self, host: MemoryHost) -> None:
         self._host = host
         self.proposals: list[Partition] = []
-        self.witnessed_facts: list[tuple[str, dict[str, int]]] = []
+        self.reported_events: list[tuple[str, dict[str, int]]] = []
         self.dead: set[int] = set()
 
     def now_ms(self) -> int:
@@ -49,8 +49,8 @@ class QuietSurroundings:
     def propose(self, partition: Partition) -> None:
         self.proposals.append(partition)
 
-    def witnessed(self, partition: Partition, what: str, **facts: int) -> None:
-        self.witnessed_facts.append((what, facts))
+    def report_event(self, partition: Partition, what: str, **facts: int) -> None:
+        self.reported_events.append((what, facts))
 
     def wake_followers_soon(self, partition: Partition, size_bytes: int) -> None:
         partition.wake_followers(size_bytes)

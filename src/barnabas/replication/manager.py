@@ -32,7 +32,7 @@ from barnabas.replication.purgatory import Purgatory
 from barnabas.replication.quotas import ReplicationQuotas
 from barnabas.replication.slices import InSlices
 from barnabas.replication.strays import set_strays_aside
-from barnabas.replication.surroundings import ReplicaSurroundings, Witness
+from barnabas.replication.surroundings import EventReporter, ReplicaSurroundings
 from barnabas.replication.traffic import Traffic
 from barnabas.replication.unopened import UnopenedReplicas
 from barnabas.storage.directories import root_of
@@ -91,7 +91,7 @@ class ReplicaPorts(NamedTuple):
     #: Returns the broker epoch, as the controller assigned it; -1 before.
     broker_epoch: Callable[[], int]
     #: Records what replicas of this broker lost or possibly lost.
-    witness: Witness
+    report_event: EventReporter
     #: Reports the directories of replicas to the controller.
     assignments: Assignments
 
@@ -116,7 +116,7 @@ class ReplicaManager:
         self._full = self._roots.full
         self._unopened = UnopenedReplicas(host.timers, self._open_again)
         self.moves = ReplicaMoves(host, config, logs, self, ports.assignments)
-        self.surroundings = ReplicaSurroundings(host, config, ports.ask, ports.broker_epoch, ports.witness)
+        self.surroundings = ReplicaSurroundings(host, config, ports.ask, ports.broker_epoch, ports.report_event)
         self.quotas = ReplicationQuotas(host.clock, config)
         self.traffic = Traffic()
         health = logs.health

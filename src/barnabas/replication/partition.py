@@ -59,7 +59,7 @@ class Surroundings(Protocol):
     def wake_followers_soon(self, partition: Partition, size_bytes: int) -> None:
         """Calls `wake_followers` after the current event, once for all of its appends."""
 
-    def witnessed(self, partition: Partition, what: str, **facts: int) -> None:
+    def report_event(self, partition: Partition, what: str, **facts: int) -> None:
         """Records an event that only this replica knows of, for the journal."""
 
 
@@ -140,7 +140,7 @@ class Partition:
         leadership, now_ms = self.leadership, self._surroundings.now_ms()
         if leadership is None or image.leader_epoch != self.leader_epoch:
             if image.leader_recovery_state == RECOVERING:
-                self._surroundings.witnessed(self, "unclean-leader", log_end_offset=self.log.log_end_offset)
+                self._surroundings.report_event(self, "unclean-leader", log_end_offset=self.log.log_end_offset)
             self.role = Role.LEADER
             self.leader_epoch = image.leader_epoch
             self.log.assign_epoch(image.leader_epoch, self.log.log_end_offset)
@@ -309,7 +309,7 @@ class Partition:
         """Truncates what the leader does not have. Raises StorageFault."""
         log = self.log
         if offset < log.log_end_offset:
-            self._surroundings.witnessed(self, "truncation", truncated_to=offset, log_end_offset=log.log_end_offset)
+            self._surroundings.report_event(self, "truncation", truncated_to=offset, log_end_offset=log.log_end_offset)
             log.truncate_to(offset)
         else:
             # An epoch that began at the LEO, without records, is not in the leader's log either.
@@ -319,7 +319,7 @@ class Partition:
 
     def start_anew_at(self, offset: int) -> None:
         """Deletes all records, which are below the leader's log start offset. Raises StorageFault."""
-        self._surroundings.witnessed(self, "new-start", starts_at=offset, log_end_offset=self.log.log_end_offset)
+        self._surroundings.report_event(self, "new-start", starts_at=offset, log_end_offset=self.log.log_end_offset)
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
         self.wake_consumers(0)

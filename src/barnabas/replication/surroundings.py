@@ -15,17 +15,17 @@ from barnabas.replication.replica_selector import selector_of
 
 _UNKNOWN_EPOCH = -1
 #: (partition, event, facts)
-Witness = Callable[[Partition, str, dict[str, int]], None]
+EventReporter = Callable[[Partition, str, dict[str, int]], None]
 
 
 class ReplicaSurroundings:
     """The `replication.partition.Surroundings` of a broker."""
 
     def __init__(
-        self, host: Host, config: BrokerConfig, ask: Ask, broker_epoch: Callable[[], int], witness: Witness
+        self, host: Host, config: BrokerConfig, ask: Ask, broker_epoch: Callable[[], int], report_event: EventReporter
     ) -> None:
         """`ask` sends a request to the active controller. `broker_epoch` returns this broker's epoch, -1 before it is
-        registered. `witness` records what replicas of this broker lost or possibly lost."""
+        registered. `report_event` records what replicas of this broker lost or possibly lost."""
         self._clock = host.clock
         self._timers = host.timers
         self._config = config
@@ -34,7 +34,7 @@ class ReplicaSurroundings:
         self.selector = selector_of(config.str_or_none("replica.selector.class"))
         self.follower_waits = FollowerWaits(host.clock, host.timers)
         self.broker_epoch = broker_epoch
-        self._witness = witness
+        self._report_event = report_event
         self.isr_changes = IsrChanges(host.timers, config.node_id, broker_epoch, ask)
 
     @property
@@ -71,8 +71,8 @@ class ReplicaSurroundings:
     def propose(self, partition: Partition) -> None:
         self.isr_changes.submit(partition)
 
-    def witnessed(self, partition: Partition, what: str, **facts: int) -> None:
-        self._witness(partition, what, {**facts, "high_watermark": partition.high_watermark})
+    def report_event(self, partition: Partition, what: str, **facts: int) -> None:
+        self._report_event(partition, what, {**facts, "high_watermark": partition.high_watermark})
 
     def wake_followers_soon(self, partition: Partition, size_bytes: int) -> None:
         if not self._woken:
