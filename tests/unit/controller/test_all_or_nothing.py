@@ -48,7 +48,7 @@ def test_many_records_become_visible_at_once_or_not_at_all() -> None:
     ear.batches.clear()
     answers: list[str] = []
     refused: list[ErrorCode] = []
-    assert world.controller.commit(Result(big(MANY), "done", Cause("Big", "test")), answers.append, refused.append)
+    assert world.controller.propose(Result(big(MANY), "done", Cause("Big", "test")), answers.append, refused.append)
     assert (answers, refused) == (["done"], [])
     assert len(ear.batches) == 3
     records: list[Message] = [record for batch in ear.batches for record in batch.records]

@@ -141,7 +141,7 @@ class Controller:
         batches = bootstrap_batches(self.view(), formatted, in_transaction=self._store.in_transaction)
         batches.append(own_registration(self._config.node_id, self.incarnation_id, self.endpoints))
         for records, cause in batches:
-            if not self.commit(Result(records, None, cause)):
+            if not self.propose(Result(records, None, cause)):
                 if self._raft.is_alone:
                     self._host.faults.fatal("the metadata log has no space for the first records of a controller")
                 self.resign()
@@ -171,7 +171,7 @@ class Controller:
         if self._image is None:
             reply(topics.create_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self.commit(
+        self.propose(
             topics.create_topics(self.view(), request, actor),
             reply,
             lambda code: reply(topics.create_refused(request, code)),
@@ -183,7 +183,7 @@ class Controller:
         if self._image is None:
             reply(topics.delete_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self.commit(
+        self.propose(
             topics.delete_topics(self.view(), request, actor),
             reply,
             lambda code: reply(topics.delete_refused(request, code)),
@@ -195,7 +195,7 @@ class Controller:
         if self._image is None:
             reply(topics.create_partitions_refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self.commit(
+        self.propose(
             topics.create_partitions(self.view(), request, actor),
             reply,
             lambda code: reply(topics.create_partitions_refused(request, code)),
@@ -207,7 +207,7 @@ class Controller:
         if self._image is None:
             reply(AlterPartitionResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return
-        self.commit(
+        self.propose(
             partitions.alter_partition(self.view(), request, version),
             reply,
             lambda code: reply(AlterPartitionResponse(error_code=code)),
@@ -232,8 +232,8 @@ class Controller:
         if validate_only:
             reply(result.response)
             return
-        committed = self.commit(result, reply, lambda code: reply([(code, None)] * len(changes)))
-        if committed and elections.allows_unclean(result.records):
+        proposed = self.propose(result, reply, lambda code: reply([(code, None)] * len(changes)))
+        if proposed and elections.allows_unclean(result.records):
             self.replication.elect_unclean_leaders()
 
     def update_features(
@@ -252,7 +252,7 @@ class Controller:
         result = features.update_features(self.view(), request, api_version, kraft_version, actor, refusal)
         if not result.response.error_code and features.raises_kraft_version(request, kraft_version):
             changes.upgrade()
-        self.commit(result, reply, lambda code: reply(features.failed(code)))
+        self.propose(result, reply, lambda code: reply(features.failed(code)))
 
     # Producer ids.
 
@@ -266,7 +266,7 @@ class Controller:
         except RequestFailed as error:
             reply(-1, 0, error.code)
             return
-        self.commit(
+        self.propose(
             result,
             lambda block: reply(block.first_id, block.length, ErrorCode.NONE),
             lambda code: reply(-1, 0, code),
@@ -286,7 +286,7 @@ class Controller:
             reply(BrokerRegistrationResponse(error_code=error.code))
             return
         self._sessions.start(request.broker_id, now_ms)
-        self.commit(result, reply, lambda code: reply(BrokerRegistrationResponse(error_code=code)))
+        self.propose(result, reply, lambda code: reply(BrokerRegistrationResponse(error_code=code)))
 
     def broker_disconnected(self, broker_id: int, broker_epoch: int) -> None:
         """Notes that the connection with this incarnation's heartbeats has ended."""
@@ -312,7 +312,7 @@ class Controller:
         except RequestFailed as error:
             reply(BrokerHeartbeatResponse(error_code=error.code))
             return
-        self.commit(result, reply, lambda code: reply(BrokerHeartbeatResponse(error_code=code)))
+        self.propose(result, reply, lambda code: reply(BrokerHeartbeatResponse(error_code=code)))
         broker = self.image.brokers.get(broker_id) if self._image is not None else None
         if broker is not None and broker.in_controlled_shutdown and result.records:
             self._sessions.begin_shutdown(broker_id, self._raft.log_end_offset - 1)
@@ -326,7 +326,7 @@ class Controller:
         except RequestFailed as error:
             reply(AssignReplicasToDirsResponse(error_code=error.code))
             return
-        self.commit(result, reply, lambda code: reply(AssignReplicasToDirsResponse(error_code=code)))
+        self.propose(result, reply, lambda code: reply(AssignReplicasToDirsResponse(error_code=code)))
 
     def unregister_broker(self, broker_id: int, reply: Callable[[ErrorCode, str | None], None]) -> None:
         try:
@@ -336,7 +336,7 @@ class Controller:
             reply(error.code, error.message)
             return
         self._sessions.end(broker_id)
-        self.commit(result, lambda _: reply(ErrorCode.NONE, None), lambda code: reply(code, None))
+        self.propose(result, lambda _: reply(ErrorCode.NONE, None), lambda code: reply(code, None))
 
     def broker_is_gone(self, broker_id: int) -> None:
         """Fences a broker whose process has ended, without waiting for the end of its session."""
@@ -349,7 +349,7 @@ class Controller:
         if broker is not None and not broker.fenced:
             self._sessions.start(broker_id, self._host.clock.now_ms())
             records = brokers.fence_records(self.view(), broker)
-            if not self.commit(Result(records, None, Cause(why, SELF, f"broker {broker_id}"))):
+            if not self.propose(Result(records, None, Cause(why, SELF, f"broker {broker_id}"))):
                 return
         self._sessions.end(broker_id)
 
@@ -360,7 +360,7 @@ class Controller:
         if self._image is None:
             reply(ControllerRegistrationResponse(error_code=ErrorCode.NOT_CONTROLLER))
             return
-        self.commit(
+        self.propose(
             register_controller(request),
             reply,
             lambda code: reply(ControllerRegistrationResponse(error_code=code)),
@@ -392,7 +392,7 @@ class Controller:
         delay_ms = max(self._session_check_due_ms - now_ms, 0)
         self._session_timer = self._host.timers.call_later(delay_ms, self._check_sessions)
 
-    # Every change goes through `commit`.
+    # Every change goes through `propose`.
 
     def view(self) -> ControllerView:
         return ControllerView(self.image, self._config, self._host.random, self._cluster_id, self._raft.log_end_offset)
@@ -401,7 +401,7 @@ class Controller:
         if self._image is None:
             raise RequestFailed(ErrorCode.NOT_CONTROLLER, "This is not the active controller.")
 
-    def commit(
+    def propose(
         self,
         result: Result[T],
         reply: Reply[T] | None = None,

@@ -36,7 +36,7 @@ class Decider(Protocol):
     def view(self) -> ControllerView:
         """Returns the input for decisions; only while active."""
 
-    def commit(
+    def propose(
         self,
         result: Result[Any],
         reply: Callable[[Any], None] | None = None,
@@ -73,7 +73,7 @@ class ReplicationControl:
         if not self._decider.is_active:
             reply(elections.refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self._decider.commit(
+        self._decider.propose(
             elections.elect_leaders(self._decider.view(), request, actor),
             reply,
             lambda code: reply(elections.refused(request, code)),
@@ -89,7 +89,7 @@ class ReplicationControl:
         if not self._decider.is_active:
             reply(reassignments.refused(request, ErrorCode.NOT_CONTROLLER))
             return
-        self._decider.commit(
+        self._decider.propose(
             reassignments.alter_reassignments(self._decider.view(), request, actor),
             reply,
             lambda code: reply(reassignments.refused(request, code)),
@@ -117,7 +117,7 @@ class ReplicationControl:
         """Decides and proposes until nothing is left; each decision sees the previous one, so this ends."""
         while self._decider.is_active:
             result = decide(self._decider.view())
-            if not result.records or not self._decider.commit(result):
+            if not result.records or not self._decider.propose(result):
                 return
 
 
