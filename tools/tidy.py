@@ -274,7 +274,7 @@ def _imports_of_ours(name: str, function: ast.FunctionDef) -> Iterator[Finding]:
 def check_markdown(root: Path, path: Path) -> Iterator[Finding]:
     """One title; links to files and headings that exist."""
     name = path.relative_to(root).as_posix()
-    lines = list(_prose(path.read_text(encoding="utf-8")))
+    lines = list(prose(path.read_text(encoding="utf-8")))
     titles = [number for number, line in lines if line.startswith("# ")]
     if len(titles) != 1:
         yield Finding(name, titles[1] if titles else 1, f"{len(titles)} titles (`# ...`), exactly one is wanted")
@@ -285,7 +285,7 @@ def check_markdown(root: Path, path: Path) -> Iterator[Finding]:
                 yield Finding(name, number, f"link to {target}: {problem}")
 
 
-def _prose(text: str) -> Iterator[tuple[int, str]]:
+def prose(text: str) -> Iterator[tuple[int, str]]:
     """Numbered lines outside fenced code."""
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
@@ -309,7 +309,7 @@ def _broken(source: Path, target: str) -> str | None:
 
 def _anchors(path: Path) -> set[str]:
     """Headings as GitHub makes anchors of them."""
-    found = (HEADING.match(line) for _, line in _prose(path.read_text(encoding="utf-8")))
+    found = (HEADING.match(line) for _, line in prose(path.read_text(encoding="utf-8")))
     return {re.sub(r"[^\w\- ]", "", match.group(1).lower()).replace(" ", "-") for match in found if match}
 
 

@@ -149,6 +149,10 @@ def broker(
         list[str] | None,
         typer.Option("--override", metavar="KEY=VALUE", help="A property that overrides the file; repeatable"),
     ] = None,
+    cluster_id: Annotated[
+        str | None,
+        typer.Option("--cluster-id", metavar="ID", help="The cluster that an empty log directory is formatted for"),
+    ] = None,
 ) -> None:
     """Run one broker in the foreground
 
@@ -158,4 +162,6 @@ def broker(
     arguments = ["broker", file]
     for item in override or []:
         arguments += ["--override", item]
+    if cluster_id is not None:
+        arguments += ["--cluster-id", cluster_id]
     raise typer.Exit(importlib.import_module("barnabas.server.main").main(arguments))
