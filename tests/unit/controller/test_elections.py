@@ -253,7 +253,7 @@ def leader(world: NodeWorld) -> int:
 
 
 def lose_leader(world: NodeWorld) -> None:
-    world.controller.broker_is_gone(2)
+    world.controller.broker_process_ended(2)
     assert world.beat(2).is_fenced is False
 
 
@@ -294,9 +294,9 @@ def test_a_setting_that_allows_unclean_elections_has_effect_at_once() -> None:
     world = node_world()
     causes: list[Cause] = []
     world.controller.listen(ControllerListener(lambda: None, lambda offset, cause: causes.append(cause)))
-    world.controller.broker_is_gone(1)
+    world.controller.broker_process_ended(1)
     assert leader(world) == 2
-    world.controller.broker_is_gone(2)
+    world.controller.broker_process_ended(2)
     world.beat(1)
     # 2 was alone in sync; with ELR it is eligible and awaited.
     assert leader(world) == NO_LEADER

@@ -61,7 +61,7 @@ class BrokerLiveness:
     def found(self, broker: BrokerImage, *, is_gone: bool) -> None:
         self._looking.discard(broker.broker_id)
         if is_gone and self._registered(broker.broker_id, broker.epoch) is not None:
-            self._controller.broker_is_gone(broker.broker_id)
+            self._controller.broker_process_ended(broker.broker_id)
 
     def _registered(self, broker_id: int, broker_epoch: int) -> BrokerImage | None:
         """Returns this incarnation's registration, if this controller is active and it is still the current one."""

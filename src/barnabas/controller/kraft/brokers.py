@@ -173,19 +173,19 @@ def heartbeat(
             fenced, stop = True, True
             records = fence_records(view, broker)
     records += offline_directory_records(view, broker, request.offline_log_dirs)
-    told = read_refusing(request.unknown_tags)
+    reported = read_refusing(request.unknown_tags)
     response = BrokerHeartbeatResponse(
         error_code=ErrorCode.NONE,
         is_caught_up=caught_up,
         is_fenced=fenced,
         should_shut_down=stop,
-        unknown_tags=() if told is None else refusing_tags(()),
+        unknown_tags=() if reported is None else refusing_tags(()),
     )
     if not records:
-        records = refusing_records(view, broker, told or ())
+        records = refusing_records(view, broker, reported or ())
         if records:
-            event = REFUSING if told else REFUSING_NO_MORE
-            detail = "log directory " + ", ".join(uuid_to_text(directory) for directory in told or ())
+            event = REFUSING if reported else REFUSING_NO_MORE
+            detail = "log directory " + ", ".join(uuid_to_text(directory) for directory in reported or ())
     return Result(records, response, Cause(event, f"broker {request.broker_id}", detail))
 
 
@@ -258,11 +258,11 @@ def offline_directory_records(view: ControllerView, broker: BrokerImage, offline
     return [*records, (change, 2)]
 
 
-def refusing_records(view: ControllerView, broker: BrokerImage, told: tuple[bytes, ...]) -> list[Versioned]:
+def refusing_records(view: ControllerView, broker: BrokerImage, reported: tuple[bytes, ...]) -> list[Versioned]:
     """Records which of the broker's directories take no writes, if that changed. Its replicas there leave the ISR, and
     leadership moves to replicas that can write; a partition without any other replica in sync stays as it is. A
     directory that takes writes again helps partitions whose other replicas cannot write."""
-    refusing = tuple(directory for directory in broker.directories if directory in told)
+    refusing = tuple(directory for directory in broker.directories if directory in reported)
     if refusing == broker.refusing:
         return []
     change = BrokerRegistrationChangeRecord(

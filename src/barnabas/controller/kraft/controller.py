@@ -280,7 +280,7 @@ class Controller:
             self._require_active()
             known = self.image.brokers.get(request.broker_id)
             has_its_directories = known is not None and set(known.directories) <= set(request.log_dirs)
-            alive = self._sessions.must_be_alive(request.broker_id, now_ms, has_its_directories=has_its_directories)
+            alive = self._sessions.may_still_run(request.broker_id, now_ms, has_its_directories=has_its_directories)
             result = brokers.register(self.view(), request, session_alive=alive)
         except RequestFailed as error:
             reply(BrokerRegistrationResponse(error_code=error.code))
@@ -338,7 +338,7 @@ class Controller:
         self._sessions.end(broker_id)
         self.propose(result, lambda _: reply(ErrorCode.NONE, None), lambda code: reply(code, None))
 
-    def broker_is_gone(self, broker_id: int) -> None:
+    def broker_process_ended(self, broker_id: int) -> None:
         """Fences a broker whose process has ended, without waiting for the end of its session."""
         if self._image is not None:
             self._fence(broker_id, "its process is gone")
@@ -374,7 +374,7 @@ class Controller:
         now_ms = self._host.clock.now_ms()
         late_ms = now_ms - self._session_check_due_ms
         if late_ms > self._sessions.check_ms:
-            self._sessions.excuse(late_ms, now_ms)
+            self._sessions.extend_all(late_ms, now_ms)
         try:
             for broker_id in self._sessions.expired(now_ms):
                 if self._image is not None:
@@ -414,7 +414,7 @@ class Controller:
         since the decision may or may not survive.
         """
         assert (reply is None) == (refused is None), "a caller that waits for a decision handles its refusal too"
-        refused = refused or _nobody
+        refused = refused or _ignore_refusal
         if not result.records:
             if reply is not None:
                 self._raft.when_committed(
@@ -453,7 +453,7 @@ class Controller:
         return delta.apply(self._raft.log_end_offset + len(records) - 1, self._raft.epoch, self._host.clock.wall_ms())
 
 
-def _nobody(_: ErrorCode) -> None:
+def _ignore_refusal(_: ErrorCode) -> None:
     """Ignores the refusal: no caller waits for the decision."""
 
 

@@ -52,7 +52,7 @@ def elect_leaders(view: ControllerView, request: ElectLeadersRequest, actor: str
     records: list[Versioned] = []
     response = ElectLeadersResponse()
     everything = request.topic_partitions is None
-    for topic, partition_ids in _asked(view, request):
+    for topic, partition_ids in _requested_partitions(view, request):
         row = ElectLeadersResponse.ReplicaElectionResult(topic=topic)
         response.replica_election_results.append(row)
         decided: set[int] = set()
@@ -63,7 +63,7 @@ def elect_leaders(view: ControllerView, request: ElectLeadersRequest, actor: str
     return Result(records, response, cause)
 
 
-def _asked(view: ControllerView, request: ElectLeadersRequest) -> list[tuple[str, Sequence[int]]]:
+def _requested_partitions(view: ControllerView, request: ElectLeadersRequest) -> list[tuple[str, Sequence[int]]]:
     if request.topic_partitions is None:
         return [(topic.name, range(len(topic.partitions))) for topic in view.image.topics()]
     return [(asked.topic, asked.partitions) for asked in request.topic_partitions]

@@ -119,16 +119,16 @@ def alter_partition(
         answered = AlterPartitionResponse.TopicData(topic_id=asked.topic_id)
         response.topics.append(answered)
         topic = view.image.topics_by_id.get(asked.topic_id)
-        for wish in asked.partitions:
+        for proposal in asked.partitions:
             if topic is None:
-                answered.partitions.append(_refused(wish.partition_index, ErrorCode.UNKNOWN_TOPIC_ID))
+                answered.partitions.append(_refused(proposal.partition_index, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
-            record, answer = _alter_one(view, request.broker_id, topic, wish, version)
+            record, answer = _alter_one(view, request.broker_id, topic, proposal, version)
             answered.partitions.append(answer)
             if record is not None:
                 records.append(record)
-                if wish.unknown_tags:
-                    seen[asked.topic_id, wish.partition_index] = wish.unknown_tags
+                if proposal.unknown_tags:
+                    seen[asked.topic_id, proposal.partition_index] = proposal.unknown_tags
     return Result(records, response, cause)
 
 
@@ -140,21 +140,21 @@ def _alter_one(
     view: ControllerView,
     broker_id: int,
     topic: TopicImage,
-    wish: AlterPartitionRequest.PartitionData,
+    proposal: AlterPartitionRequest.PartitionData,
     version: int,
 ) -> tuple[Versioned | None, AlterPartitionResponse.PartitionData]:
-    partition_id = wish.partition_index
+    partition_id = proposal.partition_index
     if not 0 <= partition_id < len(topic.partitions):
         return None, _refused(partition_id, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
     partition = topic.partitions[partition_id]
-    isr = _wanted_isr(wish, version)
-    code = _problem(view, broker_id, partition, wish, isr)
+    isr = _proposed_isr(proposal, version)
+    code = _problem(view, broker_id, partition, proposal, isr)
     if code is not ErrorCode.NONE:
         return None, _refused(partition_id, code)
     rules = view.rules(topic.name, len(partition.replicas), can_lead(view, partition))
     change = PartitionChange(partition, rules)
     change.target_isr = without_refusing(view, partition, tuple(replica for replica, _ in isr), rules.may_lead)
-    change.target_recovery_state = wish.leader_recovery_state
+    change.target_recovery_state = proposal.leader_recovery_state
     record = change.build(topic.topic_id, partition_id)
     if record is not None:
         partition = partition.merge(record)
@@ -177,35 +177,37 @@ def _version(view: ControllerView) -> int:
     return partition_version(view.image.metadata_version)
 
 
-def _wanted_isr(wish: AlterPartitionRequest.PartitionData, version: int) -> list[tuple[int, int]]:
+def _proposed_isr(proposal: AlterPartitionRequest.PartitionData, version: int) -> list[tuple[int, int]]:
     """Returns (broker id, broker epoch) per member; the epoch is -1 if the leader did not send one."""
     if version >= 3:
-        return [(state.broker_id, state.broker_epoch) for state in wish.new_isr_with_epochs]
-    return [(broker_id, -1) for broker_id in wish.new_isr]
+        return [(state.broker_id, state.broker_epoch) for state in proposal.new_isr_with_epochs]
+    return [(broker_id, -1) for broker_id in proposal.new_isr]
 
 
 def _problem(
     view: ControllerView,
     broker_id: int,
     partition: PartitionImage,
-    wish: AlterPartitionRequest.PartitionData,
+    proposal: AlterPartitionRequest.PartitionData,
     isr: Sequence[tuple[int, int]],
 ) -> ErrorCode:
-    if wish.leader_epoch > partition.leader_epoch or wish.partition_epoch > partition.partition_epoch:
+    if proposal.leader_epoch > partition.leader_epoch or proposal.partition_epoch > partition.partition_epoch:
         # The leader has newer metadata than this controller, which is therefore no longer the active one.
         return ErrorCode.NOT_CONTROLLER
-    if wish.leader_epoch < partition.leader_epoch:
+    if proposal.leader_epoch < partition.leader_epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     if broker_id != partition.leader:
         return ErrorCode.INVALID_REQUEST
-    if wish.partition_epoch < partition.partition_epoch:
+    if proposal.partition_epoch < partition.partition_epoch:
         return ErrorCode.INVALID_UPDATE_VERSION
     members = [replica for replica, _ in isr]
     if not members or len(set(members)) != len(members) or not set(members) <= set(partition.replicas):
         return ErrorCode.INVALID_REQUEST
     if partition.leader not in members:
         return ErrorCode.INVALID_REQUEST
-    if wish.leader_recovery_state == RECOVERING and (len(members) > 1 or partition.leader_recovery_state == RECOVERED):
+    if proposal.leader_recovery_state == RECOVERING and (
+        len(members) > 1 or partition.leader_recovery_state == RECOVERED
+    ):
         return ErrorCode.INVALID_REQUEST
     if not all(_is_eligible(view, replica, epoch) for replica, epoch in isr):
         return ErrorCode.INELIGIBLE_REPLICA

@@ -37,7 +37,7 @@ from barnabas.protocol.messages.list_partition_reassignments import (
 )
 
 NONE_IN_PROGRESS: Final = "No partition reassignment is in progress."
-_Wish = AlterPartitionReassignmentsRequest.ReassignablePartition
+_Requested = AlterPartitionReassignmentsRequest.ReassignablePartition
 _TopicRow = AlterPartitionReassignmentsResponse.ReassignableTopicResponse
 _Row = AlterPartitionReassignmentsResponse.ReassignablePartitionResponse
 _Ongoing = ListPartitionReassignmentsResponse.OngoingPartitionReassignment
@@ -57,17 +57,19 @@ def alter_reassignments(
     for topic in request.topics:
         row = _TopicRow(name=topic.name)
         response.responses.append(row)
-        for wish in topic.partitions:
-            index = wish.partition_index
+        for requested in topic.partitions:
+            index = requested.partition_index
             try:
                 if (topic.name, index) in decided:
                     raise RequestFailed(
                         ErrorCode.INVALID_REQUEST, f"Partition {topic.name}:{index} is named more than once."
                     )
                 located = _find(view, topic.name, index)
-                change = _cancelled(view, located) if wish.replicas is None else _begun(view, located, wish.replicas)
-                if wish.replicas is not None and not may_change_factor:
-                    _check_factor(located[2], wish.replicas)
+                change = (
+                    _cancel(view, located) if requested.replicas is None else _begin(view, located, requested.replicas)
+                )
+                if requested.replicas is not None and not may_change_factor:
+                    _check_factor(located[2], requested.replicas)
                 record = change.build(located[0].topic_id, index)
             except RequestFailed as error:
                 row.partitions.append(_Row(partition_index=index, error_code=error.code, error_message=error.message))
@@ -76,12 +78,14 @@ def alter_reassignments(
             row.partitions.append(_Row(partition_index=index, error_code=ErrorCode.NONE, error_message=None))
             if record is not None:
                 records.append((record, partition_version(view.image.metadata_version)))
-                done.append(_told(topic.name, wish))
+                done.append(_description(topic.name, requested))
     return Result(records, response, Cause("AlterPartitionReassignments", actor, "; ".join(done)))
 
 
-def _told(name: str, wish: _Wish) -> str:
-    return f"{name}-{wish.partition_index} " + ("cancelled" if wish.replicas is None else f"to {wish.replicas}")
+def _description(name: str, requested: _Requested) -> str:
+    return f"{name}-{requested.partition_index} " + (
+        "cancelled" if requested.replicas is None else f"to {requested.replicas}"
+    )
 
 
 def refused(request: AlterPartitionReassignmentsRequest, code: ErrorCode) -> AlterPartitionReassignmentsResponse:
@@ -93,8 +97,8 @@ def refused(request: AlterPartitionReassignmentsRequest, code: ErrorCode) -> Alt
             _TopicRow(
                 name=topic.name,
                 partitions=[
-                    _Row(partition_index=wish.partition_index, error_code=code, error_message=None)
-                    for wish in topic.partitions
+                    _Row(partition_index=requested.partition_index, error_code=code, error_message=None)
+                    for requested in topic.partitions
                 ],
             )
             for topic in request.topics
@@ -122,7 +126,7 @@ def _check_factor(partition: PartitionImage, target: Sequence[int]) -> None:
         raise RequestFailed(ErrorCode.INVALID_REPLICATION_FACTOR, text)
 
 
-def _begun(view: ControllerView, located: Located, target: Sequence[int]) -> PartitionChange:
+def _begin(view: ControllerView, located: Located, target: Sequence[int]) -> PartitionChange:
     topic, _, partition = located
     check_assignment(view, target, None)
     current = set(partition.replicas)
@@ -157,7 +161,7 @@ def _revert(partition: PartitionImage) -> _Reverted:
     return _Reverted(replicas, replicas[:1], True)
 
 
-def _cancelled(view: ControllerView, located: Located) -> PartitionChange:
+def _cancel(view: ControllerView, located: Located) -> PartitionChange:
     topic, index, partition = located
     if not is_in_progress(partition):
         raise RequestFailed(ErrorCode.NO_REASSIGNMENT_IN_PROGRESS, NONE_IN_PROGRESS)

@@ -52,7 +52,7 @@ class BrokerSessions:
         if session is not None:
             session.is_connected = False
 
-    def must_be_alive(self, broker_id: int, now_ms: int, *, has_its_directories: bool) -> bool:
+    def may_still_run(self, broker_id: int, now_ms: int, *, has_its_directories: bool) -> bool:
         """Returns whether the previous incarnation may still run: its session is current, and it is connected or may
         still hold the locks of its log directories. A new incarnation that has its directories holds those locks."""
         return self.is_alive(broker_id, now_ms) and (self.is_connected(broker_id) or not has_its_directories)
@@ -82,7 +82,7 @@ class BrokerSessions:
         contacts = (session.contact_ms for session in self._sessions.values())
         return min(min(contacts, default=now_ms) + self.timeout_ms, now_ms + self.check_ms)
 
-    def excuse(self, missed_ms: int, now_ms: int) -> None:
+    def extend_all(self, missed_ms: int, now_ms: int) -> None:
         """Extends all sessions, after the controller did not run for `missed_ms`; no contact becomes later than now."""
         for session in self._sessions.values():
             session.contact_ms = min(session.contact_ms + missed_ms, now_ms)

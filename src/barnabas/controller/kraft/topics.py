@@ -299,7 +299,7 @@ def _duplicates(items: Iterable[_T]) -> set[_T]:
 def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str) -> Result[DeleteTopicsResponse]:
     """Deletes topics by name or, since version 6, by id. The caller checks `delete.topic.enable`."""
     response = DeleteTopicsResponse()
-    asked = _asked_to_delete(request)
+    asked = _requested_topics(request)
     twice = _duplicates(asked)
     targets: dict[bytes, TopicImage] = {}
     for name, topic_id in dict.fromkeys(asked):
@@ -322,7 +322,7 @@ def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str
     return Result(records, response, Cause("DeleteTopics", actor, names))
 
 
-def _asked_to_delete(request: DeleteTopicsRequest) -> list[tuple[str | None, bytes]]:
+def _requested_topics(request: DeleteTopicsRequest) -> list[tuple[str | None, bytes]]:
     """Returns (name or None, id or zero) per topic; before version 6 a request has names only."""
     asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
     return asked + [(topic.name, topic.topic_id) for topic in request.topics]
@@ -427,7 +427,7 @@ def create_refused(request: CreateTopicsRequest, code: ErrorCode) -> CreateTopic
 
 def delete_refused(request: DeleteTopicsRequest, code: ErrorCode, text: str | None = None) -> DeleteTopicsResponse:
     return DeleteTopicsResponse(
-        responses=[_deletion(name, topic_id, code, text) for name, topic_id in _asked_to_delete(request)]
+        responses=[_deletion(name, topic_id, code, text) for name, topic_id in _requested_topics(request)]
     )
 
 
