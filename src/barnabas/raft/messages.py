@@ -1,6 +1,6 @@
-"""The quorum's requests, and answers in their common form. Each is about one partition, `__cluster_metadata-0`.
+"""The quorum's requests and the common form of its responses. Each is about one partition, `__cluster_metadata-0`.
 
-Answers name the leader and epoch that this node knows, and where the leader is found on the listener that was asked.
+Responses contain the leader and epoch that this node knows, and the leader's endpoint on the listener of the request.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from barnabas.raft.snapshots import SnapshotId
 from barnabas.raft.voter_history import KRAFT_VERSION_MAX
 from barnabas.raft.voters import VoterEndpoint, VoterKey
 
-#: As Kafka asks for.
+#: Kafka's values.
 FETCH_BYTES_MAX: Final = 8 * 1024 * 1024
 FETCH_WAIT_MS_MAX: Final = 500
 
 
 def only_partition(message: Any) -> Any:
-    """The data about the one partition in a request or an answer; None if it is about anything else."""
+    """Returns the data of the one partition in a request or response; None if the message is about anything else."""
     topics = message.responses if hasattr(message, "responses") else message.topics
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
@@ -44,7 +44,7 @@ def only_partition(message: Any) -> Any:
 def vote_request(
     cluster_id: str, own: VoterKey, voter: VoterKey, *, epoch: int, last: tuple[int, int], pre_vote: bool
 ) -> VoteRequest:
-    """`last` is (epoch, end offset) of the candidate's log."""
+    """Builds a Vote request; `last` is (epoch, end offset) of the candidate's log."""
     partition = VoteRequest.PartitionData(
         replica_epoch=epoch,
         replica_id=own.node_id,
@@ -105,8 +105,11 @@ def fetch_request(
     high_watermark: int,
     is_refusing: bool = False,
 ) -> FetchRequest:
-    """`offset`: everything before it is on this node's disk. `high_watermark` -1: not known. `is_refusing`: this node's
-    log takes no records for now."""
+    """Builds a Fetch request.
+
+    Everything before `offset` is on this node's disk. `high_watermark` -1: not known. `is_refusing`: this node's log
+    currently cannot be written.
+    """
     partition = FetchRequest.FetchPartition(
         current_leader_epoch=epoch,
         fetch_offset=offset,
@@ -162,7 +165,7 @@ def update_voter_request(
 def epoch_answer(
     cls: Any, code: ErrorCode, *, leader_id: int, epoch: int, address: tuple[str, int] | None, **fields: Any
 ) -> Any:
-    """A response of Vote, BeginQuorumEpoch or EndQuorumEpoch (`cls`)."""
+    """Builds a response of Vote, BeginQuorumEpoch or EndQuorumEpoch (`cls`)."""
     partition = cls.PartitionData(error_code=code, leader_id=leader_id, leader_epoch=epoch, **fields)
     return cls(
         topics=[cls.TopicData(topic_name=METADATA_TOPIC, partitions=[partition])],
@@ -177,5 +180,5 @@ def node_endpoints(cls: Any, leader_id: int, address: tuple[str, int] | None) ->
 
 
 def endpoints_in(response: Any, leader_id: int, listener: str) -> tuple[VoterEndpoint, ...]:
-    """Where the answer says that the leader is found."""
+    """Returns the leader's endpoints in a response."""
     return tuple(VoterEndpoint(listener, e.host, e.port) for e in response.node_endpoints if e.node_id == leader_id)

@@ -1,20 +1,21 @@
-"""The metadata quorum on this node: its parts put together, and what the controller sees of it.
+"""The metadata quorum on this node: its parts put together, and the interface for the controller.
 
     propose -> append (page cache) -> to the others, and flush (fsync) -> a majority has it -> high watermark
                                                                     -> listeners -> done
 
-A request, an answer, a timer, a proposal or the end of a flush is an event. The parts decide what it leaves to do, as a
-value (`raft.ready`), which `raft.execution` carries out in the order of its fields.
+A request, a response, a timer, a proposal or the end of a flush is an event. The parts decide what follows from it, as
+a value (`raft.ready`), and `raft.execution` carries that out in the order of its fields.
 
 Invariants
-- Nothing counts for a voter before it is flushed; nothing is delivered beyond the high watermark.
+- Records count for a voter only once flushed; nothing is delivered beyond the high watermark.
 - Listeners get every committed batch once, in order, beginning with the latest snapshot (and again from a later one,
-  where this node fell behind what the leader still has); a proposal's `done` is called after they have its records.
-- Leadership is announced when everything before the leader's epoch has been delivered, so that a controller starts from
-  all that was ever committed.
+  if the leader no longer has the records that this node needs); a proposal's `done` is called after the listeners.
+- Leadership is announced when everything before the leader's epoch was delivered, so that a controller starts from all
+  committed records.
 
-For a quorum of one `propose` commits before it returns, unless the caller holds the flush back to share one fsync among
-several proposals (`held`). Proposals made from within a listener or a `done` are appended at once and committed next.
+In a quorum of one voter `propose` commits before it returns, unless the caller delays the flush so that several
+proposals share one fsync (`held`). Proposals from within a listener or a `done` are appended immediately and committed
+next.
 """
 
 from __future__ import annotations
@@ -56,7 +57,10 @@ from barnabas.storage.health import WriteHealth
 
 
 class RaftNode:
-    """Make it, add listeners, `start` it. The images go to `store`, before any other listener hears of them."""
+    """The metadata quorum on this node: create it, add listeners, then `start` it.
+
+    Each image is published to `store` before any other listener gets its records.
+    """
 
     def __init__(
         self,
@@ -90,9 +94,9 @@ class RaftNode:
         self._following = Following(core, self._elections)
         self._leading = Leading(core)
         answers = FetchAnswers(core, self._leading)
-        #: Voters that change, and kraft.version.
+        #: Changes of the voters and of kraft.version.
         self.changes = VoterChanges(core, self._leading)
-        #: Takes the requests of other nodes and of tools.
+        #: The server for requests of other nodes and of tools.
         self.server = QuorumServer(core, self._elections, answers, self.changes)
         parts = Parts(self._elections, self._following, self._leading, answers)
         self._execution = Execution(core, peers, parts, self._commit)
@@ -102,23 +106,22 @@ class RaftNode:
         self._held = 0
         self._settling = False
 
-    # Who listens.
+    # Listeners.
 
     def add_listener(self, listener: Listener) -> None:
-        """Before `start`."""
+        """Adds a listener; only before `start`."""
         assert not self._core.is_open, "listeners come before the start"
         self._delivery.listeners.append(listener)
 
     def on_leadership(self, callback: Callable[[bool], None]) -> None:
-        """`callback(True)` when this node leads and has delivered all that came before; `callback(False)` when it
-        leads no more."""
+        """Calls `callback(True)` when this node leads and has delivered all earlier records, else `callback(False)`."""
         self._on_leadership.append(callback)
 
     def on_leader(self, callback: Callable[[], None]) -> None:
-        """`callback()` when this node's role has changed, and with it maybe who leads as far as it knows."""
+        """Calls `callback()` when this node's role has changed, and with it possibly the leader that it knows."""
         self._on_leader.append(callback)
 
-    # What it is.
+    # State.
 
     @property
     def log(self) -> MetadataLog:
@@ -134,7 +137,7 @@ class RaftNode:
 
     @property
     def leader_id(self) -> int:
-        """-1 where none is known."""
+        """The leader's id; -1 if none is known."""
         if not self._core.is_open or isinstance(self.quorum.role, Resigned):
             return -1
         return self.quorum.leader_id
@@ -145,7 +148,7 @@ class RaftNode:
 
     @property
     def is_alone(self) -> bool:
-        """Whether nobody else votes."""
+        """Whether this node is the only voter."""
         return self.quorum.is_alone
 
     @property
@@ -156,7 +159,7 @@ class RaftNode:
 
     @property
     def voters(self) -> VoterSet:
-        """Those of the log as it is, committed or not."""
+        """The voters by the latest record in the log, committed or not."""
         return self.quorum.voters
 
     @property
@@ -169,19 +172,20 @@ class RaftNode:
 
     @property
     def high_watermark(self) -> int:
-        """Everything before it is committed, and delivered unless a delivery is just going on."""
+        """The offset before which everything is committed, and delivered except during a delivery."""
         return max(self._delivery.high_watermark, self._delivery.offset)
 
     def leader_address(self, listener: str | None = None) -> tuple[str, int] | None:
-        """(host, port) of the leader's controller listener; None where none is known."""
+        """Returns (host, port) of the leader's controller listener; None if none is known."""
         return None if self.leader_id < 0 else self._core.leader_address(listener)
 
     # Start and stop.
 
     def start(self) -> None:
-        """Open the log, go back to where this node was, and take part. A voter that is alone leads when this returns.
+        """Opens the log, restores this node's role, and takes part. The only voter is the leader when this returns.
 
-        FatalFault, in one line, if what is on disk cannot be this node's."""
+        Raises FatalFault, in one line, if the files on disk cannot be this node's.
+        """
         self._core.guard(self._open)
         self._run(self._begin)
         self._core.has_begun = True
@@ -218,12 +222,12 @@ class RaftNode:
             self._delivery.appended(batch)
 
     def stop(self) -> None:
-        """In order: no longer leader, and the log closed so that the next start finds it as it should be."""
+        """Stops cleanly: resigns, and closes the log so that the next start finds it complete."""
         if not self._core.is_open or self._core.is_stopped:
             return
         if self.is_leader:
             self.quorum.become_resigned()
-            # Before everything closes, also where this is called from within an event.
+            # Carried out before everything closes, also if this is called from within an event.
             self._execution.carry_out(self._core.draft.take())
         self._core.is_stopped = True
         self._elections.stop()
@@ -233,13 +237,13 @@ class RaftNode:
         try:
             self.log.close()
         except (StorageFault, OSError) as fault:
-            # The next start reads it again from end to end anyway.
+            # The next start reads the log from end to end anyway.
             self._host.faults.report(f"the metadata log was not closed cleanly: {fault}", fault)
 
     # Roles.
 
     def _on_role(self, before: Role, role: Role) -> None:
-        """Every part takes up its duty in the new role; the last one may change it again."""
+        """Notifies every part of the new role; the last part can change it again."""
         try:
             if isinstance(before, Leader):
                 self._resign()
@@ -274,10 +278,12 @@ class RaftNode:
         done: Callable[[int], None] | None = None,
         failed: Callable[[], None] | None = None,
     ) -> int:
-        """Append (record, version) pairs; returns the first one's offset, which `done` gets too, when all of them are
-        committed. `failed` is called instead when this node ceases to lead before: they may be committed yet, or not.
-        RequestFailed if this node does not lead (NOT_CONTROLLER), or if there is no room for them
-        (KAFKA_STORAGE_ERROR): then nothing of them is kept."""
+        """Appends (record, version) pairs, and returns the offset of the first one.
+
+        `done` is called with that offset when all of them are committed; `failed` is called instead if this node no
+        longer leads: then they may be committed later, or not. Raises RequestFailed if this node does not lead
+        (NOT_CONTROLLER), or if the log cannot be written (KAFKA_STORAGE_ERROR): then none of them is kept.
+        """
         role = self.quorum.role
         if not isinstance(role, Leader):
             raise RequestFailed(ErrorCode.NOT_CONTROLLER)
@@ -287,7 +293,7 @@ class RaftNode:
             for append in self._leading.batches(records, wall_ms):
                 self._execution.append(append)
         except StorageExhausted as fault:
-            # Nobody has heard of the batches before the one that found no room.
+            # No other node has the batches before the one that found no space.
             self._delivery.truncated(first_offset)
             self._core.guard(lambda: self.log.truncate(first_offset))
             self._core.room.refused(fault)
@@ -299,19 +305,21 @@ class RaftNode:
         return first_offset
 
     def step_down(self) -> None:
-        """The controller cannot begin for want of room: another node is to lead. One that votes alone stays."""
+        """Resigns, because the controller has no space to begin; the only voter stays leader."""
         self._leading.step_down()
 
     def _on_health(self) -> None:
-        """The directory of the metadata log has begun or ceased to refuse writes."""
+        """Hands over leadership if the directory of the metadata log refuses writes."""
         if self._core.is_open and not self._core.room.is_there:
             self._leading.no_room()
 
     def when_committed(
         self, end_offset: int, done: Callable[[int], None], failed: Callable[[], None] | None = None
     ) -> None:
-        """Call `done(end_offset)` when everything before it is committed, maybe at once. In the order of proposals.
-        `failed` as for a proposal."""
+        """Calls `done(end_offset)`, possibly before it returns, when everything before that offset is committed.
+
+        Callbacks are called in the order of the proposals. `failed` is as for a proposal.
+        """
         if end_offset <= self._delivery.offset and not self._delivery.is_waited_for:
             done(end_offset)
             return
@@ -320,7 +328,7 @@ class RaftNode:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Proposals made inside share one flush, at the end."""
+        """Makes the proposals inside the block share one flush, at its end."""
         self._held += 1
         try:
             yield
@@ -331,15 +339,14 @@ class RaftNode:
     # Events.
 
     def _run(self, step: Callable[[], None]) -> None:
-        """One event: take the step, then carry out all that it leaves to do."""
+        """Runs one event: the step, and then all actions that it leaves."""
         try:
             step()
         finally:
             self._settle()
 
     def _settle(self) -> None:
-        """Until nothing is left to do now. What is carried out may call back and begin another event, which leaves its
-        part to the outer one."""
+        """Carries out actions until none is left, including those of events that begin meanwhile."""
         if self._held or self._settling:
             return
         self._settling = True
@@ -354,7 +361,7 @@ class RaftNode:
             self._settling = False
 
     def _commit(self, committed: Committed | Ahead) -> None:
-        """Deliver what is committed; a leader that has all of it begins its office, and learns which voters count."""
+        """Delivers committed batches; then announces leadership, and completes voter changes and proposals."""
         if isinstance(committed, Ahead):
             self._delivery.ahead(*committed)
             return
@@ -375,15 +382,15 @@ class RaftNode:
     # Snapshots.
 
     def bootstrap_records(self) -> list[tuple[Message, int]]:
-        """What the directory was formatted with."""
+        """Returns the records that the directory was formatted with."""
         return read_bootstrap(self._host.disk, self._config.metadata_log_dir)
 
     def write_snapshot(self, image: MetadataImage, done: Callable[[], None]) -> None:
-        """Of a committed image. Encoded and written off the loop, as it may be large; then old ones are removed."""
+        """Writes a snapshot of a committed image, off the event loop because it can be large; then deletes old ones."""
         snapshot_id = SnapshotId(image.offset + 1, image.epoch)
         log, wall_ms = self.log, self._host.clock.wall_ms()
         if snapshot_id.end_offset > log.end_offset:
-            done()  # what this node follows in memory, for want of room
+            done()  # the image includes records that are only in memory, because the log cannot be written
             return
         files = SnapshotFiles(self._host.disk, log.directory)
         voters, kraft_version = self._core.history.at(snapshot_id.end_offset)

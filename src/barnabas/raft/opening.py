@@ -1,13 +1,13 @@
-"""A node's past, as it lies on disk: opened, compared with what is remembered of it, refused where something is gone.
+"""Opens what a node left on disk, compares it with what it remembers, and refuses to start if something is missing.
 
-    mark, quorum-state        what this node remembers beside its log       (`raft.mark`, `raft.quorum_state`)
-    is there a log at all     a log that is missing beside topics, beside a mark, beside a quorum-state is refused
-    newest sound snapshot     one that is damaged is set aside, where an older one and the log hold the same
+    mark, quorum-state        what this node remembers outside its log      (`raft.mark`, `raft.quorum_state`)
+    is there a log            if not, but topics, a mark or a quorum-state, the start is refused
+    newest valid snapshot     a damaged one is renamed if an older one and the log have the same content
     log, from end to end      a torn tail is cut off, other damage is refused                    (`raft.evidence`)
-    its end                   not before what the mark knows to have been on disk
+    end of the log            not before the offset that the mark knows to have been on disk
 
-A voter whose log, though sound, is behind what the mark says it may have acknowledged does not vote before it has
-caught up; nor does one that was just formatted, among voters that have records already (`mark.Hold`).
+A voter whose log is intact, but ends before what it may have acknowledged according to the mark, does not vote before
+it has caught up; nor does a newly formatted one, if other voters have records already (`mark.Hold`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from barnabas.storage.health import WriteHealth
 
 
 class Past(NamedTuple):
-    """What a node goes on from."""
+    """The state from which a node continues."""
 
     log: MetadataLog
     loaded: Loaded
@@ -48,12 +48,12 @@ class Past(NamedTuple):
 
 
 class _Snapshots(NamedTuple):
-    """The newest one that can be read, and those newer than it, which cannot."""
+    """The newest readable snapshot, and the newer ones that cannot be read."""
 
     newest: SnapshotId | None
     content: Snapshot | None
     damaged: tuple[SnapshotId, ...]
-    #: The oldest sound one; the log begins at its end.
+    #: The oldest readable snapshot; the log begins at its end.
     oldest: SnapshotId | None
     why: str
 
@@ -65,8 +65,10 @@ def open_past(
     high_watermark: Callable[[], int],
     health: WriteHealth | None = None,
 ) -> Past:
-    """The log's mark notes `high_watermark` with each flush. FatalFault, in one line that names the file, if something
-    is damaged or gone. OSError, StorageFault."""
+    """Opens the metadata log. Each flush will record `high_watermark` in the mark.
+
+    Raises FatalFault, in one line with the file's path, if something is damaged or missing; OSError; StorageFault.
+    """
     return _Opening(host, config, identity, high_watermark, health).run()
 
 
@@ -87,7 +89,7 @@ class _Opening:
         self._disk = host.disk
         self._log_dir = config.metadata_log_dir
         self._directory = metadata_log_directory(self._log_dir)
-        #: Whether others may rely on what it has acknowledged.
+        #: Whether other nodes can rely on what this node has acknowledged.
         self._is_voter = config.is_controller
         self._disk.make_dirs(self._directory)
         self._files = SnapshotFiles(self._disk, self._directory)
@@ -118,7 +120,7 @@ class _Opening:
                 f"was on this disk; {advice(self._log_dir)}"
             )
         hold = self._hold(mark, state, log, snapshots)
-        # From here on the log may be changed, and what is remembered of it must not be ahead.
+        # From here on the log can be changed, and the mark must not be ahead of it.
         mark = mark or Mark()
         end = log.end_offset
         mark = mark._replace(committed=min(mark.committed, end), end=min(mark.end, end), hold=hold)
@@ -131,7 +133,7 @@ class _Opening:
         return Past(log, loaded, state, state_file, hold)
 
     def _check_identity(self) -> None:
-        """The metadata log's own `partition.metadata` says nothing that is not known."""
+        """Checks the `partition.metadata` of the metadata log, and rewrites it if damaged: its content is fixed."""
         path = f"{self._directory}/{PARTITION_METADATA}"
         content = encode_partition_metadata(METADATA_TOPIC_ID)
         if self._disk.exists(path):
@@ -145,7 +147,7 @@ class _Opening:
             self._host.faults.warn(f"{problem}: rewritten, because the id of the metadata log is fixed")
         write_atomically(self._disk, path, content)
 
-    # What there is
+    # Snapshots and remembered state
 
     def _snapshots(self) -> _Snapshots:
         ids, damaged, why = self._files.list(), [], ""
@@ -160,8 +162,10 @@ class _Opening:
         return _Snapshots(None, None, tuple(damaged), None, why)
 
     def _read_state(self, state_file: QuorumStateFile) -> ElectionState | None:
-        """Return what `quorum-state` says. A node that does not vote needs no promises: it learns epoch and leader from
-        the controllers again. Raises FatalFault at a voter."""
+        """Returns the content of `quorum-state`; raises FatalFault at a voter if it is damaged.
+
+        An observer needs no promises: it learns epoch and leader from the controllers again.
+        """
         try:
             return state_file.read()
         except FatalFault as fault:
@@ -244,7 +248,7 @@ class _Opening:
             raise FatalFault(str(error)) from error
 
     def _check_covered(self, log: MetadataLog, snapshots: _Snapshots) -> None:
-        """Snapshot and log leave no gap, also without those snapshots that are damaged, which are set aside."""
+        """Checks that snapshot and log leave no gap without the damaged snapshots, and renames these."""
         covered = 0 if snapshots.newest is None else snapshots.newest.end_offset
         is_whole = log.first_base <= covered and (log.end_offset >= covered or not snapshots.damaged)
         if not snapshots.damaged:

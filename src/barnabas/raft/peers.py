@@ -1,7 +1,7 @@
-"""The port through which a node asks the others of its quorum, timers, and one that can be set anew.
+"""The port through which a node sends requests to the other nodes of its quorum, and timers that are events.
 
-Answers come in an event of their own, never from within `send`. Nothing is known of a request that was not answered:
-the peer may or may not have acted on it.
+Responses arrive as events of their own, never from within `send`. After a request without a response it is unknown
+whether the peer has acted on it.
 """
 
 from __future__ import annotations
@@ -14,23 +14,25 @@ from barnabas.protocol.message import Message
 
 #: (host, port)
 Address = tuple[str, int]
-#: None: no answer in time, no connection, or a peer too old for what was asked.
+#: Receives the response; None: no response in time, no connection, or a peer too old for the request.
 Reply = Callable[[Message | None], None]
 
 
 class Peers(Protocol):
-    """Requests to other nodes, in the newest version that both sides know. Records in an answer are valid only until
-    `reply` returns."""
+    """Requests to other nodes, in the newest version that both sides support.
+
+    Records in a response are valid only until `reply` returns.
+    """
 
     def send(self, address: Address, request: Message, reply: Reply, *, timeout_ms: int) -> None:
-        """Ask; `reply` is called once, later."""
+        """Sends a request; `reply` is called once, later."""
 
     def is_refused(self, address: Address) -> bool:
-        """Whether the last attempt to reach this address found that nobody listens there."""
+        """Returns whether the last connection to this address was refused, so that no process listens there."""
 
 
 class NoPeers:
-    """For a node that is alone."""
+    """The port of a node without other nodes: no request is answered."""
 
     def __init__(self, timers: Timers) -> None:
         self._timers = timers
@@ -43,7 +45,7 @@ class NoPeers:
 
 
 class EventTimers:
-    """Timers whose callbacks are events: `run` carries out what each of them leaves to do."""
+    """Timers whose callbacks are events: `run` carries out the actions of each."""
 
     def __init__(self, timers: Timers, run: Callable[[Callable[[], None]], None]) -> None:
         self._timers = timers
@@ -57,7 +59,7 @@ class EventTimers:
 
 
 class Alarm:
-    """Calls back once its time has come. It is cheap to put off: the timer behind it runs on and is set again then."""
+    """A timer that can be postponed cheaply: the underlying timer keeps running, and is then set again."""
 
     __slots__ = ("_armed_ms", "_callback", "_clock", "_due_ms", "_timer", "_timers")
 
@@ -74,7 +76,7 @@ class Alarm:
         return self._due_ms is not None
 
     def set(self, delay_ms: int) -> None:
-        """In `delay_ms` from now, in place of what was set before."""
+        """Sets the alarm to `delay_ms` from now, replacing the time set before."""
         self._due_ms = self._clock.now_ms() + delay_ms
         if self._timer is not None:
             if self._armed_ms <= self._due_ms:

@@ -1,10 +1,10 @@
-"""What a leader knows of its replicas: how far each has come, who was heard of lately, and what that makes committed.
+"""The state of the replicas as their leader knows it, and the high watermark that follows from it.
 
 Invariants
-- The high watermark is the offset that a majority of the latest voters has on disk, and only once that includes a
-  record of the leader's own epoch: an older record that a majority has may still be replaced (Raft, section 5.4.2).
-- It never goes back, even when voters change or a replica's offset does.
-- A replica is a node id and a directory id. A voter's fetches under another directory id count for an observer.
+- The high watermark is the offset that a majority of the latest voters has on disk, once that includes a record of
+  the leader's own epoch: an older record that a majority has may still be replaced (Raft, section 5.4.2).
+- It never decreases, even if the voters change or a replica's offset decreases.
+- A replica is a node id and a directory id. A voter's fetches with another directory id count for an observer.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from barnabas.common.types import ZERO_UUID
 from barnabas.raft.voters import VoterKey, VoterSet
 
-#: An observer that has not fetched for so long is forgotten (Kafka's value).
+#: An observer that has not fetched for this long is forgotten (Kafka's value).
 _OBSERVER_SESSION_MS = 300_000
 _CATCH_UP_MS_MAX = 3_600_000
 UNKNOWN = -1
@@ -22,7 +22,7 @@ UNKNOWN = -1
 
 @dataclass(slots=True)
 class ReplicaState:
-    """Times are monotonic ms, UNKNOWN before the first fetch."""
+    """One replica's progress. Times are monotonic ms, UNKNOWN before the first fetch."""
 
     key: VoterKey
     end_offset: int = UNKNOWN
@@ -30,12 +30,12 @@ class ReplicaState:
     last_caught_up_ms: int = UNKNOWN
     #: The leader's end offset at the last fetch.
     leader_end_offset: int = UNKNOWN
-    #: As it said itself; a static quorum's voters are not known by their directories.
+    #: The directory id of the last fetch; the voters of a static quorum are listed without one.
     directory_id: bytes = ZERO_UUID
     former_directory_id: bytes = ZERO_UUID
-    #: It says that its log takes no records for now.
+    #: Whether the replica reports that its log currently cannot be written.
     is_refusing: bool = False
-    #: How often it came back to the directory that it had before.
+    #: The number of times that the replica returned to its former directory id.
     returns: int = 0
 
     def told_directory(self, directory_id: bytes) -> None:
@@ -47,12 +47,17 @@ class ReplicaState:
 
     @property
     def are_two(self) -> bool:
-        """Whether two processes fetch under one node id. A node that lost its disk changes its directory once; a
-        request of its last life that comes late makes it look as if it returned."""
+        """Whether two processes fetch under one node id.
+
+        A node that lost its disk changes its directory id once; one late request of its former process can look like a
+        return.
+        """
         return self.returns > 1
 
 
 class Progress:
+    """The progress of all replicas in a leader's epoch."""
+
     def __init__(self, own: VoterKey, voters: VoterSet, epoch_start_offset: int) -> None:
         self.own = own
         self.epoch_start_offset = epoch_start_offset
@@ -64,16 +69,16 @@ class Progress:
 
     @property
     def voters(self) -> list[ReplicaState]:
-        """By node id."""
+        """All voters, ascending by node id."""
         return [self._voters[node_id] for node_id in sorted(self._voters)]
 
     @property
     def counts_itself(self) -> bool:
-        """Whether the leader is a voter: not while it waits for its own removal to be committed."""
+        """Whether the leader is a voter; not while its own removal waits for its commit."""
         return any(state.key.node_id == self.own.node_id for state in self._voters.values())
 
     def set_voters(self, voters: VoterSet) -> None:
-        """What is known of a replica stays known when it becomes a voter or ceases to be."""
+        """Sets the voters. The state of a replica is kept when it becomes a voter or is one no longer."""
         before = list(self._voters.values())
         self._voters = {}
         for voter in voters:
@@ -93,7 +98,7 @@ class Progress:
         return voter if voter is not None and _is(voter.key, key) else self._observers.get(key)
 
     def doubled(self) -> list[int]:
-        """Voters whose node id two processes have."""
+        """Returns the voters whose node id two processes use."""
         return [node_id for node_id, state in sorted(self._voters.items()) if state.are_two]
 
     def observers(self, now_ms: int) -> list[ReplicaState]:
@@ -101,10 +106,10 @@ class Progress:
             del self._observers[key]
         return [self._observers[key] for key in sorted(self._observers)]
 
-    # What comes in.
+    # Updates.
 
     def on_own_flush(self, end_offset: int, now_ms: int) -> bool:
-        """Everything before `end_offset` is on this node's disk. Whether the high watermark moved."""
+        """Records the end of what is on this node's disk. Returns whether the high watermark moved."""
         state = self._voters.get(self.own.node_id)
         if state is None:
             return False
@@ -115,8 +120,10 @@ class Progress:
         return self.advance()
 
     def on_fetch(self, key: VoterKey, fetch_offset: int, leader_end_offset: int, now_ms: int) -> bool:
-        """A replica asks for what comes at `fetch_offset`: all before is on its disk. Whether the high watermark
-        moved."""
+        """Records a fetch at `fetch_offset`: everything before it is on the replica's disk.
+
+        Returns whether the high watermark moved.
+        """
         assert key.node_id != self.own.node_id, "a leader does not follow itself"
         state = self.state_of(key)
         if state is None:
@@ -132,7 +139,7 @@ class Progress:
         return self.advance()
 
     def advance(self) -> bool:
-        """Commit what a majority has."""
+        """Advances the high watermark to what a majority has; returns whether it moved."""
         ends = sorted((state.end_offset for state in self._voters.values()), reverse=True)
         if not ends:
             return False
@@ -143,7 +150,7 @@ class Progress:
         return True
 
     def hear_of(self, key: VoterKey) -> bool:
-        """For the check of the quorum: True when a majority was heard of since it was True last."""
+        """Notes a fetch for the check of the quorum. Returns True when a majority has fetched since the last True."""
         state = self._voters.get(key.node_id)
         if state is not None and _is(state.key, key):
             self._heard_of.add(key.node_id)
@@ -161,10 +168,10 @@ class Progress:
     def needs_others(self) -> bool:
         return self._others_needed > 0
 
-    # What can be told.
+    # Queries.
 
     def is_caught_up(self, key: VoterKey, now_ms: int) -> bool:
-        """Whether this replica may become a voter: it was caught up once, and fetched within the last hour."""
+        """Returns whether this replica can become a voter: it was caught up once, and fetched within the last hour."""
         state = self.state_of(key)
         return (
             state is not None
@@ -174,12 +181,12 @@ class Progress:
         )
 
     def successors(self) -> list[VoterKey]:
-        """The other voters: the one that has most first, those whose logs take no records last."""
+        """Returns the other voters by end offset, longest log first; those whose log cannot be written are last."""
         others = [state for state in self.voters if state.key.node_id != self.own.node_id]
         return [state.key for state in sorted(others, key=lambda state: (state.is_refusing, -state.end_offset))]
 
     def writable_successor(self, heard_since_ms: int) -> ReplicaState | None:
-        """The first of them, if it takes records as far as it says and has fetched since then."""
+        """Returns the first successor, or None if its log cannot be written or it has not fetched since then."""
         first = next(iter(self.successors()), None)
         state = None if first is None else self._voters[first.node_id]
         if state is None or state.is_refusing or state.last_fetch_ms == UNKNOWN or state.last_fetch_ms < heard_since_ms:
@@ -192,6 +199,6 @@ def _is(voter: VoterKey, key: VoterKey) -> bool:
 
 
 def _is_named(voter: VoterKey, state: ReplicaState) -> bool:
-    """Whether a static voter has now got its name in full: the directory by which it fetches."""
+    """Returns whether this dynamic voter is a static voter, now listed with the directory id by which it fetches."""
     is_static = state.key.directory_id == ZERO_UUID
     return is_static and state.key.node_id == voter.node_id and state.directory_id == voter.directory_id

@@ -1,10 +1,10 @@
-"""From committed batches to published images: the node's one follower of the metadata log.
+"""Publishes an image for each committed batch; it is the listener through which this node follows the metadata.
 
-What was committed before the node started is published as one image, when the node has caught up: nobody should act on
-a past that is over. From then on each batch is published by itself.
+What was committed before the node started is published as one image, when the node has caught up: no part should react
+to past states. From then on each batch is published by itself.
 
-It also decides when a snapshot is due: after `metadata.log.max.record.bytes.between.snapshots` bytes of records, or
-`metadata.log.max.snapshot.interval.ms` after the last one, whichever comes first, and only when something has changed.
+It also decides when a snapshot is due: `metadata.log.max.record.bytes.between.snapshots` bytes of records or
+`metadata.log.max.snapshot.interval.ms` after the last one, whichever comes first, and only if something has changed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ WriteSnapshot = Callable[[MetadataImage, Callable[[], None]], None]
 
 
 class MetadataPublisher:
-    """A `raft.commits.Listener` that publishes to `store`."""
+    """The `raft.commits.Listener` that publishes to `store`."""
 
     def __init__(self, clock: Clock, config: BrokerConfig, store: MetadataStore, write_snapshot: WriteSnapshot) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""This node's role in the metadata quorum (KIP-595, KIP-996): one class per role, one gatekeeper that changes it.
+"""The role of this node in the metadata quorum (KIP-595, KIP-996): one class per role, and the state that changes it.
 
                       .--> FOLLOWER <-----------------------.      (a leader is known)
     UNATTACHED <------+       | fetch timeout               |
@@ -6,15 +6,16 @@
          election timeout    majority of    majority
                              pre-votes      of votes
 
-Every role gives way to UNATTACHED or FOLLOWER of a higher epoch. Nodes that do not vote are UNATTACHED or FOLLOWER.
+Every role is left for UNATTACHED or FOLLOWER of a higher epoch. Observers are UNATTACHED or FOLLOWER; a voter whose
+removal is not known to be committed can still be elected (`Core.may_stand`).
 
 Invariants
-- The epoch never goes back. At most one vote is given in an epoch; the vote, the epoch and its leader are on disk
-  before any message of the same event leaves (`Ready.promise`). A vote, candidacy or leadership is taken only when it
-  is there (`kept`). Only a node without room for it follows an epoch that is not on disk (`is_saved`): it gives no vote
-  and takes no record in it, so that nothing was promised which a restart would forget.
-- Only `become_*` and `vote_for` change the role. A new role starts from its own data, not from what the last one left.
-- A pre-vote is no vote: it is granted to many, promises nothing, and changes nothing on disk.
+- The epoch never decreases, and at most one vote is given in an epoch. Vote, epoch and leader are on disk before any
+  message of the same event is sent (`Ready.promise`), and a vote, candidacy or leadership takes effect only then
+  (`kept`). Only on a full disk a node follows an epoch that is not on disk (`is_saved`): it gives no vote and appends
+  no record in it, so a restart forgets no promise.
+- Only `become_*` and `vote_for` change the role. A new role starts from its own data, not from the former role's.
+- A pre-vote is not a vote: it is granted to many, promises nothing, and changes nothing on disk.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ Endpoints = tuple[VoterEndpoint, ...]
 
 @dataclass(slots=True)
 class Votes:
-    """Answers of the voters in one election, by node id."""
+    """The responses of the voters in one election, by node id."""
 
     granted: set[int]
     rejected: set[int] = field(default_factory=set)
 
     def note(self, node_id: int, *, granted: bool) -> None:
-        """The first answer of a node counts."""
+        """Records a response; only the first one of a node counts."""
         if node_id not in self.granted and node_id not in self.rejected:
             (self.granted if granted else self.rejected).add(node_id)
 
@@ -49,8 +50,10 @@ class Votes:
         return sum(node_id in self.granted for node_id in voters.ids) >= voters.majority
 
     def is_lost(self, voters: VoterSet, gone: Collection[int] = ()) -> bool:
-        """Whether a majority cannot be reached: not without those who refused, and, where somebody did, not without
-        those that are `gone` either. While nobody has refused, it is worth while to wait for them."""
+        """Returns whether a majority is impossible without those that refused.
+
+        If one has refused, those that are `gone` count as refusing too; otherwise it is worth waiting for them.
+        """
         refusing = {node_id for node_id in voters.ids if node_id in self.rejected}
         if refusing:
             refusing |= {node_id for node_id in voters.ids if node_id in gone and node_id not in self.granted}
@@ -59,7 +62,7 @@ class Votes:
 
 @dataclass(slots=True)
 class Unattached:
-    """No leader is known in this epoch, or (`leader_id`) none that answers."""
+    """No leader is known in this epoch, or (`leader_id`) none that responds."""
 
     epoch: int
     voted: VoterKey | None = None
@@ -69,7 +72,7 @@ class Unattached:
 
 @dataclass(slots=True)
 class Prospective:
-    """Asks whether it would be elected, before it disturbs anybody with a new epoch."""
+    """Requests pre-votes: whether it would be elected, before a new epoch disturbs other nodes."""
 
     epoch: int
     votes: Votes
@@ -90,7 +93,7 @@ class Follower:
     leader_id: int
     leader_endpoints: Endpoints
     voted: VoterKey | None = None
-    #: The leader has answered a fetch lately: it is not the time for another one.
+    #: Whether the leader has answered a fetch recently, so that no other leader is needed.
     has_fetched: bool = False
 
 
@@ -102,16 +105,16 @@ class Leader:
 
     @property
     def epoch_start_offset(self) -> int:
-        """Of this epoch's first record (its LeaderChange)."""
+        """The offset of this epoch's first record, its LeaderChange."""
         return self.progress.epoch_start_offset
 
 
 @dataclass(slots=True)
 class Resigned:
-    """Was the leader of this epoch, and will not be again in it."""
+    """The node was the leader of this epoch, and will not lead it again."""
 
     epoch: int
-    #: Those who should stand for election next, the best first.
+    #: The voters that should start the next election, the best one first.
     successors: tuple[VoterKey, ...] = ()
 
 
@@ -119,8 +122,11 @@ Role = Unattached | Prospective | Candidate | Leader | Follower | Resigned
 
 
 class QuorumState:
-    """The gatekeeper. What must be on disk goes into `draft`, and `kept` or `not_kept` says what became of it.
-    `on_role` is called with the role before and the new one, when everything is in place."""
+    """The current role, and the only place that changes it.
+
+    State that must be on disk goes into `draft`; `kept` or `not_kept` reports the result. `on_role` is called with the
+    former and the new role when the change is complete.
+    """
 
     def __init__(
         self,
@@ -134,11 +140,11 @@ class QuorumState:
         self.history = history
         self._draft = draft
         self._on_role = on_role
-        #: An epoch that is followed and not yet on disk; it stays here for want of room.
+        #: An epoch that is followed but not on disk; it stays here while the disk is full.
         self._owed: ElectionState | None = None
-        #: The role or vote that is taken when the promise for it is on disk.
+        #: The role or vote that takes effect when its promise is on disk.
         self._next: Candidate | Leader | VoterKey | None = None
-        #: Why this node does not vote, though it is a voter.
+        #: Why this node does not vote although it is a voter.
         self.hold = Hold.NONE
         epoch = stored.epoch if stored is not None else 0
         voted = None
@@ -146,7 +152,7 @@ class QuorumState:
             voted = VoterKey(stored.voted_id, stored.voted_directory_id)
         self.role: Role
         if stored is not None and stored.leader_id == own.node_id:
-            # Who led this epoch as this very node has lost that with its memory.
+            # This node led the epoch before its restart, and no longer knows what it had appended.
             self.role = Resigned(epoch)
         elif stored is not None and stored.leader_id != NONE:
             self.role = Unattached(epoch, voted, stored.leader_id)
@@ -163,7 +169,7 @@ class QuorumState:
 
     @property
     def leader_id(self) -> int:
-        """Of this epoch; -1 if it is not known. One that resigned is still known as the epoch's leader."""
+        """The leader of this epoch; -1 if unknown. A leader that resigned is still known as the leader of its epoch."""
         role = self.role
         if isinstance(role, Leader | Resigned):
             return self.own.node_id
@@ -180,19 +186,24 @@ class QuorumState:
 
     @property
     def was_voter(self) -> bool:
-        """By the voters before the latest. Until those are committed its log may be needed, though not its vote."""
+        """Whether this node is a voter by the voters before the latest ones.
+
+        Until the latest ones are committed its log can be needed, though not its vote.
+        """
         return self.history.voters_before.find(self.own) is not None
 
     @property
     def is_alone(self) -> bool:
-        """The only voter: it needs nobody to elect it."""
+        """Whether this node is the only voter, which needs no other node to be elected."""
         return self.voters.is_only(self.own)
 
     # Votes.
 
     def would_grant(self, candidate: VoterKey, *, up_to_date: bool, pre_vote: bool) -> bool:
-        """Whether this node votes for `candidate` in the epoch at hand. `up_to_date`: its log ends where ours does or
-        beyond."""
+        """Returns whether this node would vote for `candidate` in the current epoch.
+
+        `up_to_date`: the candidate's log is at least as up to date as this node's.
+        """
         role = self.role
         if isinstance(role, Leader):
             return False
@@ -206,7 +217,7 @@ class QuorumState:
         return role.leader_id == NONE and up_to_date
 
     def vote_for(self, candidate: VoterKey) -> None:
-        """Once in an epoch; a vote that was given already stays as it is."""
+        """Promises a vote, once per epoch; an earlier vote stays as it is."""
         role = self.role
         assert isinstance(role, Unattached | Prospective | Follower), "the others have voted for themselves"
         if role.voted is None:
@@ -218,7 +229,7 @@ class QuorumState:
     # Roles.
 
     def become_unattached(self, epoch: int) -> None:
-        """In a new epoch, of which nothing else is known; or in the same one, when nobody could be won over."""
+        """Changes to UNATTACHED, in a new epoch without a known leader, or in this one after failed pre-votes."""
         role = self.role
         if epoch == role.epoch:
             assert isinstance(role, Prospective), "only a new epoch makes one forget"
@@ -239,8 +250,10 @@ class QuorumState:
             self._take(Prospective(role.epoch, votes, role.voted, role.leader_id, role.leader_endpoints))
 
     def become_candidate(self) -> None:
-        """In the next epoch, as soon as this node's own vote is on disk. A voter that is alone asks nobody, and saves
-        it when it leads."""
+        """Changes to CANDIDATE of the next epoch, as soon as this node's own vote is on disk.
+
+        The only voter requests no votes, and saves its own when it leads.
+        """
         role = self.role
         assert self.is_voter or self.was_voter, "only a voter stands for election"
         assert not isinstance(role, Leader), "a leader resigns before it stands again"
@@ -253,7 +266,7 @@ class QuorumState:
         self._bind(_state(candidate.epoch, NONE, self.own), candidate)
 
     def become_leader(self, epoch_start_offset: int) -> None:
-        """Becomes leader as soon as that is on disk, so that a restart does not lead the same epoch again."""
+        """Changes to LEADER as soon as that is on disk, so that a restart does not lead the same epoch again."""
         candidate = self.role
         assert isinstance(candidate, Candidate), "only a candidate wins"
         assert candidate.votes.is_won(self.voters), "a majority elects"
@@ -262,7 +275,7 @@ class QuorumState:
         self._bind(_state(candidate.epoch, self.own.node_id, None), leader)
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
-        """Of the leader of a new epoch, or of this one's where none is followed; or the same with more endpoints."""
+        """Changes to FOLLOWER in a new epoch or in this one, or adds endpoints if it already follows this leader."""
         role = self.role
         assert leader_id not in (NONE, self.own.node_id), f"{leader_id} cannot be followed"
         if epoch > role.epoch:
@@ -291,12 +304,12 @@ class QuorumState:
         return self._owed is None
 
     def repay(self) -> None:
-        """Promise anew what is not on disk for want of room; records of that epoch are taken only with it."""
+        """Repeats the promise that a full disk prevented, because records of its epoch are appended only with it."""
         if self._owed is not None:
             self._draft.promise(self._owed, is_binding=True)
 
     def kept(self) -> None:
-        """The promise is on disk: take what it was made for."""
+        """Takes the role or vote whose promise is now on disk."""
         self._owed = None
         taken, self._next = self._next, None
         if isinstance(taken, VoterKey):
@@ -306,17 +319,17 @@ class QuorumState:
             self._take(taken)
 
     def not_kept(self) -> None:
-        """There was no room for it: this node is what it was, and an epoch that it follows is still owed."""
+        """Stays in the same role, because the disk is full; the promise of an epoch that is followed remains due."""
         self._next = None
 
     def _bind(self, state: ElectionState, taken: Candidate | Leader | VoterKey) -> None:
-        """Promises `state`, and takes the role or vote when the promise is on disk."""
+        """Promises `state`; the role or vote takes effect when that is on disk."""
         assert self._next is None, "one promise in an event"
         self._draft.promise(state, is_binding=True)
         self._next = taken
 
     def _owe(self, state: ElectionState) -> None:
-        """For what promises nothing: an epoch, and who leads it."""
+        """Promises an epoch and its leader, which take effect even if they cannot be saved."""
         assert self._next is None, "one promise in an event"
         self._draft.promise(state, is_binding=False)
         self._owed = state

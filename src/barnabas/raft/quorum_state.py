@@ -1,4 +1,4 @@
-"""The `quorum-state` file: what a voter must not forget, or it could vote twice or follow an epoch that is over.
+"""The `quorum-state` file: what a voter must not forget, so that it neither votes twice nor follows an old epoch.
 
     data_version 0   static voters        data_version 1   voters in the log (kraft.version 1)
     clusterId ""                          -
@@ -6,9 +6,9 @@
     votedId                               votedId, votedDirectoryId
     appliedOffset 0, currentVoters        -
 
-JSON on one line, in this order of keys, as Kafka writes it. It is on disk before the vote or the epoch that it tells of
-is acted upon (guard G16). A second line, which Kafka does not read, has the CRC-32C of the first one: where it is
-missing, Kafka has written the file last.
+JSON on one line, with keys in this order, as Kafka writes it. It is on disk before its vote or epoch takes effect
+(guard G16). A second line, which Kafka does not read, has the CRC-32C of the first one: if it is missing, Kafka has
+written the file last.
 """
 
 from __future__ import annotations
@@ -30,31 +30,33 @@ NONE = -1
 
 @dataclass(frozen=True, slots=True)
 class ElectionState:
-    """`leader_id` and `voted_id` are -1 where there is none."""
+    """The content of the file. `leader_id` and `voted_id` are -1 if there is none."""
 
     epoch: int
     leader_id: int = NONE
     voted_id: int = NONE
     voted_directory_id: bytes = ZERO_UUID
-    #: The static voters at the time (data_version 0); empty where the log names them.
+    #: The static voters at the time (data_version 0); empty if the log lists them.
     voter_ids: tuple[int, ...] = field(default=(), compare=False)
-    #: Whether the file has a checksum, so that nobody else has written it since this node did.
+    #: Whether the file has a checksum, so that no other program has written it since this node did.
     is_own: bool = field(default=False, compare=False)
 
 
 class QuorumStateFile:
+    """The file of one metadata log."""
+
     def __init__(self, disk: Disk, directory: str) -> None:
         self._disk = disk
         self._path = f"{directory}/{FILE_NAME}"
 
     def read(self) -> ElectionState | None:
-        """None if there is none: a node that never took part."""
+        """Returns the state; None if there is no file, because the node never took part."""
         if not self._disk.exists(self._path):
             return None
         return decode_state(self._disk.read(self._path), self._path)
 
     def write(self, state: ElectionState, *, kraft_version: int, voter_ids: list[int]) -> None:
-        """Durable when this returns."""
+        """Writes the state, durable when this returns."""
         content = encode_state(state, kraft_version=kraft_version, voter_ids=voter_ids)
         write_atomically(self._disk, self._path, with_checksum(content))
 
@@ -91,7 +93,7 @@ def encode_state(state: ElectionState, *, kraft_version: int, voter_ids: list[in
 
 
 def decode_state(data: bytes, path: str) -> ElectionState:
-    """FatalFault if it is not what was written."""
+    """Decodes the file. Raises FatalFault if it is damaged."""
     line, _, checksum = data.partition(b"\n")
     try:
         if checksum.strip() and checksum != _checksum(line):

@@ -1,17 +1,18 @@
-"""The actions that an event of the quorum leaves: a value that `raft.execution` carries out in the order of its fields.
+"""The actions that follow from an event of the quorum: a value that `raft.execution` carries out in field order.
 
-    promise         epoch, leader and vote go into `quorum-state`, synced; then a role or vote that needs them is taken
-    hold_released   `metadata-log-checkpoint` says, synced, that this voter votes again
-    truncate_to     the log is cut off where the leader has other records
-    install         the log and its listeners go on from a snapshot
-    records         appended to the log, in the page cache (what is proposed is there already, or was refused)
-    committed       batches before the high watermark go to the listeners, and proposals are answered
-    messages        requests and answers leave
-    fetched, wakes  those who have just fetched, or all who wait for something to fetch, are answered if there is any
-    flush           what was appended is synced; the end of that is an event of its own
+    promise         epoch, leader and vote go into `quorum-state`, synced; then a role or vote takes effect
+    hold_released   `metadata-log-checkpoint` records, synced, that this voter votes again
+    truncate_to     the log is truncated where the leader has other records
+    install         the log and its listeners continue from a snapshot
+    records         appended to the log, in the page cache (proposals were already appended, or refused)
+    committed       batches before the high watermark go to the listeners, and proposals are completed
+    messages        requests and responses are sent
+    fetched, wakes  the fetches of this event, or all delayed fetches, are answered if they can be
+    flush           appended records are synced; the end of that is an event of its own
 
-Nothing leaves before the promise that it rests on is on disk (`Answer.unless_kept`), and no request claims records that
-are not (`Request.durable_end`). The records of a leader leave beside its own flush; they count for it after that (G16).
+A message that depends on a promise is sent only if that is on disk (`Answer.unless_kept`), and no request claims
+records that are not (`Request.durable_end`). A leader's records are sent in parallel to its own flush, and count for it
+after that (G16).
 """
 
 from __future__ import annotations
@@ -30,15 +31,15 @@ AnswerReply = Callable[[Message], None]
 
 
 class Promise(NamedTuple):
-    """The state that must be on disk before anything else of the event happens."""
+    """A state that must be on disk before the other actions of the event."""
 
     state: ElectionState
-    #: A vote, or leadership: without room on the disk it is not given. An epoch that others began is followed anyway.
+    #: A vote or leadership: it is dropped if the disk is full. An epoch that others began is followed anyway.
     is_binding: bool
 
 
 class Append(NamedTuple):
-    """One batch for the end of the log: a leader's own, or as its leader sent it, in memory that is only lent."""
+    """One batch for the end of the log: this leader's own, or one from the leader, in memory that is only borrowed."""
 
     data: bytearray | memoryview
     batch: CommittedBatch
@@ -49,21 +50,21 @@ class Append(NamedTuple):
 
 
 class Install(NamedTuple):
-    """A snapshot in place of everything before its end."""
+    """A snapshot that replaces everything before its end."""
 
     snapshot_id: SnapshotId
     snapshot: Snapshot
 
 
 class Committed(NamedTuple):
-    """How far the log is committed. `is_all`: nothing beyond that is known to be."""
+    """The committed end of the log. `is_all`: nothing beyond is known to be committed."""
 
     high_watermark: int
     is_all: bool
 
 
 class Ahead(NamedTuple):
-    """Committed batches for which the log has no room; they begin where it ends."""
+    """Committed batches that the log has no space for; they begin at its end."""
 
     batches: tuple[CommittedBatch, ...]
     log_end: int
@@ -71,27 +72,27 @@ class Ahead(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A question to another node; `reply` is an event of its own."""
+    """A request to another node; `reply` is an event of its own."""
 
     address: Address
     message: Message
     reply: Reply
     timeout_ms: int
-    #: The message claims that everything before this offset is on this disk.
+    #: Everything before this offset must be on disk before the message is sent.
     durable_end: int = 0
 
 
 class Answer(NamedTuple):
-    """The answer to a request of another node, or of a tool."""
+    """The response to a request of another node or of a tool."""
 
     reply: AnswerReply
     message: Message
-    #: Leaves in place of `message` if the promise of this event could not be kept; None where it rests on none.
+    #: Sent instead of `message` if the promise of this event could not be saved; None if it depends on none.
     unless_kept: Message | None = None
 
 
 class Ready(NamedTuple):
-    """The fields in the order in which they are carried out."""
+    """The actions of one event, in the order in which they are carried out."""
 
     promise: Promise | None = None
     hold_released: bool = False
@@ -106,7 +107,7 @@ class Ready(NamedTuple):
 
     @property
     def changes_log(self) -> bool:
-        """Whether records come, go, or give way to a snapshot."""
+        """Whether records are appended, truncated, or replaced by a snapshot."""
         return self.truncate_to is not None or self.install is not None or bool(self.records)
 
 
@@ -114,7 +115,7 @@ NOTHING = Ready()
 
 
 class Draft:
-    """The `Ready` of the event at hand, while the parts of the node add to it."""
+    """The `Ready` of the current event, while the parts of the node add to it."""
 
     __slots__ = (
         "_committed",
@@ -144,7 +145,7 @@ class Draft:
         self._hold_released = self._fetched = self._wakes = self._flush = False
 
     def take(self) -> Ready:
-        """Everything since the last time; `NOTHING` itself where there is nothing to do."""
+        """Returns everything since the last call; `NOTHING` itself if there is nothing to do."""
         if self._is_empty:
             return NOTHING
         ready = Ready(
@@ -167,7 +168,7 @@ class Draft:
         return self._truncate_to is not None or self._install is not None or bool(self._records)
 
     def promise(self, state: ElectionState, *, is_binding: bool) -> None:
-        """The last one counts: it includes what an earlier one of the same event says."""
+        """Sets the promise; a later one of the same event includes an earlier one."""
         self._is_empty, self._promise = False, Promise(state, is_binding)
 
     def release_hold(self) -> None:
@@ -184,7 +185,7 @@ class Draft:
         self._records += records
 
     def commit(self, high_watermark: int, *, is_all: bool) -> None:
-        """The last one counts: a high watermark does not go back."""
+        """Sets the high watermark; a later one of the same event is never lower."""
         self._is_empty, self._committed = False, Committed(high_watermark, is_all)
 
     def commit_ahead(self, ahead: Ahead) -> None:
@@ -199,11 +200,11 @@ class Draft:
         self._messages.append(Answer(later(reply), message, unless_kept))
 
     def fetch(self) -> None:
-        """A replica has asked for records."""
+        """Notes that a replica has fetched."""
         self._is_empty, self._fetched = False, True
 
     def wake(self) -> None:
-        """Something was appended or committed, or the role has changed."""
+        """Notes that records were appended or committed, or that the role has changed."""
         self._is_empty, self._wakes = False, True
 
     def flush(self) -> None:

@@ -1,10 +1,10 @@
-"""What `barnabas log verify` and `barnabas log repair` know of a metadata log beyond what they know of any log.
+"""The repair and verification of a metadata log, in addition to what `barnabas log` does for any log.
 
-A repair cuts the log at the damage as it does any other, and keeps aside what it cuts. Beside that it writes down that
-this voter may have forgotten what it acknowledged (`mark.Hold.BEHIND`), so that it does not vote before it caught up
-with a leader; it writes a `quorum-state` in place of one that is lost or unreadable, which begins with the epoch after
-the last one that is known, for in that this node has given no vote; and it sets damaged snapshots aside, where an older
-one and the log hold the same.
+A repair cuts the log at the damage as it does any other, and keeps a copy of what it cuts. In addition it records that
+this voter may have lost records that it acknowledged (`mark.Hold.BEHIND`), so that the voter does not vote before it
+has caught up with a leader; it replaces a lost or unreadable `quorum-state` by one that begins with the epoch after the
+last known one, in which this node has given no vote; and it moves damaged snapshots aside if an older one and the log
+have the same content.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ def is_metadata_log(directory: str) -> bool:
 
 
 def chain_of(disk: Disk, directory: str) -> Callable[[BatchHeader, memoryview], str]:
-    """For a `Verification` of the metadata log: why a batch cannot stand behind those before it; "" if it can."""
+    """Returns a check for `Verification`: why a batch cannot follow those before it; "" if it can."""
     chain = Chain(max(first_base(list(disk.list_dir(directory))), 0), None)
     return lambda header, batch: "" if chain.follows(header, batch) else chain.reason
 
 
 @dataclass(slots=True)
 class _Found:
-    """What is there, after the log is cut where it must be."""
+    """The state on disk, as it is after the log was cut where it must be."""
 
     end: int = 0
     epoch: int = 0
@@ -55,7 +55,7 @@ class _Found:
 
 
 class MetadataRepair:
-    """Of the metadata log in one log directory; `steps` tells what `apply` does."""
+    """The repair of the metadata log in one log directory; `steps` describes what `apply` does."""
 
     def __init__(self, disk: Disk, log_dir: str) -> None:
         self._disk = disk
@@ -64,7 +64,7 @@ class MetadataRepair:
         self._mark_file = MarkFile(disk, log_dir)
         self.steps: list[str] = []
         self.faults: list[Fault] = []
-        #: Files whose faults the steps take away.
+        #: The files whose faults are removed by the steps.
         self.repaired: set[str] = set()
         self._found = _Found()
         self._state: ElectionState | None = None
@@ -73,7 +73,7 @@ class MetadataRepair:
             self._look()
             self._plan()
 
-    # What is there
+    # Examination
 
     def _look(self) -> None:
         disk, found = self._disk, self._found
@@ -117,7 +117,7 @@ class MetadataRepair:
             file.close()
         return False
 
-    # What to do
+    # Plan
 
     def _plan(self) -> None:
         self._plan_snapshots()
@@ -125,7 +125,7 @@ class MetadataRepair:
         self._plan_mark()
 
     def _plan_snapshots(self) -> None:
-        """Those that can be missed."""
+        """Plans to move damaged snapshots aside, if the log and an older snapshot replace them."""
         found = self._found
         covered = max((known.end_offset for known in found.sound), default=0)
         newest_lost = max((known.end_offset for known in found.damaged), default=0)
@@ -168,7 +168,7 @@ class MetadataRepair:
             text = f"everything before offset {mark.end} was on this disk, the metadata log ends at {end}"
             self.faults.append(Fault(self._mark_file.path, FaultKind.CHECKPOINT, text, None, end))
             self.repaired.add(self._mark_file.path)
-        # Every node that has written `quorum-state` had a mark: what is lost with it is not known.
+        # A node that has written `quorum-state` also has a mark: if it is gone, what it recorded is unknown.
         is_lost = mark is None and found.state is not None and (found.state.is_own or not found.end)
         if not (is_behind or is_short or found.is_cut or is_lost or self._state is not None):
             return
@@ -181,10 +181,10 @@ class MetadataRepair:
             "with a leader"
         )
 
-    # Doing
+    # Execution
 
     def apply(self, kept_name: str) -> None:
-        """After the log was cut."""
+        """Carries out the steps, after the log was cut."""
         disk, files = self._disk, SnapshotFiles(self._disk, self._directory)
         disk.make_dirs(self._directory)
         kept = KeptAside(disk, self._directory, kept_name)
@@ -192,7 +192,7 @@ class MetadataRepair:
         if self._state is not None:
             state_file = QuorumStateFile(disk, self._directory)
             kept.copy(f"{self._directory}/{FILE_NAME}")
-            # Voters' ids are told for people; a static quorum takes them from the configuration.
+            # Voter ids are in the file for people; a static quorum takes its voters from the configuration.
             state_file.write(self._state, kraft_version=int(self._found.is_dynamic), voter_ids=[])
         if self._mark is not None:
             kept.copy(self._mark_file.path)

@@ -1,7 +1,7 @@
-"""Whether the metadata log of this node takes records, and what the log tells an operator about it.
+"""Whether the metadata log of this node can be written, and the reports about that to an operator.
 
-A leader that finds no room gives up its office to a voter that has some; a voter without room does not stand for
-election, follows the committed records in memory, and says with its fetches that it has none (decision 0012).
+A leader whose log cannot be written resigns in favour of a voter that can write; a voter that cannot write starts no
+elections, follows the committed records in memory, and reports this state in its fetches (decision 0012).
 """
 
 from __future__ import annotations
@@ -16,15 +16,17 @@ _NO_ROOM: Final = "no room"
 
 
 class Room:
+    """The write state of the metadata log's directory."""
+
     def __init__(self, host: Host, health: WriteHealth, log_dir: str) -> None:
         self._health = health
         self._log_dir = log_dir
-        #: Of all that the quorum may repeat.
+        #: The reports that the quorum may repeat.
         self.reports = LimitedReports(host.faults, host.clock)
 
     @property
     def is_there(self) -> bool:
-        """False from an append that found none, or a directory that hangs or is slow, until a probe went well."""
+        """Whether the log can be written: False from a failed append or a slow disk until a probe succeeds."""
         return self._health.has_room(self._log_dir)
 
     @property
@@ -32,11 +34,11 @@ class Room:
         return self._health.cause_of(self._log_dir)
 
     def refused(self, error: BaseException) -> None:
-        """An append to the log, or what must be written before it, found no room."""
+        """Records that there was no space for an append to the log, or for a write that must precede it."""
         self.reports.report(_NO_ROOM, f"the metadata log cannot be written: {error}", error)
         self._health.refused(self._log_dir)
 
     def took(self) -> None:
-        """An append went well."""
+        """Records that an append succeeded."""
         if self.reports.is_reported(_NO_ROOM):
             self.reports.over(_NO_ROOM, "the metadata log can be written again")

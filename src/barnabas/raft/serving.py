@@ -1,4 +1,4 @@
-"""The door for requests about the quorum, from other nodes and from tools. `listener` is the name of the one asked."""
+"""The server for requests about the quorum, from other nodes and from tools. `listener` is the name of the one used."""
 
 from __future__ import annotations
 
@@ -29,7 +29,10 @@ _DESCRIBE_TELLS_OF_DIRECTORIES = 2
 
 
 class QuorumServer:
-    """Each request is an event of its own, so its answer has left when `serve` returns, unless it waits for more."""
+    """Serves each request as an event of its own.
+
+    The response is sent when `serve` returns, unless it is delayed.
+    """
 
     def __init__(self, core: Core, elections: Elections, answers: FetchAnswers, changes: VoterChanges) -> None:
         self._core = core
@@ -38,8 +41,7 @@ class QuorumServer:
         self._changes = changes
 
     def serve(self, request: Message, version: int, listener: str, reply: AnswerReply) -> None:
-        """Answer one request of this version, at once or later. `reply` is called exactly once, with what that version
-        can carry."""
+        """Serves one request. Calls `reply` exactly once, now or later, with fields of this version only."""
 
         def answer(response: Message) -> None:
             reply(fit(response, version))
@@ -79,7 +81,7 @@ class QuorumServer:
 
 
 def fit(response: Message, version: int) -> Message:
-    """Leave out what an older version has no place for: it gets along without."""
+    """Removes the fields that an older version does not have, and can do without."""
     for field in response.FIELDS:
         if field.attribute == "node_endpoints" and not field.is_in(version):
             response.node_endpoints = []  # type: ignore[attr-defined]
@@ -96,6 +98,6 @@ def fit(response: Message, version: int) -> Message:
 
 
 def refusal(request: Message, code: ErrorCode) -> Message:
-    """An answer that says no more: this node has not begun, is about to end, or cannot keep its word."""
+    """Returns a response with only an error code: this node is not started, is stopping, or cannot save its promise."""
     assert request.API_KEY is not None
     return response_class(request.API_KEY)(error_code=code)  # type: ignore[call-arg]

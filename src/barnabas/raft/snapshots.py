@@ -1,11 +1,11 @@
-"""Snapshots of the metadata log (KIP-630) as files: `END_OFFSET-EPOCH.checkpoint` beside the log's segments.
+"""Snapshots of the metadata log (KIP-630) as files: `END_OFFSET-EPOCH.checkpoint`, next to the log's segments.
 
     control batch   SnapshotHeader, and with kraft.version 1 KRaftVersion and KRaftVoters
-    data batches    framed metadata records that make the image from nothing
-    control batch   SnapshotFooter: without it the file is not whole
+    data batches    framed metadata records that build the image from an empty one
+    control batch   SnapshotFooter: without it the file is incomplete
 
-Offsets inside a snapshot count from 0 and mean nothing; END_OFFSET is the first offset of the log that it does not
-cover. `bootstrap.checkpoint` in each log directory is the same without a place in the log: what a cluster begins with.
+Offsets inside a snapshot count from 0 and have no meaning; END_OFFSET is the first offset of the log that it does not
+cover. `bootstrap.checkpoint` in each log directory has the same format: the records that a new cluster begins with.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _SUFFIX: Final = ".checkpoint"
 _PART_SUFFIX: Final = ".part"
 _DAMAGED_SUFFIX: Final = ".damaged"
 _NAME: Final = re.compile(r"^(\d{20})-(\d{10})\.checkpoint$")
-#: Records are written in batches of about this size, so that a reader needs no more memory than this.
+#: The approximate size of a batch, which limits the memory that a reader needs.
 _BATCH_BYTES: Final = 1 << 20
 
 
 class SnapshotId(NamedTuple):
-    """Ordered by what it covers."""
+    """The name of a snapshot; ids are ordered by what they cover."""
 
     end_offset: int
     epoch: int
@@ -56,7 +56,7 @@ def parse_name(name: str) -> SnapshotId | None:
 
 @dataclass(slots=True)
 class Snapshot:
-    """What a snapshot file holds."""
+    """The content of a snapshot file."""
 
     last_contained_log_timestamp_ms: int = 0
     kraft_version: int = 0
@@ -73,7 +73,7 @@ def encode_snapshot(
     kraft_version: int,
     voters: VoterSet | None,
 ) -> bytearray:
-    """`voters` None: as in `bootstrap.checkpoint` and in a static quorum, which name none."""
+    """Encodes a snapshot. `voters` None: for `bootstrap.checkpoint` and static quorums, which list none."""
     head: list[Message] = [
         SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_log_timestamp_ms)
     ]
@@ -112,7 +112,7 @@ def encode_control_batch(messages: Iterable[Message], *, base_offset: int, epoch
 
 
 def decode_snapshot(data: Buffer) -> Snapshot:
-    """DecodeError if it is no whole snapshot."""
+    """Decodes a snapshot. Raises DecodeError if it is incomplete or damaged."""
     try:
         return _decode_batches(data)
     except RecordsRejected as error:
@@ -156,7 +156,7 @@ class SnapshotFiles:
         self._directory = directory
 
     def list(self) -> list[SnapshotId]:
-        """Ascending."""
+        """Returns all snapshots, oldest first."""
         ids = (parse_name(name) for name in self._disk.list_dir(self._directory))
         return sorted(snapshot_id for snapshot_id in ids if snapshot_id is not None)
 
@@ -171,7 +171,7 @@ class SnapshotFiles:
         return decode_snapshot(self._disk.read(self.path(snapshot_id)))
 
     def write(self, snapshot_id: SnapshotId, data: Buffer) -> None:
-        """Durable, and under its name only when it is whole."""
+        """Writes a snapshot, durable when this returns; it gets its name only when it is complete."""
         write_atomically(self._disk, self.path(snapshot_id), data)
 
     def size(self, snapshot_id: SnapshotId) -> int:
@@ -190,7 +190,7 @@ class SnapshotFiles:
         finally:
             file.close()
 
-    # A snapshot that comes from the leader, piece by piece.
+    # A snapshot that is fetched from the leader in parts.
 
     def part_path(self, snapshot_id: SnapshotId) -> str:
         return f"{self.path(snapshot_id)}{_PART_SUFFIX}"
@@ -206,8 +206,10 @@ class SnapshotFiles:
             file.close()
 
     def finish_part(self, snapshot_id: SnapshotId) -> Snapshot:
-        """It is whole: durable and under its name when this returns. DecodeError, with the part removed, if it is
-        not."""
+        """Completes a fetched snapshot: durable and under its name when this returns.
+
+        Raises DecodeError, with the partial file removed, if it is incomplete or damaged.
+        """
         path = self.part_path(snapshot_id)
         try:
             snapshot = decode_snapshot(self._disk.read(path))
@@ -224,13 +226,13 @@ class SnapshotFiles:
         return snapshot
 
     def remove_unfinished(self) -> None:
-        """What a download left behind that did not end."""
+        """Removes the partial files of downloads that did not end."""
         for name in self._disk.list_dir(self._directory):
             if name.endswith(_SUFFIX + _PART_SUFFIX):
                 self._disk.remove(f"{self._directory}/{name}")
 
     def set_aside(self, snapshot_id: SnapshotId) -> str:
-        """It counts no more; returns the name under which its bytes are kept."""
+        """Renames a damaged snapshot, so that it no longer counts, and returns the new name."""
         kept = snapshot_id.file_name + _DAMAGED_SUFFIX
         self._disk.rename(self.path(snapshot_id), f"{self._directory}/{kept}")
         self._disk.sync_dir(self._directory)

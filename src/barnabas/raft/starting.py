@@ -1,4 +1,4 @@
-"""What a node finds of its own past when it starts, and whether it may go on from there."""
+"""The checks whether a node can continue from its state on disk, and the writer of its promises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.raft.voters import VoterEndpoint, VoterKey
 
 
 def controller_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
-    """Where the other voters find this node; none if it is no controller."""
+    """Returns the endpoints where the other voters reach this node; none if it is not a controller."""
     if not config.is_controller:
         return ()
     shown: tuple[Endpoint, ...] = endpoints_of(config.controller_listeners, config.advertised_listeners)
@@ -21,12 +21,12 @@ def controller_endpoints(config: BrokerConfig) -> tuple[VoterEndpoint, ...]:
 
 
 def state_at_least(stored: ElectionState | None, epoch: int) -> ElectionState:
-    """A log that is ahead of the state tells of an epoch that this node has seen."""
+    """Returns the stored state, or a state in `epoch` if the log has seen that later one."""
     return ElectionState(epoch) if stored is None or stored.epoch < epoch else stored
 
 
 def check_stored(config: BrokerConfig, own: VoterKey, stored: ElectionState | None, loaded: Loaded) -> None:
-    """FatalFault if this directory is another quorum's, or another voter's."""
+    """Raises FatalFault if this directory belongs to another quorum or another voter."""
     voters = loaded.history.voters
     directory = config.metadata_log_dir
     if stored is not None and stored.voter_ids and config.voters and loaded.history.kraft_version == 0:
@@ -46,8 +46,7 @@ def check_stored(config: BrokerConfig, own: VoterKey, stored: ElectionState | No
 
 
 class PromiseKeeper:
-    """Puts a promise on disk: `quorum-state`, then the mark beside the log that says in which epoch this node took
-    part."""
+    """Writes promises to disk: `quorum-state`, then the mark, which records the epoch in which this node took part."""
 
     def __init__(self, file: QuorumStateFile, mark: MarkKeeper, history: VoterHistory, directory: str) -> None:
         self._file = file
@@ -56,7 +55,10 @@ class PromiseKeeper:
         self._directory = directory
 
     def save(self, state: ElectionState) -> None:
-        """Synced when this returns. StorageExhausted if there is no room for it: then nothing was promised."""
+        """Saves a promise, synced when this returns.
+
+        Raises StorageExhausted if there is no space for it: then nothing was promised.
+        """
         history = self._history
         try:
             self._file.write(state, kraft_version=min(history.kraft_version, 1), voter_ids=list(history.voters.ids))

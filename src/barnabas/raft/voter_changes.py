@@ -1,16 +1,16 @@
-"""Voters added, removed and updated while the quorum runs (KIP-853).
+"""The addition, removal and update of voters while the quorum runs (KIP-853).
 
-    add      the leader asks the new one for its range of kraft.version; it must have caught up; then a VotersRecord
+    add      the leader queries the new voter's range of kraft.version; it must have caught up; then a VotersRecord
     remove   a VotersRecord without it; a leader that removes itself resigns when that is committed
-    update   a voter tells its endpoints and range; a VotersRecord, and the answer at once. Before kraft.version 1 there
-             is none: the leader remembers it for the upgrade
-    upgrade  kraft.version 1 for a quorum of static voters, which all have fetched: the version, and a VotersRecord with
-             their directories
+    update   a voter sends its endpoints and range; a VotersRecord, and an immediate response. Before kraft.version 1
+             there is no record: the leader remembers the update for the upgrade
+    upgrade  kraft.version 1 for a quorum of static voters that all have fetched: the version, and a VotersRecord with
+             their directory ids
 
 Invariants
-- One change at a time, and none before this leader has committed a record of its own epoch and the voters at hand are
-  committed: two majorities of neighbouring sets always share a voter (guard G18).
-- A voter is a node id and a directory id. A node that lost its directory is removed and added anew.
+- One change at a time, and none before this leader has committed a record of its own epoch and the current voters are
+  committed: majorities of two successive voter sets always share a voter (guard G18).
+- A voter is a node id and a directory id. A node that lost its directory is removed and added again.
 
 Error codes and texts are Apache Kafka's.
 """
@@ -43,7 +43,7 @@ _TIMED_OUT = "The request timed out."
 
 
 class _Pending:
-    """A change that is not committed yet. `last_offset` None: its record is not in the log yet."""
+    """A change that is not committed yet. `last_offset` is None before its record is in the log."""
 
     __slots__ = ("last_offset", "reply", "response", "voter")
 
@@ -55,13 +55,15 @@ class _Pending:
 
 
 class VoterChanges:
+    """The changes of voters on this node, one at a time."""
+
     def __init__(self, core: Core, leading: Leading) -> None:
         self._core = core
         self._leading = leading
         self._pending: _Pending | None = None
         self._expiry = Alarm(core.host.clock, core.timers, self._expire)
         self._own_update = Alarm(core.host.clock, core.timers, self._send_own)
-        #: What static voters have told this leader of themselves, by node id.
+        #: Updates that static voters have sent to this leader, by node id.
         self._told: dict[int, Voter] = {}
 
     def on_role(self, role: Role) -> None:
@@ -77,7 +79,7 @@ class VoterChanges:
         self._own_update.cancel()
 
     def on_committed(self) -> None:
-        """The high watermark has moved."""
+        """Completes the pending change if the high watermark has passed it; a leader that was removed resigns."""
         core = self._core
         leader = core.quorum.role
         assert isinstance(leader, Leader)
@@ -167,7 +169,7 @@ class VoterChanges:
         self._append(pending, voters.without(key))
 
     def upgrade_refusal(self) -> str | None:
-        """Why kraft.version cannot be raised to 1 now; None if it can. Only the leader is asked."""
+        """Returns why kraft.version cannot be raised to 1 now; None if it can. Only the leader's result counts."""
         core = self._core
         leader = core.quorum.role
         if not isinstance(leader, Leader) or leader.progress.high_watermark < 0 or self._pending is not None:
@@ -185,7 +187,7 @@ class VoterChanges:
         return None
 
     def upgrade(self) -> None:
-        """Raise kraft.version from 0 to 1: the static voters are those of the log from now on, and can be changed."""
+        """Raises kraft.version from 0 to 1: from now on the voters are in the log, and can be changed."""
         assert self.upgrade_refusal() is None, "whoever upgrades has asked whether it can be"
         core = self._core
         leader = core.quorum.role
@@ -200,8 +202,10 @@ class VoterChanges:
         core.run(append)
 
     def _upgraded(self, voter: Voter, directory_id: bytes) -> Voter:
-        """A static voter as the first record of voters has it. Where it fetches from counts for more than what it has
-        told: it may have another directory since."""
+        """Returns a static voter as the first VotersRecord lists it.
+
+        The directory id of its fetches takes precedence over the one it has sent, which can be outdated.
+        """
         told, node_id = self._told.get(voter.key.node_id), voter.key.node_id
         endpoints, low, high = voter.endpoints, 0, KRAFT_VERSION_MAX
         if node_id == self._core.own.node_id:
@@ -254,7 +258,7 @@ class VoterChanges:
         pending.last_offset = self._leading.append_control([voters.to_record()])
         self._leading.publish()
 
-    # What speaks against a change.
+    # Reasons against a change.
 
     def _refusal(self, cluster_id: str | None, epoch: int) -> tuple[ErrorCode, str] | None:
         core = self._core
@@ -302,7 +306,7 @@ class VoterChanges:
     # This voter's own entry.
 
     def _send_own(self) -> None:
-        """Tell the leader if what the voters' record says of this node is not so any more."""
+        """Sends this node's endpoints and range to the leader if the VotersRecord has other ones."""
         core = self._core
         role = core.quorum.role
         if core.is_stopped or not isinstance(role, Follower):

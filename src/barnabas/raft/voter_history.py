@@ -1,7 +1,7 @@
-"""Who votes, and at which kraft.version, from which offset of the log on (KIP-853).
+"""The voters and the kraft.version, by offset of the log (KIP-853).
 
-The latest voters count as soon as they are in the log, committed or not; when their record is truncated, those before
-count again. A static quorum has no entries and the voters of its configuration throughout.
+The latest voters count as soon as they are in the log, committed or not; if their record is truncated, those before
+them count again. A static quorum has no entries, and always the voters of its configuration.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.records_raft import KRaftVersionRecord, VotersRecord
 from barnabas.raft.voters import VoterSet, voters_from_record
 
-#: The newest kraft.version that this release understands.
+#: The newest kraft.version that this release supports.
 KRAFT_VERSION_MAX = 1
-#: Voters of the configuration, or of the snapshot that the directory was formatted with, are in no record of the log.
+#: Offset of voters without a record: those of the configuration, or of the snapshot of a formatted directory.
 NOT_IN_LOG = -1
 
 
 class VoterHistory:
+    """The voters and kraft.versions in the log, by offset."""
+
     def __init__(self, voters: VoterSet, kraft_version: int) -> None:
         self._voters: list[tuple[int, VoterSet]] = [(NOT_IN_LOG, voters)]
         self._versions: list[tuple[int, int]] = [(NOT_IN_LOG, kraft_version)]
@@ -28,12 +30,12 @@ class VoterHistory:
 
     @property
     def voters_before(self) -> VoterSet:
-        """Those that count again if the latest are truncated."""
+        """The voters that count again if the latest ones are truncated."""
         return self._voters[-2][1] if len(self._voters) > 1 else self.voters
 
     @property
     def voters_offset(self) -> int:
-        """Of the record that names the latest voters, or NOT_IN_LOG."""
+        """The offset of the record with the latest voters, or NOT_IN_LOG."""
         return self._voters[-1][0]
 
     @property
@@ -41,13 +43,16 @@ class VoterHistory:
         return self._versions[-1][1]
 
     def at(self, end_offset: int) -> tuple[VoterSet, int]:
-        """(voters, kraft.version) by the log before `end_offset`."""
+        """Returns (voters, kraft.version) by the log before `end_offset`."""
         voters = next(voters for offset, voters in reversed(self._voters) if offset < end_offset)
         version = next(version for offset, version in reversed(self._versions) if offset < end_offset)
         return voters, version
 
     def note(self, offset: int, message: Message | None) -> bool:
-        """A control record in the log. Whether it is about voters. FatalFault if it is beyond this release."""
+        """Adds a control record of the log, and returns whether it is about voters.
+
+        Raises FatalFault if this release does not support it.
+        """
         if isinstance(message, VotersRecord):
             assert offset > self.voters_offset, "the log goes forward"
             self._voters.append((offset, voters_from_record(message)))
@@ -59,15 +64,14 @@ class VoterHistory:
         return False
 
     def truncate(self, end_offset: int) -> None:
-        """The log ends at `end_offset` now."""
+        """Removes the entries from `end_offset` on, where the log was truncated."""
         while self._voters[-1][0] >= end_offset:
             self._voters.pop()
         while self._versions[-1][0] >= end_offset:
             self._versions.pop()
 
     def start_at_snapshot(self, end_offset: int, voters: VoterSet | None, kraft_version: int) -> None:
-        """The log begins with a snapshot: what it says counts in place of all before. A static quorum's says
-        nothing."""
+        """Replaces all entries by those of the snapshot that the log begins with; a static quorum's has none."""
         check_kraft_version(kraft_version)
         if voters is not None:
             self._voters = [(end_offset - 1, voters)]

@@ -1,7 +1,7 @@
-"""Who votes in the metadata quorum (KIP-595 static, KIP-853 dynamic).
+"""The voters of the metadata quorum (KIP-595 static, KIP-853 dynamic).
 
 A voter is a node id *and* a directory id: a node that lost its disk is another voter. In a static quorum
-(`controller.quorum.voters`) directory ids are not known and zero.
+(`controller.quorum.voters`) directory ids are unknown, and zero.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Voter(NamedTuple):
 
 
 def address_on(endpoints: Sequence[VoterEndpoint], listener: str) -> tuple[str, int] | None:
-    """(host, port) of the endpoint of this name; the first one where the name is not among them."""
+    """Returns (host, port) of the endpoint with this name, or of the first one if there is none."""
     for endpoint in endpoints:
         if endpoint.name == listener:
             return endpoint.host, endpoint.port
@@ -42,7 +42,7 @@ def address_on(endpoints: Sequence[VoterEndpoint], listener: str) -> tuple[str, 
 
 @dataclass(frozen=True, slots=True)
 class VoterSet:
-    """By node id, ascending."""
+    """The voters, ascending by node id."""
 
     voters: tuple[Voter, ...] = ()
 
@@ -53,7 +53,7 @@ class VoterSet:
         return len(self.voters)
 
     def find(self, key: VoterKey) -> Voter | None:
-        """A voter that is known without its directory stands for any directory of that node."""
+        """Returns the voter with this key; a voter without a known directory matches any directory of its node."""
         return next((voter for voter in self.voters if self.is_same(voter.key, key)), None)
 
     @staticmethod
@@ -61,11 +61,11 @@ class VoterSet:
         return voter.node_id == key.node_id and voter.directory_id in (ZERO_UUID, key.directory_id)
 
     def by_id(self, node_id: int) -> Voter | None:
-        """No two voters have one node id."""
+        """Returns the voter with this node id, which is unique."""
         return next((voter for voter in self.voters if voter.key.node_id == node_id), None)
 
     def address_of(self, node_id: int, listener: str) -> tuple[str, int] | None:
-        """(host, port) of a voter on the listener of this name, or on the only one that is known."""
+        """Returns (host, port) of a voter on the listener of this name, or on its first one."""
         voter = self.by_id(node_id)
         return None if voter is None else address_on(voter.endpoints, listener)
 
@@ -74,7 +74,7 @@ class VoterSet:
         return tuple(voter.key.node_id for voter in self.voters)
 
     def with_voter(self, voter: Voter) -> VoterSet:
-        """In place of the one with its node id, if there is one."""
+        """Returns the set with this voter, which replaces one with the same node id."""
         others = [other for other in self.voters if other.key.node_id != voter.key.node_id]
         return VoterSet(tuple(sorted([*others, voter])))
 
