@@ -501,7 +501,7 @@ class ProducerStateManager:
     def recall_ended(self, past: ProducerStateManager, high_watermark: int) -> None:
         """Adds the transactions that ended at or above the high watermark. `past` is a state replayed up to
         `map_end_offset`."""
-        assert past.map_end_offset == self.map_end_offset, "it tells of the same part of the log"
+        assert past.map_end_offset == self.map_end_offset, "both states cover the same part of the log"
         self._ended.update(past._ended)
         self.on_high_watermark(high_watermark)
 

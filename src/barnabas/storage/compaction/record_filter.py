@@ -153,7 +153,7 @@ class Retention:
 
 
 class Verdict(NamedTuple):
-    """What is known about a batch before its records are read."""
+    """The judgement of a batch before its records are read."""
 
     #: None of its records is needed.
     discard: bool
@@ -164,7 +164,7 @@ class Verdict(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What goes into the compacted segment."""
+    """A batch that goes into the compacted segment."""
 
     data: Buffer
     last_offset: int

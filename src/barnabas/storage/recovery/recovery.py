@@ -90,7 +90,7 @@ class Cut(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What is known about a log before it is opened."""
+    """The knowledge about a log before it is opened."""
 
     directory: str
     topic_partition: TopicPartition
@@ -392,7 +392,7 @@ class _Recovery:
             else:
                 self._notes.append(
                     f"the recovery point {opening.recovery_point} is beyond the end of the log, {log_end_offset}, and "
-                    "nothing else tells of records there: the checkpoint is taken for wrong"
+                    "no other file shows records there: the checkpoint is treated as wrong"
                 )
         elif not opening.clean and (opening.high_watermark or 0) > log_end_offset:
             self._notes.append(

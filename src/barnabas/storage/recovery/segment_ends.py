@@ -28,7 +28,7 @@ from barnabas.storage.segment import RollLimits, Segment
 
 
 class Evidence(NamedTuple):
-    """What an earlier run recorded about one log."""
+    """Records of an earlier run about one log."""
 
     #: None after an unclean shutdown, and after one of Apache Kafka.
     inventory: Sizes | None = None
