@@ -10,7 +10,9 @@ others have nothing left.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -27,6 +29,13 @@ import kafka_jars  # noqa: E402
 from barnabas.embedded import cluster as embedded  # noqa: E402
 from clients import programs  # noqa: E402
 from support import turn_watch  # noqa: E402
+
+#: No test reads or writes the contexts of the person who runs it.
+_CONFIGURATION = tempfile.mkdtemp(prefix="barnabas-config-")
+atexit.register(shutil.rmtree, _CONFIGURATION, ignore_errors=True)
+os.environ["XDG_CONFIG_HOME"] = _CONFIGURATION
+for _name in ("BARNABAS_BOOTSTRAP", "BARNABAS_CONTEXT"):
+    os.environ.pop(_name, None)
 
 _PORTS = range(10_000, 20_000)
 _worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))

@@ -13,7 +13,8 @@ import typer.main
 
 import barnabas
 from barnabas.cli import output
-from barnabas.cli.commands import ENTRIES, Entry, missing_extra
+from barnabas.cli.commands import ENTRIES, Entry, command_of, missing_extra
+from barnabas.cli.contexts import choice, option
 from barnabas.embedded.failures import Failure
 from barnabas.orders.errors import OrdersError
 
@@ -53,6 +54,7 @@ app = typer.Typer(
 
 def run(argv: list[str]) -> int:
     """Runs one command; returns its exit code."""
+    choice.begin()
     try:
         app(args=argv, prog_name="barnabas")
     except KeyboardInterrupt:
@@ -64,7 +66,7 @@ def run(argv: list[str]) -> int:
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else 0 if ended.code is None else 1
     except _told_in_a_line() as error:
-        failure = as_failure(error, argv[0] if argv else "")
+        failure = as_failure(error, command_of(argv))
         if failure is None:
             raise
         output.show_failure(failure)
@@ -121,7 +123,9 @@ def _load(entry: Entry) -> Command:
         parent.command(name=entry.name)(found)
     group = typer.main.get_command(parent)
     assert isinstance(group, typer.core.TyperGroup)
-    return group.commands[entry.name]
+    command = group.commands[entry.name]
+    option.add_to(command)
+    return command
 
 
 def _nothing() -> None:
@@ -139,8 +143,12 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version")
     ] = False,
+    context: Annotated[
+        str | None,
+        typer.Option("--context", metavar="NAME", help="Use the cluster of this context (`barnabas context list`)"),
+    ] = None,
 ) -> None:
-    pass
+    choice.request(context)
 
 
 def broker(

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
+from barnabas.cli.contexts import choice
 from barnabas.cli.options import key_values
 from barnabas.cli.probe import probe
 from barnabas.common.types import EVENTS_TOPIC
@@ -70,10 +71,7 @@ def check_reachable(bootstrap: str, properties: Mapping[str, str] | None = None)
     if not failed:
         return
     what = "; ".join(f"{host}:{port} ({failed[host, port]})" for host, port in addresses)
-    raise Failure(
-        f"cannot reach a broker at {what}",
-        "start a cluster with `barnabas up --detach`, or give the address of one with --bootstrap HOST:PORT",
-    )
+    raise Failure(f"cannot reach a broker at {what}", choice.unreachable_hint())
 
 
 def address(text: str) -> tuple[str, int]:

@@ -15,12 +15,26 @@ import typer
 
 from barnabas.cli import output
 from barnabas.cli.cluster_view import ClusterView, view_of
+from barnabas.cli.contexts import choice, started
 from barnabas.cli.options import Json, key_values
 from barnabas.embedded.cluster import EmbeddedCluster, Node, log_tail
 from barnabas.embedded.failures import Failure
 
-Directory = Annotated[Path, typer.Option("--dir", help="Directory for all files of the cluster", show_default=True)]
 DEFAULT_DIRECTORY = Path("barnabas-data")
+
+
+def _directory(ctx: typer.Context, value: Path) -> Path:
+    """Returns the given directory, else that of the context that --context names."""
+    source = ctx.get_parameter_source("directory")
+    if source is not None and source.name == "COMMANDLINE":
+        return value
+    return choice.directory_of_requested() or value
+
+
+Directory = Annotated[
+    Path,
+    typer.Option("--dir", help="Directory for all files of the cluster", show_default=True, callback=_directory),
+]
 
 
 def up(
@@ -62,6 +76,7 @@ def up(
             racks=[each.strip() for each in racks.split(",")] if racks else (),
             properties=key_values(override or [], "--override"),
         )
+        started.record(cluster.directory, [node.bootstrap for node in nodes])
         line = f"bootstrap: {','.join(node.bootstrap for node in nodes)}"
         if detach:
             print(line, flush=True)
@@ -104,6 +119,7 @@ def _complete(cluster: EmbeddedCluster, brokers: int | None, override: list[str]
         )
     for node in cluster.start_again(*(node.node_id for node in cluster.nodes if not node.running)):
         output.say(f"started again: broker {node.node_id} (pid {node.pid})")
+    started.record(cluster.directory, [node.bootstrap for node in cluster.nodes])
     print(f"bootstrap: {cluster.bootstrap}", flush=True)
 
 
@@ -198,6 +214,8 @@ def down(
         raise Failure(f"no cluster has been started in {directory}")
     if unknown := sorted(set(broker or ()).difference(there)):
         raise Failure(f"there is no broker {unknown[0]} in {directory}, but {', '.join(map(str, there))}")
+    choice.use_of_directory(cluster.directory)
+    choice.warn_if_production(f"{'kills' if kill else 'stops'} brokers in {cluster.directory}")
     stopped = cluster.kill(*broker or ()) if kill else cluster.stop(*broker or ())
     for node in stopped:
         print(f"{'killed' if kill else 'stopped'}: broker {node.node_id} (pid {node.pid})")

@@ -5,6 +5,7 @@ This module imports only the standard library, so that the table can be printed 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 
@@ -30,6 +31,7 @@ ENTRIES: Final = (
         "Show the processes of a cluster, its active controller and the lag of its brokers",
     ),
     Entry("down", "cluster", "down", "Stop a cluster cleanly, or some of its brokers"),
+    Entry("context", "contexts.command", "app", "List, choose, create and delete named clusters"),
     Entry("format", "format", "format_directories", "Format empty log directories before the first start of a node"),
     Entry("random-uuid", "format", "random_uuid", "Print a new id for a cluster or a directory"),
     Entry("info", "format", "info", "Show the identity of a node's log directories"),
@@ -80,11 +82,19 @@ def missing_extra(error: ModuleNotFoundError, command: str) -> str | None:
     return f"`barnabas {command}` needs the package {package}: pip install 'barnabas[{extra}]'"
 
 
+def command_of(argv: Sequence[str]) -> str:
+    """Returns the name of the command on a command line; empty if it has none."""
+    rest = list(argv)
+    if rest[:1] == ["--context"]:
+        del rest[:2]
+    return next((each for each in rest if not each.startswith("--context=")), "")
+
+
 def plain_help() -> str:
     """Returns the list of commands for an installation without the extra that formats help."""
     width = max(len(entry.name) for entry in ENTRIES)
     lines = [
-        "usage: barnabas [--version] [--help] COMMAND [ARGS]...",
+        "usage: barnabas [--version] [--help] [--context NAME] COMMAND [ARGS]...",
         "",
         *(f"  {entry.name:{width}}  {entry.help}" for entry in ENTRIES),
         "",

@@ -13,6 +13,7 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from barnabas.cli.clients import TIMEOUT_S, admin_client, result
+from barnabas.cli.contexts import choice
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, Bootstrap, ClientProperty
 from barnabas.cli.wire import Wire
 from barnabas.common.errors import ErrorCode
@@ -68,7 +69,10 @@ def elect(
         asked = [TopicPartition(topic, partition)]
     elif path is not None:
         asked = read_partitions(path)
-    rows = hold(admin_client(bootstrap, properties), kind, asked)
+    admin = admin_client(bootstrap, properties)
+    if kind is Kind.UNCLEAN:
+        choice.warn_if_production("elects unclean leaders, which can lose records")
+    rows = hold(admin, kind, asked)
     _show(kind, rows)
 
 

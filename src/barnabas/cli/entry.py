@@ -41,7 +41,7 @@ def _without_tools(argv: list[str], error: ModuleNotFoundError) -> int:
     if not argv or argv[0] in _HELP:
         print(commands.plain_help())
         return 0
-    line = commands.missing_extra(error, argv[0])
+    line = commands.missing_extra(error, commands.command_of(argv))
     if line is None:
         raise error
     print(f"error: {line}", file=sys.stderr)

@@ -14,6 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from barnabas.cli import output
+from barnabas.cli.contexts import choice
 from barnabas.cli.groups_reset import (
     Goal,
     Offsets,
@@ -277,8 +278,7 @@ def reset_offsets(
     committed = {name: view.committed(name) for name in names}
     planned = {name: _plan(view, goal, name, committed[name], topics, all_topics) for name in names}
     if execute:
-        for name, offsets in planned.items():
-            view.commit(name, offsets)
+        _commit(view, planned)
     if export:
         print("\n".join(to_rows(planned)))
         return
@@ -287,6 +287,12 @@ def reset_offsets(
     output.say_done(f"reset {count}") if execute else output.say(
         f"would reset {count}; add --execute to apply the change"
     )
+
+
+def _commit(view: GroupsView, planned: Mapping[str, Offsets]) -> None:
+    choice.warn_if_production(f"resets offsets of {', '.join(planned)}")
+    for name, offsets in planned.items():
+        view.commit(name, offsets)
 
 
 def _goal(
@@ -377,6 +383,7 @@ def delete(
     """Delete groups without members, and their offsets; asks first at a terminal"""
     view = GroupsView(bootstrap, properties)
     names = _chosen(view, groups, all_groups)
+    choice.warn_if_production(f"deletes {', '.join(names)} with all offsets")
     _confirm(f"Delete {', '.join(names)} with all offsets?", yes)
     refused = view.delete(names) if names else {}
     _show_outcome([(name,) for name in names], ["group"], [refused[name] for name in names], as_json)
@@ -394,6 +401,7 @@ def delete_offsets(
     """Delete the offsets of a group for topics that it does not consume; asks first at a terminal"""
     view = GroupsView(bootstrap, properties)
     partitions = _asked(view, topics)
+    choice.warn_if_production(f"deletes offsets of {group}")
     _confirm(f"Delete the offsets of {group} for {', '.join(topics)}?", yes)
     refused = view.delete_offsets(group, partitions)
     rows = [(group, *each) for each in partitions]

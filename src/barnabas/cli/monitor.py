@@ -15,6 +15,7 @@ import typer
 from barnabas.cli import output
 from barnabas.cli.clients import address, check_reachable
 from barnabas.cli.cluster import interruptible
+from barnabas.cli.contexts import choice
 from barnabas.cli.monitor_view import LiveView
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty, key_values
 from barnabas.embedded.failures import Failure
@@ -24,8 +25,6 @@ from barnabas.monitor.cluster import ClusterReader, Unreachable
 from barnabas.monitor.connection import Security
 from barnabas.monitor.snapshot import Severity, Snapshot
 from barnabas.monitor.watch import Step, watch
-
-_HINT = "start a cluster with `barnabas up --detach`, or give the address of one with --bootstrap HOST:PORT"
 
 
 def monitor(
@@ -84,7 +83,7 @@ async def _look(reader: ClusterReader, topic: str | None) -> Snapshot:
     try:
         snapshot = await reader.look()
     except Unreachable as error:
-        raise Failure(f"no broker answers: {error}", _HINT) from error
+        raise Failure(f"no broker answers: {error}", choice.unreachable_hint()) from error
     finally:
         reader.close()
     if topic is not None and not snapshot.partitions:

@@ -8,19 +8,69 @@ from typing import Annotated, Final
 
 import typer
 
+from barnabas.cli.contexts import choice
+from barnabas.cli.contexts.store import Context
 from barnabas.embedded.failures import Failure
+
+DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
+
+
+def _addresses(ctx: typer.Context, value: str) -> str:
+    """Returns the given addresses, else those of the context in use."""
+    context = _context(ctx)
+    return value if context is None else ",".join(context.bootstrap)
+
+
+def _properties(ctx: typer.Context, value: list[str] | None) -> list[str] | None:
+    """Returns the client settings of the context in use, and then the given ones, which win."""
+    context = _context(ctx)
+    return (
+        value if context is None else [*(f"{key}={each}" for key, each in context.properties.items()), *(value or ())]
+    )
+
+
+def source_options(ctx: typer.Context, value: list[str] | None) -> list[str] | None:
+    """Returns the same for the options of a Spark source."""
+    context = _context(ctx)
+    settings = {} if context is None else context.properties
+    return [*(f"kafka.{key}={each}" for key, each in settings.items()), *(value or ())]
+
+
+def _context(ctx: typer.Context) -> Context | None:
+    """Returns the context of a command; None if its addresses are given, or if no context applies."""
+    source = ctx.get_parameter_source("bootstrap")
+    if source is not None and source.name == "COMMANDLINE":
+        return None
+    if source is not None and source.name == "ENVIRONMENT" and choice.requested() is None:
+        return None
+    chosen = choice.use()
+    return None if chosen is None else chosen.context
+
 
 Bootstrap = Annotated[
     str,
     typer.Option(
-        "--bootstrap", "-b", envvar="BARNABAS_BOOTSTRAP", metavar="HOST:PORT,...", help="Addresses of brokers"
+        "--bootstrap",
+        "-b",
+        envvar="BARNABAS_BOOTSTRAP",
+        metavar="HOST:PORT,...",
+        help=f"Addresses of brokers; default: those of the context in use, else {DEFAULT_BOOTSTRAP}",
+        show_default=False,
+        callback=_addresses,
+        # The source of its value decides whether the settings of a context are used.
+        is_eager=True,
     ),
 ]
-DEFAULT_BOOTSTRAP = "127.0.0.1:9092"
 
 ClientProperty = Annotated[
     list[str] | None,
-    typer.Option("--property", "-X", metavar="KEY=VALUE", help="A client property (librdkafka's names); repeatable"),
+    typer.Option(
+        "--property",
+        "-X",
+        metavar="KEY=VALUE",
+        help="A client property (librdkafka's names); repeatable",
+        callback=_properties,
+    ),
 ]
 
 #: The largest values of fields of the protocol.

@@ -60,7 +60,8 @@ def replay(
     """
     factor = speed_factor(speed)
     _check_installed()
-    clients.check_reachable(bootstrap)
+    settings = key_values(properties or [], "--property")
+    clients.check_reachable(bootstrap, settings)
     from barnabas.orders import topic as topics
     from barnabas.orders.faults import Faults
     from barnabas.orders.replay import ReplayOptions
@@ -75,7 +76,7 @@ def replay(
         speed=factor,
         faults=Faults(duplicates, late, malformed, oversized, seed),
         give_up_after_s=give_up_after,
-        settings=dict(key_values(properties or [], "--property")),
+        settings=dict(settings),
     )
     if create_topic:
         topics.create(topics.admin_client(bootstrap, options.settings), topic)
@@ -98,10 +99,11 @@ def verify(
     """
     if not ledger.exists():
         raise Failure(f"no such ledger: {ledger}", "`barnabas orders replay --ledger FILE` writes one")
-    clients.check_reachable(bootstrap)
+    settings = key_values(properties or [], "--property")
+    clients.check_reachable(bootstrap, settings)
     from barnabas.orders import proof as proofs
 
-    proof = proofs.verify(ledger, bootstrap, settings=key_values(properties or [], "--property"))
+    proof = proofs.verify(ledger, bootstrap, settings=settings)
     show_proof(proof, as_json=as_json)
     if not proof.balanced:
         raise Failure("the books do not balance")

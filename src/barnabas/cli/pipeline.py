@@ -9,7 +9,7 @@ import importlib
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -18,11 +18,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from confluent_kafka import KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from barnabas.cli import clients, output
 from barnabas.cli.cluster import interruptible
-from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, key_values
+from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, Json, key_values, source_options
+from barnabas.common.errors import ConfigError
 from barnabas.common.types import EVENTS_TOPIC
 from barnabas.embedded.failures import Failure
 
@@ -50,7 +51,10 @@ Settings = Annotated[
 SourceOptions = Annotated[
     list[str] | None,
     typer.Option(
-        "--option", metavar="KEY=VALUE", help="An option of the source (kafka.sasl.mechanism=...); repeatable"
+        "--option",
+        metavar="KEY=VALUE",
+        help="An option of the source (kafka.sasl.mechanism=...); repeatable",
+        callback=source_options,
     ),
 ]
 DEFAULT_TABLES = Path("tables")
@@ -87,7 +91,9 @@ def orders(
     watermark_ms = duration_ms(watermark)
     if sink not in ("parquet", "delta"):
         raise Failure(f"--sink {sink}: expected parquet or delta")
-    topic_id = _topic_id(bootstrap, topic)
+    source = key_values(option or [], "--option")
+    admin = _admin(bootstrap, source)
+    topic_id = _topic_id(admin, bootstrap, topic)
     with interruptible(), _pipeline_failures(tables):
         module = importlib.import_module("barnabas.pipelines.orders")
         failures = importlib.import_module("barnabas.pipelines.failures")
@@ -97,8 +103,8 @@ def orders(
         options = {"kafka.bootstrap.servers": bootstrap, "maxOffsetsPerTrigger": str(batch_records)}
         with _session(master, conf, tables / "_spark.log") as spark:
             for starts_left in reversed(range(_STARTS)):
-                started = pipeline.start(spark, options | key_values(option or [], "--option"), trigger, topic_id)
-                arrivals = _arrivals(tables, bootstrap, topic)
+                started = pipeline.start(spark, options | source, trigger, topic_id)
+                arrivals = _arrivals(tables, admin, topic)
                 try:
                     _follow(started, tables)
                     break
@@ -130,15 +136,15 @@ def health(
     """
     tables = tables.absolute()
     module_name = "barnabas.pipelines.health"
-    clients.check_reachable(bootstrap)
-    if not clients.has_journal(clients.admin_client(bootstrap)):
+    source = key_values(option or [], "--option")
+    if not clients.has_journal(_admin(bootstrap, source)):
         raise Failure(
             f"there is no journal ({EVENTS_TOPIC}) at {bootstrap}",
             "a cluster creates it with its first unplanned change; Apache Kafka has none",
         )
     with interruptible(), _pipeline_failures(tables):
         module = importlib.import_module(module_name)
-        options = {"kafka.bootstrap.servers": bootstrap} | key_values(option or [], "--option")
+        options = {"kafka.bootstrap.servers": bootstrap} | source
         with _session(master, conf, tables / "_spark.log") as spark:
             made = module.run_health(spark, options, tables, time.time_ns() // 1_000_000)
     shown = {name: made[name].to_pylist() for name in ("leader_share", "elections", "recovery")}
@@ -218,8 +224,18 @@ def _session(master: str | None, conf: list[str] | None, log_file: Path) -> Iter
         yield spark
 
 
-def _arrivals(tables: Path, bootstrap: str, topic: str) -> Any:
-    admin = clients.admin_client(bootstrap)
+def _admin(bootstrap: str, source: Mapping[str, str]) -> AdminClient:
+    """Returns a client with the security of the source's options (kafka.sasl.mechanism=...)."""
+    security = importlib.import_module("barnabas.spark.producer_security").producer_security
+    given = {key.removeprefix("kafka."): value for key, value in source.items() if key.startswith("kafka.")}
+    try:
+        settings = security(given)
+    except ConfigError as error:
+        raise Failure(str(error)) from error
+    return clients.admin_client(bootstrap, [f"{key}={value}" for key, value in settings.items()])
+
+
+def _arrivals(tables: Path, admin: AdminClient, topic: str) -> Any:
     partitions = admin.list_topics(topic, timeout=clients.TIMEOUT_S).topics[topic].partitions
     asked = {TopicPartition(topic, number): OffsetSpec.latest() for number in partitions}
 
@@ -338,12 +354,10 @@ def _pipeline_failures(tables: Path, *hint: str | None) -> Iterator[None]:
         raise Failure(told.message, told.hint) from error
 
 
-def _topic_id(bootstrap: str, topic: str) -> str | None:
+def _topic_id(admin: AdminClient, bootstrap: str, topic: str) -> str | None:
     """Returns the topic's id before Spark starts, which takes long. Raises Failure if the cluster or the topic is
     missing.
     """
-    clients.check_reachable(bootstrap)
-    admin = clients.admin_client(bootstrap)
     if topic not in admin.list_topics(timeout=clients.TIMEOUT_S).topics:
         raise Failure(
             f"topic {topic} does not exist at {bootstrap}",

@@ -15,6 +15,7 @@ from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
 from barnabas.cli.clients import TIMEOUT_S, admin_client, result
+from barnabas.cli.contexts import choice
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, Bootstrap, ClientProperty
 from barnabas.cli.reassign_plan import ANY_DIRECTORY, Partition, Plan, propose, read_plan, read_topics, to_json
 from barnabas.cli.wire import Wire
@@ -208,6 +209,7 @@ def execute(
     missing = [partition for partition in plan if partition not in current]
     if missing:
         raise Failure(f"no such partitions: {_names(missing)}")
+    choice.warn_if_production(f"moves replicas of {_names(plan)}")
     affected = {partition: current[partition] for partition in plan}
     print(f"Current partition replica assignment\n\n{to_json(affected)}\n")
     print("Save this to use as the --reassignment-json-file option during rollback")

@@ -24,6 +24,7 @@ from confluent_kafka.admin import (
 
 from barnabas.cli import output
 from barnabas.cli.clients import TIMEOUT_S, admin_client, failure, result
+from barnabas.cli.contexts import choice
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT16_MAX, INT32_MAX, Bootstrap, ClientProperty, Json, key_values
 from barnabas.embedded.failures import Failure
 
@@ -142,6 +143,7 @@ def alter(
         raise Failure("nothing to alter", "give --partitions, --config or --delete-config")
     admin = admin_client(bootstrap, properties)
     _describe(admin, [name])
+    choice.warn_if_production(f"alters {name}")
     if entries:
         resource = ConfigResource(ResourceType.TOPIC, name, incremental_configs=entries)
         for changed in admin.incremental_alter_configs([resource], request_timeout=TIMEOUT_S).values():
@@ -162,6 +164,7 @@ def delete(
 ) -> None:
     """Delete topics with all their records; asks first at a terminal"""
     admin = admin_client(bootstrap, properties)
+    choice.warn_if_production(f"deletes {', '.join(names)} with all records")
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Delete {', '.join(names)} with all records?", abort=True)
     for name, future in admin.delete_topics(names, request_timeout=TIMEOUT_S).items():

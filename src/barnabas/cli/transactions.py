@@ -11,6 +11,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from barnabas.cli import output
+from barnabas.cli.contexts import choice
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, INT64_MAX, Bootstrap, ClientProperty, Json
 from barnabas.cli.transactions_view import ClusterView, Described, ProducerState
 from barnabas.common.types import TopicPartition
@@ -184,6 +185,7 @@ def abort(
     (one,) = found
     what = f"transaction of producer {one.producer_id} in {wanted} from offset {one.start_offset} on"
     if execute:
+        choice.warn_if_production(f"aborts the {what}")
         view.abort(wanted, one.producer_id, one.producer_epoch, max(one.coordinator_epoch, 0))
     if as_json:
         shown = dict(zip(_PRODUCER_COLUMNS, _producer_row(one), strict=True))
