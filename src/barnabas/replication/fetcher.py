@@ -41,10 +41,10 @@ _Key = tuple[bytes, int]
 
 _PAUSE_MS: Final = 20
 #: How often a partition whose log directory takes no writes is tried again.
-_WITHOUT_ROOM_MS: Final = 250
+_NO_SPACE_RETRY_MS: Final = 250
 _OVERDUE_MS: Final = 2_000
 #: The most record bytes appended in one event: one or two milliseconds, in which no other work is done.
-_AT_ONCE_BYTES: Final = 1 << 20
+_EVENT_BYTES_MAX: Final = 1 << 20
 _SESSION_LOST: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -71,10 +71,10 @@ class FetchLimits(Protocol):
     def timeout_ms_max(self) -> int: ...
 
 
-class Followed:
+class FollowedPartition:
     """One partition that follows the leader."""
 
-    __slots__ = ("backoff_ms", "epoch", "is_fenced", "is_in_sync", "partition", "resume_ms", "told")
+    __slots__ = ("backoff_ms", "epoch", "is_fenced", "is_in_sync", "partition", "resume_ms", "session_position")
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -87,7 +87,7 @@ class Followed:
         self.resume_ms = 0
         self.backoff_ms = _PAUSE_MS
         #: Its position in the session: (offset, last epoch, log start offset); None if it is not in the session.
-        self.told: tuple[int, int, int] | None = None
+        self.session_position: tuple[int, int, int] | None = None
 
     @property
     def is_current(self) -> bool:
@@ -116,24 +116,24 @@ class Fetcher:
         self._node_id, self._broker_epoch = replica
         self._on_fault = on_fault
         self._quota = quota
-        self._followed: dict[_Key, Followed] = {}
+        self._followed: dict[_Key, FollowedPartition] = {}
         #: Partitions whose position possibly differs from the session's; only these are checked for the next fetch.
         self._dirty: dict[_Key, None] = {}
         #: Partitions outside the session that wait for a pause or the quota, with the end of the wait.
         self._held: dict[_Key, int] = {}
         #: The number of partitions in the session.
-        self._told_count = 0
+        self._session_size = 0
         self._forgotten: dict[_Key, None] = {}
         self._session_id = 0
         self._session_epoch = 0
-        self._asking = False
+        self._is_busy = False
         self._scheduled = False
         self._closed = False
         self._timer: Timer | None = None
         #: Fetches in a row that timed out after they were sent.
         self._overdue = 0
         #: Whether the fetch in flight was sent immediately, without waiting for a connection.
-        self._was_sent = False
+        self._sent_immediately = False
         self._takes_writes = takes_writes
         self.repositioning = Repositioning(channel, node_id=self._node_id, on_fault=on_fault)
 
@@ -144,17 +144,17 @@ class Fetcher:
         key = (partition.topic_id, partition.topic_partition.partition)
         self._forgotten.pop(key, None)
         known = self._followed.get(key)
-        followed = self._followed[key] = Followed(partition)
-        if known is not None and known.told is not None:
-            followed.told = (-1, -1, -1)  # It is named again, with the new epoch.
+        followed = self._followed[key] = FollowedPartition(partition)
+        if known is not None and known.session_position is not None:
+            followed.session_position = (-1, -1, -1)  # It is named again, with the new epoch.
         self._dirty[key] = None
         self._fetch_soon()
 
     def remove(self, topic_id: bytes, index: int) -> None:
         followed = self._followed.pop((topic_id, index), None)
-        if followed is not None and followed.told is not None:
+        if followed is not None and followed.session_position is not None:
             self._forgotten[topic_id, index] = None
-            self._untell(followed)
+            self._leave_session(followed)
 
     @property
     def is_idle(self) -> bool:
@@ -174,17 +174,17 @@ class Fetcher:
 
     def _fetch_soon(self) -> None:
         """Schedules a fetch after the current event, so that one request contains all its changes."""
-        if not self._scheduled and not self._asking and not self._closed:
+        if not self._scheduled and not self._is_busy and not self._closed:
             self._scheduled = True
             self._host.timers.call_soon(self._fetch)
 
     def _fetch(self) -> None:
         self._scheduled = False
-        if self._asking or self._closed:
+        if self._is_busy or self._closed:
             return
         now_ms = self._host.clock.now_ms()
         topics = self._changes(now_ms)
-        if not self._told_count:
+        if not self._session_size:
             self._session_id = self._session_epoch = 0
             self._wait_for_pauses(now_ms)
             return
@@ -207,8 +207,8 @@ class Fetcher:
                 for topic_id, indexes in forgotten.items()
             ],
         )
-        self._asking = True
-        self._was_sent = self._channel.is_ready
+        self._is_busy = True
+        self._sent_immediately = self._channel.is_ready
         self._channel.send(request, self._on_answer, timeout_ms=self._timeout_ms(), is_patient=True)
 
     def _timeout_ms(self) -> int:
@@ -221,24 +221,24 @@ class Fetcher:
         topics: dict[bytes, list[_Asked]] = {}
         is_full = self._session_id == 0
         max_bytes = self._limits.partition_bytes_max
-        looked_at: Iterable[_Key] = self._followed if is_full else (*self._held, *self._dirty)
+        candidates: Iterable[_Key] = self._followed if is_full else (*self._held, *self._dirty)
         self._dirty, self._held = {}, {}
-        for key in looked_at:
+        for key in candidates:
             followed = self._followed.get(key)
             if followed is None:
                 continue
             if followed.is_fenced or not followed.is_current or self._is_held(key, followed, now_ms):
-                if followed.told is not None and not is_full:
+                if followed.session_position is not None and not is_full:
                     self._forgotten[key] = None
-                self._untell(followed)
+                self._leave_session(followed)
                 continue
             log = followed.partition.log
             position = (log.log_end_offset, log.epochs.latest_epoch, log.log_start_offset)
-            if followed.told == position and not is_full:
+            if followed.session_position == position and not is_full:
                 continue
-            if followed.told is None:
-                self._told_count += 1
-            followed.told = position
+            if followed.session_position is None:
+                self._session_size += 1
+            followed.session_position = position
             self._forgotten.pop(key, None)
             topics.setdefault(key[0], []).append(
                 _Asked(
@@ -252,13 +252,13 @@ class Fetcher:
             )
         return topics
 
-    def _is_held(self, key: _Key, followed: Followed, now_ms: int) -> bool:
+    def _is_held(self, key: _Key, followed: FollowedPartition, now_ms: int) -> bool:
         """Returns whether it has to wait for a pause or the quota; the next fetch checks again."""
         if followed.resume_ms > now_ms:
             self._held[key] = followed.resume_ms
             return True
         if not self._takes_writes(followed.partition.log.directory):
-            self._held[key] = now_ms + _WITHOUT_ROOM_MS
+            self._held[key] = now_ms + _NO_SPACE_RETRY_MS
             return True
         quota = self._quota
         if quota and not followed.is_in_sync and quota.holds_back(*followed.partition.topic_partition, now_ms):
@@ -266,10 +266,10 @@ class Fetcher:
             return True
         return False
 
-    def _untell(self, followed: Followed) -> None:
-        if followed.told is not None:
-            followed.told = None
-            self._told_count -= 1
+    def _leave_session(self, followed: FollowedPartition) -> None:
+        if followed.session_position is not None:
+            followed.session_position = None
+            self._session_size -= 1
 
     def _wait_for_pauses(self, now_ms: int) -> None:
         """Schedules a fetch for the end of the first pause, when no partition can be fetched now."""
@@ -282,11 +282,11 @@ class Fetcher:
     # -- responses
 
     def _on_answer(self, response: Message | None) -> None:
-        self._asking = False
+        self._is_busy = False
         if self._closed:
             return
         if not isinstance(response, FetchResponse):
-            if self._was_sent and isinstance(self._channel.last_error, TimeoutError):
+            if self._sent_immediately and isinstance(self._channel.last_error, TimeoutError):
                 self._overdue += 1
             self._forget_session()
             if self._channel.is_ready:
@@ -311,20 +311,20 @@ class Fetcher:
     def _forget_session(self) -> None:
         self._session_id = self._session_epoch = 0
         self._forgotten.clear()
-        self._told_count = 0
+        self._session_size = 0
         for followed in self._followed.values():
-            followed.told = None
+            followed.session_position = None
 
     def _pause_all(self) -> None:
         for followed in self._followed.values():
             self._pause(followed)
 
     def _take(self, rows: list[tuple[bytes, _Answer]], *, keeps_session: bool) -> None:
-        """Appends the response in portions of `_AT_ONCE_BYTES`, the rest in later events; then fetches again."""
+        """Appends the response in portions of `_EVENT_BYTES_MAX`, the rest in later events; then fetches again."""
         if self._closed:
             return
         size_bytes = taken = 0
-        while taken < len(rows) and (not taken or size_bytes < _AT_ONCE_BYTES):
+        while taken < len(rows) and (not taken or size_bytes < _EVENT_BYTES_MAX):
             topic_id, answer = rows[taken]
             self._take_row((topic_id, answer.partition_index), answer)
             size_bytes += len(answer.records or b"")
@@ -334,22 +334,22 @@ class Fetcher:
             for _, answer in rest:
                 if isinstance(answer.records, memoryview):
                     answer.records = bytes(answer.records)  # The view is into the shared receive buffer.
-            self._asking = True
+            self._is_busy = True
             self._host.timers.call_soon(lambda: self._take(rest, keeps_session=keeps_session))
             return
-        self._asking = False
+        self._is_busy = False
         if not keeps_session:
             self._forget_session()  # The leader has no free session slot.
         self._fetch_soon()
 
     def _take_row(self, key: _Key, answer: _Answer) -> None:
         followed = self._followed.get(key)
-        if followed is None or followed.told is None:
+        if followed is None or followed.session_position is None:
             return
         self._dirty[key] = None
         if not followed.is_current:
             return
-        if followed.told[0] != followed.partition.log.log_end_offset:
+        if followed.session_position[0] != followed.partition.log.log_end_offset:
             return  # It was fetched from an older position.
         try:
             self._take_one(key, followed, answer)
@@ -360,7 +360,7 @@ class Fetcher:
             self._host.faults.report(f"cannot follow {followed.partition.topic_partition}", rejected)
             self._pause(followed)
 
-    def _take_one(self, key: _Key, followed: Followed, answer: _Answer) -> None:
+    def _take_one(self, key: _Key, followed: FollowedPartition, answer: _Answer) -> None:
         code = ErrorCode(answer.error_code)
         partition = followed.partition
         if code is ErrorCode.NONE:
@@ -382,11 +382,11 @@ class Fetcher:
         else:
             self._pause(followed)
 
-    def _pause(self, followed: Followed) -> None:
+    def _pause(self, followed: FollowedPartition) -> None:
         followed.resume_ms = self._host.clock.now_ms() + followed.backoff_ms
         followed.backoff_ms = min(2 * followed.backoff_ms, max(_PAUSE_MS, self._limits.backoff_ms))
 
-    def _resume(self, key: _Key, followed: Followed) -> None:
+    def _resume(self, key: _Key, followed: FollowedPartition) -> None:
         followed.resume_ms = 0
         self._dirty[key] = None
         self._fetch_soon()

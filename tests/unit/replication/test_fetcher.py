@@ -351,7 +351,7 @@ def test_when_all_are_throttled_the_fetcher_comes_back_by_itself() -> None:
 
 def test_a_large_answer_is_taken_in_several_events(monkeypatch: pytest.MonkeyPatch) -> None:
     """Clients are served in between; the next request goes when all is taken, and what is no longer wanted is not."""
-    monkeypatch.setattr("barnabas.replication.fetcher._AT_ONCE_BYTES", 1)
+    monkeypatch.setattr("barnabas.replication.fetcher._EVENT_BYTES_MAX", 1)
     world = FollowerWorld()
     followers = [world.follower(index) for index in range(4)]
     world.run()
