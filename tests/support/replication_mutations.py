@@ -286,7 +286,7 @@ def topics_are_known_by_name(patch: pytest.MonkeyPatch) -> None:
         topic, index = partition.topic_partition
         del self._topics[topic][index]
         partition.go_offline()
-        self.following.unfollow(partition)
+        self.fetchers.unfollow(partition)
 
     patch.setattr(LogManager, "get_or_create", get)
     patch.setattr(ReplicaManager, "_on_topic_deleted", deleted)

@@ -54,7 +54,7 @@ class ConfiguredLimits:
         return self._config.int_of("replica.socket.timeout.ms")
 
 
-class Following:
+class FetcherPool:
     def __init__(
         self,
         host: Host,

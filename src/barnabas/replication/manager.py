@@ -23,7 +23,7 @@ from barnabas.records.deferred import DeferredValidation
 from barnabas.records.header import TRANSACTIONAL_FLAG
 from barnabas.replication.cold_reads import ColdReads
 from barnabas.replication.damage import is_waiting, set_aside, settle
-from barnabas.replication.fetcher_pool import Following
+from barnabas.replication.fetcher_pool import FetcherPool
 from barnabas.replication.isr_changes import Ask
 from barnabas.replication.laggards import LaggardWatch
 from barnabas.replication.moves import Assignments, ReplicaMoves
@@ -120,7 +120,7 @@ class ReplicaManager:
         self.quotas = ReplicationQuotas(host.clock, config)
         self.traffic = Traffic()
         health = logs.health
-        self.following = Following(
+        self.fetchers = FetcherPool(
             host,
             config,
             self.on_storage_fault,
@@ -152,7 +152,7 @@ class ReplicaManager:
     def close(self) -> None:
         self._slices.close()
         self._laggards.close()
-        self.following.close()
+        self.fetchers.close()
         self.moves.close()
         self.purgatory.close()
         self._unopened.close()
@@ -279,7 +279,7 @@ class ReplicaManager:
                 self._on_partition(name, topic_delta.topic_id, index, partition_image, is_new=is_new)
                 yield
         if delta.changed_brokers and not is_start:
-            self.following.on_brokers(delta.changed_brokers, self.partitions(), image)
+            self.fetchers.on_brokers(delta.changed_brokers, self.partitions(), image)
             if self.surroundings.selector is not None:
                 for partition in self.partitions():
                     partition.wake_consumers(0)
@@ -335,13 +335,13 @@ class ReplicaManager:
                 partition.become_leader(image)
                 if before is not Role.LEADER or image.leader_epoch != epoch_before:
                     self._listeners.led(name, index, image.leader_epoch)
-                self.following.unfollow(partition)
+                self.fetchers.unfollow(partition)
             else:
                 partition.become_follower(image)
                 if before is Role.LEADER:
                     self._listeners.resigned(name, index)
                 if before is not Role.FOLLOWER or image.leader_epoch != epoch_before:
-                    self.following.follow(partition, image.leader, self._image)
+                    self.fetchers.follow(partition, image.leader, self._image)
         except StorageFault as fault:
             self.on_storage_fault(fault)
 
@@ -417,7 +417,7 @@ class ReplicaManager:
             del self._topics[topic]
             self.traffic.forget(topic)
         partition.go_offline()
-        self.following.unfollow(partition)
+        self.fetchers.unfollow(partition)
         if led:
             self._listeners.resigned(topic, index)
         self.moves.forget(partition.topic_partition)
@@ -439,6 +439,6 @@ class ReplicaManager:
             if partition.role is not Role.OFFLINE and root_of(partition.log.directory) == directory:
                 led = partition.role is Role.LEADER
                 partition.go_offline(ErrorCode.KAFKA_STORAGE_ERROR)
-                self.following.unfollow(partition)
+                self.fetchers.unfollow(partition)
                 if led:
                     self._listeners.resigned(*partition.topic_partition)
