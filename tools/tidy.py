@@ -66,6 +66,7 @@ PLAIN_PACKAGES = frozenset(
         "metadata",
         "monitor",
         "orders",
+        "pipelines",
         "raft",
         "records",
         "replication",

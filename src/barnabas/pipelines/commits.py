@@ -1,16 +1,16 @@
 """The commit log of a directory of tables: one small JSON file for each applied batch.
 
-A batch counts from the moment its commit stands in `_commits/`, and not before: all of its files are staged by then,
-and the commit names each with the place it belongs to. What comes after (moving files, Delta's own commits) can be done
-again as often as a driver dies in the middle; what comes before leaves only staged files, which are thrown away.
+A batch counts from the moment its commit is in `_commits/`, not before: all of its files are staged by then, and the
+commit lists each with its final path. The later steps (moving files, Delta's own commits) can be repeated as often as a
+driver crashes between them; the earlier ones leave only staged files, which are deleted.
 
-A commit carries, for every partition, the next offset to be applied. So a record is applied once even if the checkpoint
-is lost, or another one comes with other borders of its batches: skipping by batch id alone would lose data there. The
+A commit contains the next offset to apply of every partition. So a record is applied once even if the checkpoint is
+lost, or replaced by one whose batches have other boundaries: skipping by batch id alone would lose data there. The
 batch id is kept too, bound to the id that Spark gave the query in its checkpoint: a checkpoint that is ahead of the
 tables (one of them was restored from a copy) is refused.
 
-Numbers follow each other without a gap, and a commit's file is made by a link that fails if it is there: of two drivers
-on the same tables only one gets the number.
+Numbers have no gaps, and a commit's file is created by a link that fails if the file exists: of two drivers on the same
+tables, only one gets the number.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """One staged file and the place it belongs to, both below the directory of the tables."""
+    """One staged file and its final path, both relative to the directory of the tables."""
 
     table: str
     staged: str
@@ -47,24 +47,24 @@ class TableFile:
     rows: int
     size_bytes: int
     day: str | None = None
-    #: Delta's statistics of its columns, as JSON.
+    #: Delta's statistics of the columns, as JSON.
     stats: str = "{}"
-    #: The file whose rows are all in this one; in Parquet tables it has the same path.
+    #: The file whose rows are all contained in this one; in Parquet tables it has the same path.
     replaces: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """What has been applied of one partition."""
+    """The part of one partition that has been applied."""
 
     next_offset: int
-    #: The greatest event time seen, ms; None before the first good order.
+    #: The greatest event time seen, in ms; None before the first good order.
     event_time_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """Records read, and what became of each: read = orders + duplicates + all that is in quarantine."""
+    """Records read, by outcome: read = orders + duplicates + everything in quarantine."""
 
     read: int = 0
     orders: int = 0
@@ -96,10 +96,10 @@ class Commit:
     number: int
     query_id: str
     batch_id: int
-    #: By the driver's clock, when the batch began and when it was recorded.
+    #: The start of the batch and the time of its commit, by the driver's clock.
     started_ms: int
     recorded_ms: int
-    #: partition -> [first offset, offset behind the last] of the batch's records.
+    #: partition -> [first offset, offset after the last] of the batch's records.
     ranges: Mapping[int, tuple[int, int]]
     progress: Mapping[int, Progress]
     batch: Books
@@ -124,7 +124,7 @@ class Commit:
 
 
 class CommitLog:
-    """The commits of one directory of tables, which is made if it is missing."""
+    """The commits of one directory of tables; `create` makes the directory if it is missing."""
 
     def __init__(self, tables: Path) -> None:
         self.tables = tables
@@ -134,7 +134,9 @@ class CommitLog:
         self._commits.mkdir(parents=True, exist_ok=True)
 
     def last(self) -> Commit | None:
-        """Found by halving, as numbers have no gap: a directory of a million names is not read for it."""
+        """Returns the last commit, found by bisection: numbers have no gaps, so a directory of a million names is not
+        listed.
+        """
         number, step = 0, 1
         while self._file(number + step).exists():
             number += step
@@ -149,12 +151,12 @@ class CommitLog:
         return Commit.from_json(self._file(number).read_text())
 
     def all(self) -> list[Commit]:
-        """In order. One small file each: of a stream that has run for long these are many."""
+        """Returns all commits in order. Each is one small file: after a long run of a stream there are many."""
         last = self.last()
         return [self.read(number) for number in range(1, 1 + (0 if last is None else last.number))]
 
     def append(self, commit: Commit) -> Commit:
-        """Durable when this returns; the commit as it stands in the log.
+        """Writes a commit durably, and returns it with the time of its commit.
 
         Raises:
             PipelineError: another driver was first.
@@ -176,11 +178,11 @@ class CommitLog:
         return commit
 
     def staging(self, number: int) -> str:
-        """A name for the staged files of an attempt at this commit, below the directory of the tables."""
+        """Returns a directory for the staged files of one attempt at this commit, relative to that of the tables."""
         return f"{STAGING}/{number}-{uuid.uuid4().hex[:12]}"
 
     def clear_staging(self) -> None:
-        """What earlier attempts left behind. The last commit must have been finished."""
+        """Deletes what earlier attempts left. The last commit must have been finished."""
         shutil.rmtree(self.tables / STAGING, ignore_errors=True)
 
     def _file(self, number: int) -> Path:
@@ -188,7 +190,7 @@ class CommitLog:
 
 
 def sync_directory(directory: Path) -> None:
-    """A new name in it is durable."""
+    """Makes new names in a directory durable."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -203,7 +205,7 @@ def _another_driver(tables: Path) -> PipelineError:
 
 
 class Lock:
-    """Held by the one driver that may write to the tables; the system drops it when the process dies."""
+    """The lock of the one driver that can write to the tables; the system releases it when the process ends."""
 
     def __init__(self, tables: Path) -> None:
         self._descriptor = os.open(tables / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -220,7 +222,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Whose tables these are: written once, compared with every later start."""
+    """The identity of the tables: written once, compared at every later start."""
 
     id: str
     topic: str
@@ -246,5 +248,5 @@ def identity_of_tables(tables: Path) -> Path:
 
 
 def identity_beside(checkpoint: Path) -> Path:
-    """Beside the checkpoint's own files, which Spark leaves alone."""
+    """Returns the identity's path, next to the checkpoint's own files; Spark ignores it."""
     return checkpoint / "barnabas.json"

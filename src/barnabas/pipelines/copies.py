@@ -1,7 +1,7 @@
-"""Copies of an order that carry another day, in one batch: no task sees both, as a task has whole days.
+"""Copies of an order with different days in one batch: no task sees both, since each task has whole days.
 
-Every copy of an order is the same event, so this does not happen to a producer that keeps the contract. It is looked
-for all the same, in the staged files of the batch, and found copies are handed to a second run of the batch.
+All copies of an order are the same event, so a producer that keeps the contract never causes this. It is checked all
+the same, in the staged files of the batch; if copies are found, the batch runs a second time without them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _DAY_US = 86_400_000_000
 def copies_across_days(
     tables: Path, summaries: Iterable[Mapping[str, Any]], lookback_days: int
 ) -> frozenset[tuple[int, int]]:
-    """(partition, offset) of each staged order whose id another staged one has that stands before it in the log."""
+    """Returns (partition, offset) of each staged order whose id an earlier staged one in the log has."""
     staged = [file["staged"] for each in summaries for file in each["files"] if file["table"] == ORDERS.name]
     if len(staged) < 2:
         return frozenset()

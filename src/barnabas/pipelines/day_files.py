@@ -1,12 +1,12 @@
-"""What a task does with its days: rows that Spark has judged become files of every table, staged for the commit.
+"""The work of a task: it turns rows that Spark has classified into files of every table, staged for the commit.
 
-A task has all rows of its days. For each day it looks up which order ids are known (of the days around it too, as far
-as the watermark reaches), writes the new orders and their lines, and adds them to the day's aggregates by reading the
-present file and writing the next one. It changes nothing that a reader sees: its files lie in the staging directory
-under names of their own, so that a task that is tried again, or a second time at once, does no harm. What it has
-written it tells the driver, as one row of JSON.
+A task has all rows of its days. For each day it looks up the known order ids (also of the days around it that the
+watermark covers), writes the new orders and their lines, and adds them to the day's aggregates by reading the present
+file and writing the next one. It changes nothing that a reader sees: its files are in the staging directory under
+unique names, so that a task that runs again, or twice at the same time, does no harm. It reports its files to the
+driver as one row of JSON.
 
-Everything is done on columns, by Arrow.
+All work is done on columns, by Arrow.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ SUMMARY_SCHEMA = "summary string"
 
 @dataclass(frozen=True, slots=True)
 class DayFiles:
-    """Given to Spark's mapInArrow: plain values only, so that it travels to any worker."""
+    """The function that Spark's mapInArrow calls. It has only plain values, so that it can be sent to any worker."""
 
     tables: str
     staging: str
     sink: str
     number: int
-    #: Two events of an order are one if their days differ by no more than this.
+    #: Two events of an order are one if their days differ by at most this number.
     lookback_days: int
     #: partition -> the first offset that is not in the tables yet.
     next_offsets: Mapping[int, int]
-    #: Orders of before are too late; None: none is.
+    #: Orders before this time are too late; None: none is.
     watermark_ms: int | None
     #: (partition, offset) of copies whose first is of another day of this batch, and so in another task.
     copies: frozenset[tuple[int, int]] = frozenset()
@@ -58,7 +58,7 @@ class DayFiles:
         return self.files(batches, context.partitionId())
 
     def files(self, batches: Iterable[pa.RecordBatch], part: int) -> Iterator[pa.RecordBatch]:
-        """The work of the part-th task; at most one row."""
+        """Yields the summary of the task with number `part`: one row, or none if it has nothing to apply."""
         rows = [batch for batch in (self._not_applied(batch) for batch in batches) if batch.num_rows]
         if not rows:
             return
@@ -67,7 +67,7 @@ class DayFiles:
         yield pa.RecordBatch.from_pydict({"summary": [work.summary()]})
 
     def _not_applied(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Without what an earlier checkpoint's batches brought into the tables."""
+        """Returns the rows without those that batches of an earlier checkpoint applied."""
         partitions, offsets = batch["partition"].to_numpy(), batch["offset"].to_numpy()
         first = np.array([self.next_offsets.get(int(each), 0) for each in np.unique(partitions)], dtype=np.int64)
         new = offsets >= first[np.searchsorted(np.unique(partitions), partitions)]
@@ -123,10 +123,11 @@ class _Work:
             self._event_time_ms[row["partition"]] = row["event_us_max"] // 1000
 
     def _take_day(self, day: str, rows: pa.Table) -> pa.Table:
-        """Good events, sorted by order id, partition and offset. Returns those that are too late, with their reason.
+        """Takes good events, sorted by order id, partition and offset. Returns those that are too late, with their
+        reason.
 
-        The copy of an order that is known is a duplicate, even if it is late; a late one that is not known is set
-        aside, and so are its copies.
+        A copy of a known order is a duplicate, even if it is late. A late order that is not known is set aside with its
+        copies.
         """
         ids = rows["order_id"].to_numpy()
         known = pc.is_in(rows["order_id"], value_set=self._known_around(day)).to_numpy()
@@ -174,7 +175,7 @@ class _Work:
         return pq.ParquetFile(file).read(), str(file.relative_to(self._tables))
 
     def _add(self, table: t.Table, day: str, rows: pa.Table) -> None:
-        """The day's aggregate with these rows in it."""
+        """Writes the day's aggregate with these rows added."""
         rows = rows.select(table.schema.names).cast(table.schema)
         present = self._present(table, day)
         if present is None:
@@ -215,7 +216,7 @@ class _Work:
 
 
 def _by_day(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
-    """Slices of rows that are sorted by day."""
+    """Yields slices of rows that are sorted by day."""
     if not rows.num_rows:
         return
     runs = pc.run_end_encode(rows["day"].combine_chunks())
@@ -226,7 +227,7 @@ def _by_day(rows: pa.Table) -> Iterator[tuple[str, pa.Table]]:
 
 
 def _lines(orders: pa.Table) -> pa.Table:
-    """One row for each line of the orders, numbered from 1 within each."""
+    """Returns one row for each line of the orders, numbered from 1 within each order."""
     lists = orders["lines"].combine_chunks()
     parents = pc.list_parent_indices(lists)
     flat = pc.list_flatten(lists)
@@ -241,7 +242,7 @@ def _lines(orders: pa.Table) -> pa.Table:
 
 
 def _sums(table: t.Table, lines: pa.Table) -> pa.Table:
-    """The lines' sums by the aggregate's keys."""
+    """Returns the sums of the lines by the aggregate's keys."""
     wanted = [("order_id", "count_distinct"), ("line", "count"), ("amount", "sum")]
     grouped = lines.group_by(list(table.keys)).aggregate([*wanted, *((name, "sum") for name in t.DISCOUNTS)])
     names = {"order_id_count_distinct": "orders", "line_count": "lines", "amount_sum": "revenue"}
@@ -250,7 +251,7 @@ def _sums(table: t.Table, lines: pa.Table) -> pa.Table:
 
 
 def _with_reasons(rows: pa.Table) -> pa.Table:
-    """Why each of these is refused: for the broken ones by the one function that knows."""
+    """Adds the reason why each row is refused. Only `problem` knows those of the broken ones."""
     faults, values = rows["fault"].to_pylist(), rows["value"].to_pylist()
     reasons = [
         (problem(value) or UNREADABLE) if fault == BROKEN else fault
@@ -272,7 +273,7 @@ def _has_day(middle: date, days: int) -> bool:
 
 
 def _synced_size(file: Path) -> int:
-    """The file is on disk, not only in the page cache; its size."""
+    """Syncs the file to disk, and returns its size."""
     descriptor = os.open(file, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,10 +1,10 @@
-"""The one exception of the room."""
+"""The exception of this package."""
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """What could not be done, as one line for a person, and what to do about it."""
+    """An operation that failed: one line for the user, and a hint what to do about it."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message, hint)

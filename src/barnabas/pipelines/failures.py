@@ -1,6 +1,6 @@
-"""What ended a stream, as one line that says what to do.
+"""The cause of a stream's failure, as one line and a hint what to do.
 
-Spark hands on an exception of a task, of the source's process or of the batch function as text only, within its own.
+Spark reports an exception of a task, of the source's process or of the batch function only as text in its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from barnabas.pipelines.errors import PipelineError
 
 STREAM_HINT = "start the pipeline again: it continues where it stopped"
-#: The last line of a Python traceback whose exception is meant for a person.
+#: The last line of a Python traceback whose exception is meant for the user.
 _TOLD = re.compile(r"^(?:barnabas\.)?[\w.]*\b(\w+): (.+)$", re.MULTILINE)
 _OURS = {
     "PipelineError": None,
@@ -21,13 +21,13 @@ _OURS = {
     "DataLost": "the tables contain everything before the gap; failOnDataLoss=false continues after it",
     "ConfigError": None,
 }
-#: What Spark says first of a query that has failed; the cause is behind it.
+#: The text with which Spark begins its report of a failed query; the cause follows it.
 _ENDED = re.compile(r"terminated with exception: (.+?)(?: SQLSTATE: \w+)?\s*$", re.DOTALL)
 _SLOW_START = "Python worker failed to connect back"
 _FULL = ("No space left on device", "Errno 28", "Disk quota exceeded")
 
 
-#: Where the libraries define what they raise; those that are not loaded have raised nothing.
+#: The modules in which the libraries define their exceptions; one that is not loaded has raised none.
 _EXCEPTIONS = (
     ("pyspark.errors", "PySparkException"),
     ("py4j.protocol", "Py4JError"),
@@ -39,20 +39,20 @@ _EXCEPTIONS = (
 
 
 def causes() -> tuple[type[BaseException], ...]:
-    """What the libraries under a pipeline raise, and what the system does."""
+    """Returns the exceptions that the libraries under a pipeline raise, and those of the system."""
     loaded = [(sys.modules[module], name) for module, name in _EXCEPTIONS if module in sys.modules]
     return (PipelineError, OSError, RuntimeError, ValueError, *(getattr(module, name) for module, name in loaded))
 
 
 def is_slow_start(error: BaseException) -> bool:
-    """Whether a stream has failed for nothing but a source process that took longer than Spark's 10 s, which no setting
-    changes, to import PySpark. Another start may do.
+    """Returns whether a stream failed only because its source process took longer than Spark's 10 s, which no setting
+    changes, to import PySpark. Another start can succeed.
     """
     return _SLOW_START in str(error)
 
 
 def told(error: BaseException, tables: Path, hint: str | None = STREAM_HINT) -> PipelineError:
-    """The cause that a person can do something about; else the first line of Spark's own words."""
+    """Returns the cause that the user can do something about; otherwise the first line of Spark's own text."""
     if isinstance(error, PipelineError):
         return error
     text = str(error)

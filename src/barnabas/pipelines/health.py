@@ -1,19 +1,19 @@
-"""The health pipeline: what the cluster's journal says of leaders, in-sync replicas and how long trouble lasted.
+"""The health pipeline: derives leaders, in-sync replicas and the length of troubles from the cluster's journal.
 
-The journal (`__cluster_events`, docs/explain.md) tells every change of a partition with the state before and after. Put
-in order, each partition's changes are spans of time in one state; everything here is sums over such spans.
+The journal (`__cluster_events`, docs/explain.md) has every change of a partition with the state before and after. In
+order, each partition's changes are spans of time in one state; all figures are sums over these spans.
 
     leader_spans    topic, partition, leader (-1: none), leader_epoch, from_time, to_time, cause
     leader_share    topic, broker, share of the partitions' time that it led, ms
     elections       broker that became leader, kind, cause, count
     troubles        topic, partition, trouble, from_time, to_time (null: it lasts), ms
-    recovery        trouble, count, mean, longest and sum of ms, how many last
-    partitions      topic, partition, and by trouble: ms in all and the longest span
+    recovery        trouble, count, mean, longest and sum of ms, number that last
+    partitions      topic, partition, and by trouble: total ms and the longest span
 
-Troubles: `unavailable` (no leader), `under_min_isr`, `under_replicated`. A leader that has died leads, by the journal,
-until the controller has noticed; the producer's own pause is longer by that much.
+Troubles: `unavailable` (no leader), `under_min_isr`, `under_replicated`. In the journal, a leader that crashed leads
+until the controller has noticed; the producer's own pause is longer by that time.
 
-The same event may stand in the journal twice; the first of each id counts. One that is not JSON is passed over.
+An event can be in the journal twice; the first of each id counts. One that is not JSON is ignored.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _EVENT = (
     f"before {_STATE}, after {_STATE}, "
     "first_partition int, replicas array<array<int>>, leaders array<int>, isrs array<array<int>>"
 )
-#: Each partition's state from each of its changes on, in order.
+#: The state of each partition after each of its changes, in order.
 _STATES_SQL = """
 WITH created AS (
   SELECT time_ms, metadata_offset, kind, cause, topic, topic_id, first_partition + place.pos AS partition,
@@ -120,7 +120,7 @@ GROUP BY p.topic, p.partition ORDER BY p.topic, p.partition
 
 
 def health_tables(records: DataFrame, until_ms: int) -> dict[str, DataFrame]:
-    """From records of the journal (`value`, `offset`); spans that last are counted until `until_ms`."""
+    """Returns the tables of the journal's records (`value`, `offset`). Spans that last count until `until_ms`."""
     spark = records.sparkSession
     parsed = records.select("offset", F.from_json(F.col("value").cast("string"), _EVENT).alias("event"))
     first = parsed.where("event.id IS NOT NULL").groupBy("event.id").agg(F.min_by("event", "offset").alias("event"))
@@ -139,7 +139,7 @@ def health_tables(records: DataFrame, until_ms: int) -> dict[str, DataFrame]:
 
 
 def run_health(spark: SparkSession, options: Mapping[str, str], tables: Path, until_ms: int) -> dict[str, pa.Table]:
-    """Reads the whole journal and writes its tables anew, each at once; they are returned too."""
+    """Reads the whole journal and replaces its tables, each atomically; returns them too."""
     source = spark.read.format("barnabas").options(**{"subscribe": EVENTS_TOPIC, **options}).load()
     made = {name: table.toArrow() for name, table in health_tables(source, until_ms).items()}
     directory = tables / HEALTH

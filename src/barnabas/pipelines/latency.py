@@ -1,9 +1,9 @@
-"""From a record's arrival in the log to its row in the tables.
+"""Latency from a record's arrival in the log to its row in the tables.
 
-Records carry the time of their event, not of their arrival. So while a pipeline runs, the ends of the log are sampled
-into `_arrivals.jsonl` beside the tables, a few times a second and only when they have moved; with the commits' offset
-ranges and times that gives every record's way to within one sample. What was in the log before the pipeline started,
-and what its last stop left lying, is a backlog and not counted.
+Records have the time of their event, not of their arrival. So while a pipeline runs, the end offsets of the log are
+sampled into `_arrivals.jsonl` next to the tables, a few times a second and only when they have changed. With the
+commits' offset ranges and times, that gives each record's latency to within one sample. Records that were in the log
+before the pipeline started, or arrived while it was stopped, are a backlog and do not count.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ EndOffsets = Callable[[], Mapping[int, int]]
 
 
 class Arrivals:
-    """Samples the ends of the log in a thread of its own until it is closed."""
+    """A thread that samples the end offsets of the log until it is closed."""
 
     def __init__(self, tables: Path, end_offsets: EndOffsets, interval_s: float = INTERVAL_S) -> None:
         self._file = os.open(tables / ARRIVALS, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -49,14 +49,14 @@ class Arrivals:
             try:
                 ends = dict(self._end_offsets())
             except (OSError, RuntimeError):
-                # While a leader is being elected there is nothing to be learnt; the next sample bridges it.
+                # During an election of a leader there are no end offsets; the next sample covers this time too.
                 ends = before
             if ends != before and self._write(_sample(ends, started)):
                 before, started = ends, False
             self._closed.wait(self._interval_s)
 
     def _write(self, sample: str) -> bool:
-        """False on a full disk, of which the pipeline itself will tell: the next sample bridges that too."""
+        """Returns False on a full disk, which the pipeline itself reports: the next sample covers this one too."""
         try:
             return os.write(self._file, sample.encode()) == len(sample)
         except OSError:
@@ -65,20 +65,20 @@ class Arrivals:
 
 def _sample(ends: Mapping[int, int], started: bool) -> str:
     sample = {"time_ms": time.time_ns() // 1_000_000, "ends": dict(ends)} | ({"started": True} if started else {})
-    # The line before may have been cut off; empty lines do no harm.
+    # The previous line may have been cut off; empty lines do no harm.
     return "\n" + json.dumps(sample, separators=(",", ":")) + "\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Ways:
-    """Groups of records that took equally long: when they were in the tables, how long it took, how many they were."""
+    """Groups of records with equal latency: the time of their commit, their latency and their number."""
 
     recorded_ms: np.ndarray
     latency_ms: np.ndarray
     records: np.ndarray
 
     def percentile_ms(self, percent: float) -> float | None:
-        """None without records."""
+        """Returns the percentile of the latency; None without records."""
         if not self.records.sum():
             return None
         order = np.argsort(self.latency_ms)
@@ -87,8 +87,10 @@ class Ways:
 
 
 def ways(tables: Path, commits: Iterable[Commit]) -> Ways:
-    """The latencies of all records whose arrival was seen. Each arrived at its sample at the latest: half a sample's
-    interval is taken off."""
+    """Returns the latencies of all records whose arrival was sampled.
+
+    A record arrived between two samples; the middle between them is taken as its time.
+    """
     samples = _samples(tables / ARRIVALS)
     found: list[tuple[int, float, int]] = []
     for commit in commits:
@@ -103,7 +105,7 @@ def ways(tables: Path, commits: Iterable[Commit]) -> Ways:
 
 
 def _samples(file: Path) -> dict[int, list[tuple[int, int, int, int]]]:
-    """partition -> (time of the sample before, time, first offset that came between, end offset)."""
+    """Returns partition -> (time of the previous sample, time, first offset that arrived in between, end offset)."""
     found: dict[int, list[tuple[int, int, int, int]]] = {}
     ends: dict[int, int] = {}
     before_ms = 0

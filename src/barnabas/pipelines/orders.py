@@ -1,13 +1,13 @@
-"""The orders pipeline: a topic of order events into tables, each event once whatever is killed when.
+"""The orders pipeline: turns a topic of order events into tables, each event once, whichever process crashes when.
 
     with spark_session(...) as spark:
         pipeline = OrdersPipeline(topic="orders", tables=Path("tables"))
         query = pipeline.start(spark, {"kafka.bootstrap.servers": "127.0.0.1:9092"})
         query.awaitTermination()
 
-One stream, one Spark job for each micro-batch. Native functions parse, judge and number the copies of an order
-(`rules`); tasks write the files of their days (`day_files`); the driver gets their names and figures, puts one commit
-into the log (`commits`), and moves the files into their places (`publishing`).
+It is one stream, with one Spark job for each micro-batch. Native functions parse and classify the orders (`rules`);
+tasks write the files of their days (`day_files`); the driver receives their names and figures, writes one commit to the
+log (`commits`), and moves the files to their final paths (`publishing`).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ AVAILABLE_NOW = "available-now"
 
 @dataclass(frozen=True, slots=True)
 class OrdersPipeline:
-    """Where the orders are, and where their tables go. `watermark_ms`: how late an order may be and still count."""
+    """The orders' topic and their tables. `watermark_ms`: the greatest delay with which an order still counts."""
 
     topic: str
     tables: Path
@@ -67,10 +67,10 @@ class OrdersPipeline:
         trigger: str = AVAILABLE_NOW,
         topic_id: str | None = None,
     ) -> StreamingQuery:
-        """The running stream. `options` are the source's; where it starts is known from the tables.
+        """Starts the stream. `options` are the source's; the tables determine the offsets from which it starts.
 
         Raises:
-            PipelineError: the tables or the checkpoint are of something else, or another pipeline writes to them.
+            PipelineError: the tables or the checkpoint belong to something else, or another pipeline writes to them.
         """
         lock = self.open(topic_id)
         try:
@@ -86,10 +86,10 @@ class OrdersPipeline:
         return query
 
     def open(self, topic_id: str | None = None) -> Lock:
-        """The tables are ours and whole: what the driver before has left undone is done.
+        """Locks the tables, and completes what the previous driver left undone.
 
         Raises:
-            PipelineError: the tables or the checkpoint are of something else, or another pipeline writes to them.
+            PipelineError: the tables or the checkpoint belong to something else, or another pipeline writes to them.
         """
         log = CommitLog(self.tables)
         log.create()
@@ -105,7 +105,7 @@ class OrdersPipeline:
         return lock
 
     def _identify(self, topic_id: str | None) -> None:
-        """The tables, the checkpoint and the topic belong together."""
+        """Checks that the tables, the checkpoint and the topic belong together."""
         there = Identity.read(identity_of_tables(self.tables))
         if there is None:
             there = Identity(uuid.uuid4().hex, self.topic, topic_id, self.sink)
@@ -130,7 +130,7 @@ class OrdersPipeline:
             )
 
     def _start_at(self, last: Commit | None, options: Mapping[str, str]) -> dict[str, str]:
-        """A new checkpoint goes on where the tables end; one that is there knows better, and Spark heeds it."""
+        """Returns options that start a new checkpoint where the tables end. Spark prefers an existing checkpoint."""
         chosen = {"startingOffsets": "earliest", **options, "subscribe": self.topic}
         if last is not None:
             offsets = {str(partition): progress.next_offset for partition, progress in last.progress.items()}
@@ -138,12 +138,12 @@ class OrdersPipeline:
         return chosen
 
 
-#: A lock lives as long as its query's process, which is what it is about.
+#: A lock is held as long as the process of its query exists, which is what it protects against.
 _HELD: dict[Any, Lock] = {}
 
 
 def release(query: StreamingQuery) -> None:
-    """After the query has ended: another may write to its tables."""
+    """Releases the lock of a query that has ended: another one can write to its tables."""
     lock = _HELD.pop(query.runId, None)
     if lock is not None:
         lock.release()
@@ -151,7 +151,9 @@ def release(query: StreamingQuery) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """What Spark calls for each micro-batch. Plain values only: over Spark Connect it runs in the server."""
+    """The function that Spark calls for each micro-batch. It has only plain values: with Spark Connect the server runs
+    it.
+    """
 
     pipeline: OrdersPipeline
 
@@ -160,7 +162,7 @@ class Batches:
 
 
 def _run(batch: DataFrame, job: DayFiles) -> list[dict[str, Any]]:
-    """The batch's one Spark job; what each task has to tell."""
+    """Runs the batch's only Spark job, and returns the summary of each task."""
     shuffle_partitions = int(batch.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
     rows = judged(batch, shuffle_partitions, job.watermark_ms)
     return [json.loads(row.summary) for row in rows.mapInArrow(job, SUMMARY_SCHEMA).collect()]
@@ -169,7 +171,7 @@ def _run(batch: DataFrame, job: DayFiles) -> list[dict[str, Any]]:
 def apply_batch(
     pipeline: OrdersPipeline, batch_id: int, run: Callable[[DayFiles], list[dict[str, Any]]]
 ) -> Commit | None:
-    """One batch into the tables, or nothing if it is in them. `run` writes its files, at most twice.
+    """Applies one batch to the tables; does nothing if it is already applied. `run` writes its files, at most twice.
 
     Raises:
         PipelineError: the checkpoint is ahead of the tables, another driver writes to them, or files are missing.
@@ -211,7 +213,7 @@ def apply_batch(
 
 
 def is_applied(last: Commit | None, query_id: str, batch_id: int, pipeline: OrdersPipeline) -> bool:
-    """Whether the batch is in the tables already: the driver died before Spark knew.
+    """Returns whether the batch is already in the tables: the driver crashed before Spark knew.
 
     Raises:
         PipelineError: the checkpoint is ahead of the tables.
@@ -228,13 +230,13 @@ def is_applied(last: Commit | None, query_id: str, batch_id: int, pipeline: Orde
 
 
 def watermark_of(progress: Mapping[int, Progress], delay_ms: int) -> int | None:
-    """The slowest partition counts, so that one that was without a leader for a while is not late as a whole."""
+    """Returns the watermark. The slowest partition counts, so that one that had no leader for a while is not late."""
     times = [each.event_time_ms for each in progress.values() if each.event_time_ms is not None]
     return min(times) - delay_ms if times else None
 
 
 def trigger_options(trigger: str) -> dict[str, Any]:
-    """available-now, or an interval as Spark writes it ("1 second")."""
+    """Returns Spark's options for available-now, or for an interval as Spark writes it ("1 second")."""
     return {"availableNow": True} if trigger == AVAILABLE_NOW else {"processingTime": trigger}
 
 
@@ -247,7 +249,7 @@ def _commit(
     started_ms: int,
     staging: str,
 ) -> Commit:
-    """The tasks' reports as one. No two of them may have replaced the same day."""
+    """Merges the tasks' summaries into one commit. No two of them can have replaced the same day."""
     files: list[TableFile] = []
     books = Books()
     ranges: dict[int, tuple[int, int]] = {}
@@ -276,7 +278,7 @@ def _advance(progress: dict[int, Progress], partition: int, offset: int, time_ms
 
 
 def _query_id(checkpoint: Path) -> str:
-    """The id that Spark gave the query and keeps in its checkpoint."""
+    """Returns the id that Spark gave the query and keeps in its checkpoint."""
     query_id: str = json.loads((checkpoint / "metadata").read_text())["id"]
     return query_id
 

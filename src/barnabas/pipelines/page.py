@@ -1,4 +1,4 @@
-"""All pictures as one HTML page, with them inside: a file that can be sent, and opened without a server."""
+"""All pictures as one HTML page that contains them: a file that can be sent, and opened without a server."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ img {{ max-width: 100% }}</style>
 
 
 def write_page(directory: Path, title: str, pictures: Sequence[Path], captions: Mapping[str, str]) -> Path:
-    """`captions` by the pictures' names without their ending."""
+    """Writes the page, and returns its path. `captions`: by the pictures' names without their suffix."""
     parts = [_HEAD.format(title=html.escape(title))]
     for picture in pictures:
         caption = html.escape(captions[picture.stem])

@@ -1,13 +1,12 @@
-"""Pictures of the tables, as PNG files and as one HTML page: what a person wants to see of a run, and of the cluster
-under it.
+"""Pictures of the tables, as PNG files and one HTML page: they show a run and the cluster under it.
 
     revenue_by_hour.png    revenue by hour of event time; marked: hours whose orders were written during a leader change
-    latency.png            from a record's arrival in the log to its row: over time, and how it is distributed
+    latency.png            from a record's arrival in the log to its row: over time, and its distribution
     leaders.png            which broker led each partition when
     leader_share.png  elections.png  under_min_isr.png  unavailable.png  recovery.png      one for each figure of health
     index.html             all that were drawn
 
-A picture whose tables are not there, or empty, is left out.
+A picture whose tables are missing or empty is left out.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
 _SIZE = (10, 4.5)
 _TROUBLES = {"unavailable": "#c0392b", "under_min_isr": "#e67e22", "under_replicated": "#f1c40f"}
 _NO_LEADER = "#c0392b"
-#: Without a red, which is that of no leader.
+#: Without a red, which means no leader.
 _COLOURS = (
     "#2c7fb8",
     "#fdae61",
@@ -69,7 +68,7 @@ WHERE from_time > (SELECT min(from_time) FROM leader_spans f WHERE f.topic = s.t
 
 
 def draw_all(tables: Path, directory: Path) -> list[Path]:
-    """Draws what can be drawn; the files made."""
+    """Draws all possible pictures, and returns their files."""
     directory.mkdir(parents=True, exist_ok=True)
     connection = connect(tables)
     there = {name for (name,) in rows_of(connection, "SELECT view_name FROM duckdb_views() WHERE NOT internal")}
@@ -109,7 +108,7 @@ def _revenue(connection: DuckDBPyConnection, tables: Path) -> Any:
 
 
 def _failover_hours(connection: DuckDBPyConnection, tables: Path) -> list[tuple[datetime, datetime]]:
-    """Event times of the batch that was under way, or came next, when a leader changed."""
+    """Returns the event times of each batch that was being written when a leader changed, or came next."""
     if not (tables / HEALTH / "leader_spans.parquet").exists():
         return []
     failovers = [int(row[0].timestamp() * 1000) for row in rows_of(connection, _FAILOVERS_SQL)]
@@ -164,7 +163,7 @@ def _leaders(connection: DuckDBPyConnection, _: Path) -> Any:
     places = list(dict.fromkeys(row[:2] for row in rows))[:_PARTITIONS_MAX]
     changes = [row[3] for row in rows]
     last = max(changes)
-    # A long quiet time after the last change would leave all that happened on one pixel.
+    # A long quiet time after the last change would compress everything before it into one pixel.
     until = last + max((last - min(changes)) * 0.15, _second() * 5)
     figure, axes = plt.subplots(figsize=(_SIZE[0], 1.5 + 0.3 * len(places)))
     for topic, partition, leader, begin, end in rows:
@@ -265,7 +264,7 @@ def _broker(number: int) -> str:
 
 
 def _legend(axes: Any) -> None:
-    """Each label once, beside the picture."""
+    """Draws a legend next to the picture, with each label once."""
     named: Mapping[str, Any] = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     names = sorted(named)
     axes.legend([named[name] for name in names], names, loc="upper left", bbox_to_anchor=(1.0, 1.0))

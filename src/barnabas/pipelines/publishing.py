@@ -1,12 +1,13 @@
-"""A recorded commit's files come into their places. All of it can be repeated from any point.
+"""The moves of a commit's files to their final paths. Every step can be repeated from any point.
 
-Parquet: each staged file is renamed to its place; an aggregate's file takes the place of the one before. A file that is
-no longer staged has been moved already. Delta: the files are moved in the same way, under names that are never used
-again, and then each table gets one Delta commit with its new and replaced files. That carries the query's id and the
-batch's as an app transaction, so that it is made once, and number and offset ranges in its metadata.
+Parquet: each staged file is renamed to its final path; an aggregate's file replaces the previous one. A file that is no
+longer staged has already been moved. Delta: the files are moved in the same way, under names that are never used again,
+and then each table gets one Delta commit with its new and replaced files. That commit contains the ids of the query and
+of the batch as an app transaction, so that it is written once, and has the number and the offset ranges in its
+metadata.
 
-The staging directory goes last: while it is there, the commit is unfinished. A reader of plain Parquet may see a batch
-half published for the moment of the renames; each file is whole, and Delta's readers see a table before or after.
+The staging directory is deleted last: while it exists, the commit is unfinished. A reader of plain Parquet can see a
+half-published batch during the renames, but each file is complete; Delta's readers see a table before or after.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ SINKS = ("parquet", "delta")
 
 
 def create_tables(directory: Path, sink: str) -> None:
-    """What a reader finds before the first batch: nothing for Parquet, empty tables for Delta."""
+    """Creates what a reader finds before the first batch: nothing for Parquet, empty tables for Delta."""
     if sink != "delta":
         return
     for table in TABLES:
@@ -42,7 +43,7 @@ def create_tables(directory: Path, sink: str) -> None:
 
 
 def finish(directory: Path, commit: Commit | None, sink: str) -> None:
-    """Does what is left to do of the last commit; at once where nothing is."""
+    """Completes the last commit; returns immediately if it is complete."""
     if commit is None or not (directory / commit.staging).exists():
         return
     for file in commit.files:
@@ -73,7 +74,7 @@ def _move(directory: Path, file: TableFile) -> None:
 
 
 def app_id(commit: Commit) -> str:
-    """Of Delta's app transaction: bound to the checkpoint by the id Spark keeps in it."""
+    """Returns the id of Delta's app transaction, bound to the checkpoint by the id that Spark keeps in it."""
     return f"barnabas-orders-{commit.query_id}"
 
 
@@ -114,10 +115,10 @@ def _delta_schema(table: Table) -> pa.Schema:
 
 
 def check_visible(directory: Path, commit: Commit) -> None:
-    """The workers' files are where the driver looks for them.
+    """Checks that the driver sees the workers' files.
 
     Raises:
-        PipelineError: workers write to a disk of their own.
+        PipelineError: a worker writes to its own disk.
     """
     for file in commit.files:
         if not (directory / file.staged).exists():

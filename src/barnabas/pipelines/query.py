@@ -1,8 +1,8 @@
-"""The tables as DuckDB sees them: every table a view, Parquet or Delta, also before its first row.
+"""The tables as DuckDB sees them: every table is a view, Parquet or Delta, even before its first row.
 
-orders  order_lines  revenue_by_store_hour  household_daily  quarantine      the orders pipeline's
-batches                                                                      its commits
-leader_spans  leader_share  elections  troubles  recovery  partitions         the health pipeline's, once it has run
+orders  order_lines  revenue_by_store_hour  household_daily  quarantine     the orders pipeline's
+batches                                                                     its commits
+leader_spans  leader_share  elections  troubles  recovery  partitions       the health pipeline's, after its run
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ FROM orders o LEFT JOIN (
 
 
 def connect(tables: Path) -> DuckDBPyConnection:
-    """A connection in memory with all views.
+    """Returns an in-memory connection with all views.
 
     Raises:
         PipelineError: there are no tables.
@@ -58,8 +58,10 @@ def connect(tables: Path) -> DuckDBPyConnection:
 
 
 def run(tables: Path, sql: str) -> pa.Table:
-    """The rows of one SELECT, of whole batches: it is asked again if one was being published meanwhile. After so many
-    tries (a driver has died in the middle, or batches follow each other without a pause) what was found is given.
+    """Returns the rows of one SELECT over complete batches: it runs again if a batch was being published meanwhile.
+
+    After 30 tries (a driver crashed before it finished, or batches follow each other without a pause) the last rows are
+    returned.
 
     Raises:
         PipelineError: there are no tables, or DuckDB refuses the query.
@@ -69,7 +71,7 @@ def run(tables: Path, sql: str) -> pa.Table:
         try:
             found = _run(tables, sql)
         except PipelineError:
-            # A file that is replaced while it is read is an error too.
+            # Reading a file that is being replaced can also fail.
             if (before is not None and before == _published(tables)) or not tries_left:
                 raise
         else:
@@ -80,7 +82,7 @@ def run(tables: Path, sql: str) -> pa.Table:
 
 
 def _published(tables: Path) -> int | None:
-    """The number of the last batch, 0 if there is none; None while its files come into their places."""
+    """Returns the number of the last batch, 0 if there is none; None while its files are being moved."""
     last = CommitLog(tables).last()
     if last is None:
         return 0
@@ -99,7 +101,7 @@ def _run(tables: Path, sql: str) -> pa.Table:
 
 
 def rows_of(source: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
-    """The rows of a query as Python values; times with their zone, which DuckDB itself makes only with pytz."""
+    """Returns the rows of a query as Python values. DuckDB itself converts times with a zone only if pytz is there."""
     return arrow_rows(source.sql(sql).to_arrow_table())
 
 
@@ -108,7 +110,7 @@ def arrow_rows(table: pa.Table) -> list[tuple[Any, ...]]:
 
 
 def table_counts(tables: Path) -> TableCounts:
-    """What the tables hold, for the proof against ledger and log."""
+    """Returns the contents of the tables, for the proof against ledger and log."""
     connection = connect(tables)
     orders = connection.sql(_ROWS_SQL).fetchall()
     quarantined = connection.sql("SELECT reason, count(*) FROM quarantine GROUP BY reason").fetchall()
@@ -133,7 +135,7 @@ def _view(connection: DuckDBPyConnection, tables: Path, table: Table, sink: str)
 
 
 def _batches(tables: Path) -> pa.Table:
-    """One row for each commit."""
+    """Returns one row for each commit."""
     commits = CommitLog(tables).all()
     time = pa.timestamp("ms", tz="UTC")
     return pa.table(

@@ -1,20 +1,20 @@
-"""The rules of `barnabas.orders.event` as native Spark columns: what a batch of records is before any table is touched.
+"""The rules of `barnabas.orders.event` as native Spark columns: they classify records before any table changes.
 
     fault       null: a good order; broken: it breaks a rule of the event; time_ahead: see below
-    day         of the event time, UTC; null where the event is broken
+    day         of the event time, UTC; null if the event is broken
 
-Spark only tells good from broken, once for every record and without Python. *Why* a record is broken is asked of
-`barnabas.orders.event.problem` for these few alone, so that reasons have one source. Where the two disagree Spark is
-the stricter one (an amount with a tenth of a cent), and the record goes into quarantine as `unreadable`.
+Spark only separates good from broken, once for every record and without Python. *Why* a record is broken comes from
+`barnabas.orders.event.problem` for these few alone, so that reasons have one source. Where the two disagree, Spark is
+the stricter one (an amount with a tenth of a cent), and the record goes to quarantine as `unreadable`.
 
-An event of more than a day after its record's own timestamp is `time_ahead`: one wrong clock must not move the
+An event time more than a day after its record's own timestamp is `time_ahead`: one wrong clock must not move the
 watermark for all.
 
-The value is read as an array of one, `[` value `]`: with that Spark refuses what follows the object, which it would
-otherwise pass over in silence.
+The value is read as an array of one, `[` value `]`: then Spark refuses data after the object, which it would otherwise
+ignore.
 
-The code that Spark makes of all this is the same for every batch, and so it is compiled once: with an offset or the
-watermark in it, it was compiled anew each time.
+The code that Spark generates from all this is the same for every batch, so that it is compiled once. With an offset or
+the watermark as a constant in it, it would be compiled anew each time.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from pyspark.sql.types import ArrayType, DataType, DoubleType, LongType, StringT
 from barnabas.orders.event import LINE_FIELDS, ORDER_FIELDS, Field
 
 BROKEN, TIME_AHEAD, TOO_LATE, UNREADABLE = "broken", "time_ahead", "too_late", "unreadable"
-#: Before every time there is.
+#: Before every event time.
 ALWAYS_US = -(2**63)
 _DAY_US = 86_400_000_000
-#: Read as a double, which refuses text; taken only if it is a whole number of cents. The published data has amounts
-#: that somebody added up in binary (1.776357e-15 for nothing).
+#: Read as a double, which refuses text; accepted only as a whole number of cents. The published data has amounts that
+#: were added up in binary (1.776357e-15 for nothing).
 _AMOUNT = DoubleType()
 _CENTS_TOLERANCE = 1e-6
 _MONEY = "decimal(14,2)"
@@ -45,7 +45,7 @@ _MONEY_FIELDS = tuple(field.name for field in LINE_FIELDS if field.type == "doub
 
 
 def event_schema() -> StructType:
-    """Spark's schema of an order."""
+    """Returns Spark's schema of an order."""
     return StructType([StructField(field.name, _type(field)) for field in ORDER_FIELDS])
 
 
@@ -60,9 +60,9 @@ def _type(field: Field) -> DataType:
 
 
 def judged(records: DataFrame, shuffle_partitions: int, watermark_ms: int | None) -> DataFrame:
-    """Records (the columns of Spark's Kafka source), judged. All rows of a day are in one partition of the result.
+    """Classifies records (the columns of Spark's Kafka source). All rows of a day are in one partition of the result.
 
-    `value` is left only where quarantine may need it: of faulty rows, and of those before the watermark.
+    `value` remains only where quarantine may need it: in faulty rows, and in those before the watermark.
     """
     readable = F.when(
         F.expr("is_valid_utf8(cast(value as string))"),
@@ -89,12 +89,14 @@ def judged(records: DataFrame, shuffle_partitions: int, watermark_ms: int | None
         F.col("event.lines").alias("lines"),
         F.when(F.col("fault").isNull(), F.date_from_unix_date(days).cast("string")).alias("day"),
     )
-    # A day is never in two partitions, as its aggregates are written by one task; broken rows go anywhere.
+    # A day is never in two partitions, since one task writes its aggregates; broken rows can be in any partition.
     return rows.repartition(shuffle_partitions, F.coalesce("day", F.col("partition").cast("string")))
 
 
 def _floor_us(watermark_ms: int | None) -> Column:
-    """The watermark out of an array, which Spark hands to its code by reference where a number would stand in it."""
+    """Returns the watermark as an array element: Spark passes an array to its code by reference, a number as a
+    constant.
+    """
     floor_us = ALWAYS_US if watermark_ms is None else watermark_ms * 1000
     return F.get(F.lit([floor_us]), F.col("partition") - F.col("partition"))
 
@@ -105,7 +107,7 @@ def _event_us() -> Column:
 
 
 def _is_good() -> Column:
-    """Null or false for every event that breaks a rule."""
+    """Returns a condition that is null or false for every event that breaks a rule."""
     present = F.lit(True)
     for field in ORDER_FIELDS:
         present = present & F.col(f"event.{field.name}").isNotNull()

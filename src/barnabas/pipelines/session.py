@@ -1,4 +1,4 @@
-"""A Spark session that is ready for the pipelines: on this machine, on a cluster, or on a Spark Connect server."""
+"""A Spark session for the pipelines: on this machine, on a cluster, or on a Spark Connect server."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from barnabas.spark.workers import worker_python
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: All cores; a task whose Python worker dies is tried again, as on a cluster.
+#: All cores; a task whose Python worker crashes is tried again, as on a cluster.
 LOCAL_MASTER = "local[*,4]"
 _LOG_SETTINGS = Path(__file__).parent / "log4j2.properties"
-#: On one machine Java's best compiler costs more than it gains for minutes: without it a session and its first batch
-#: take half the CPU time (18 s against 36 s), a batch of 4,000 orders 1.7 s against 3.
+#: On one machine, Java's C2 compiler costs more than it gains for several minutes: without it a session and its first
+#: batch take half the CPU time (18 s instead of 36 s), a batch of 4,000 orders 1.7 s instead of 3.
 _QUICK_START = " -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
-    # On a busy machine a Python worker may take longer than the usual 15 s to start.
+    # On a busy machine a Python worker can take longer than the usual 15 s to start.
     "spark.python.authenticate.socketTimeout": "120s",
 }
 
@@ -40,21 +40,21 @@ _SETTINGS = {
 def spark_session(
     master: str | None = None, settings: Mapping[str, str] | None = None, log_file: Path | None = None
 ) -> Iterator[SparkSession]:
-    """A session, stopped at the end. `log_file` takes what Java and its workers write to stderr.
+    """Provides a session, which is stopped at the end. `log_file` takes what Java and its workers write to stderr.
 
     Raises:
         PipelineError: PySpark or Java is missing, or the master does not answer.
     """
-    # Said of pandas 3, which the pipelines do not use.
+    # The warning concerns pandas 3, which the pipelines do not use.
     warnings.filterwarnings("ignore", message="PySpark does not yet fully support pandas")
-    # A Java that has died is told in one line; Py4J would log a traceback for each call to it.
+    # A crash of Java is reported in one line; Py4J would log a traceback for each call to it.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     with tempfile.TemporaryDirectory(prefix="barnabas-spark-") as directory:
-        # Other machines have no such script; there the environment of the cluster says which Python it is.
+        # Other machines have no such script; there the environment of the cluster determines the Python.
         is_local = (master or LOCAL_MASTER).startswith("local")
         ours = worker_python(directory)
         os.environ["PYSPARK_PYTHON"] = ours if is_local else sys.executable
-        # The source's own process is of the driver, and has 10 s to start.
+        # The driver starts the source's own process, which has 10 s to start.
         given = os.environ.get("PYSPARK_DRIVER_PYTHON")
         os.environ["PYSPARK_DRIVER_PYTHON"] = given or ours
         try:
@@ -127,7 +127,7 @@ def _first_line(error: BaseException) -> str:
 
 @contextlib.contextmanager
 def _stderr_to(log_file: Path | None) -> Iterator[None]:
-    """Processes that are started meanwhile write there for all of their life."""
+    """Redirects stderr meanwhile. Processes started in this time keep writing to the file."""
     if log_file is None:
         yield
         return

@@ -1,10 +1,10 @@
-"""The moments between which a driver may die: a name for each, so that the tests can kill it at every one.
+"""The steps between which a driver can crash: each has a name, so that the tests can kill it at every one.
 
-computed    the tasks' files are staged, nothing else is known of them
+computed    the tasks' files are staged, and no commit lists them
 recorded    the commit is in the log: from here on the batch counts
-moved       one file is in its place
+moved       one file is at its final path
 published   one Delta table has its commit
-finished    everything is in place, the staged files are gone; Spark does not know yet
+finished    every file is at its final path, the staged files are gone; Spark does not know yet
 """
 
 from __future__ import annotations
@@ -13,5 +13,5 @@ STEPS = ("computed", "recorded", "moved", "published", "finished")
 
 
 def reached(step: str) -> None:
-    """Does nothing; a test puts its own function here."""
+    """Does nothing; a test replaces it by its own function."""
     assert step in STEPS

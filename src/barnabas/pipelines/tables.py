@@ -1,8 +1,8 @@
-"""The tables of the orders pipeline: their columns, and how each is laid out in files.
+"""The tables of the orders pipeline: their columns, and the layout of each in files.
 
 Every day of event time is a directory (`day=2017-01-01`). Growing tables get a file for each day of each batch.
-Aggregates have one file for each day, which holds all that is known of the day and is replaced by each batch that adds
-to it: late data updates them. `_order_ids` is the memory of the deduplication, an aggregate in this sense.
+Aggregates have one file for each day, which contains everything known of the day and is replaced by each batch that
+adds to it: late data updates them. `_order_ids`, an aggregate in this sense, holds the ids for deduplication.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ DISCOUNTS = ("retail_discount", "coupon_discount", "coupon_match_discount")
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One table. `day` is not among the columns: the directory tells it."""
+    """One table. `day` is not a column: it is in the directory's name."""
 
     name: str
     schema: pa.Schema
     by_day: bool = True
-    #: Of an aggregate: the columns that name a row; the others are sums.
+    #: The columns that identify a row of an aggregate; its other columns are sums.
     keys: tuple[str, ...] = ()
-    #: Not for people: always Parquet, whatever the sink.
+    #: Whether users do not read it: always Parquet, whatever the sink.
     internal: bool = False
 
     @property
@@ -95,12 +95,12 @@ BY_NAME = {table.name: table for table in (*TABLES, ORDER_IDS)}
 
 
 def current_file(tables: Path, table: Table, day: str) -> Path | None:
-    """The file of an aggregate's day. Where old ones are kept (Delta) it is the newest, and the names are in order."""
+    """Returns the file of an aggregate's day. Delta keeps old files too: names are in order, and the newest counts."""
     return max((tables / table.directory(day)).glob("*.parquet"), default=None)
 
 
 def file_name(table: Table, sink: str, number: int, part: int) -> str:
-    """The same in every attempt at a commit of this number."""
+    """Returns a file's name, the same in every attempt at a commit of this number."""
     if table.aggregate and (sink == "parquet" or table.internal):
         return "day.parquet"
     return f"{number:012}-{part:05}.parquet"
