@@ -71,6 +71,7 @@ PLAIN_PACKAGES = frozenset(
         "records",
         "replication",
         "server",
+        "spark",
         "storage",
         "testing",
         "tls",

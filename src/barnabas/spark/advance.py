@@ -1,16 +1,17 @@
-"""One step of a stream: where the last micro-batch ended, against what the cluster says now.
+"""One step of a stream: compares the end of the last micro-batch with what the cluster reports now.
 
-What is compared, partition by partition:
+The comparison, for each partition:
 
-    topic id differs                     the topic was deleted and made again: what followed is lost, begin anew
-    leader's epoch is above the kept one ask where the leader's log leaves the kept epoch; below our offset means that
-                                         an election cut it there: [there, ours) was read and is no more (KIP-320)
-    the log begins above our offset      retention was faster than the query
-    the partition is gone                deleted
+    topic id differs                     the topic was deleted and created again: what followed is lost, begin anew
+    leader's epoch is above the kept one request the end of the kept epoch in the leader's log; an end below our offset
+                                         means that an election truncated the log: [end, ours) was read and is gone
+                                         (KIP-320)
+    log start offset above our offset    retention was faster than the query
+    the partition does not exist         deleted
     the partition is new                 begin at its first record
 
-The result is the same for the same answers of the cluster, and says nothing new (the very same `Progress`) when there
-is nothing to read and nothing lost.
+The result depends only on what the cluster reports, and is `start` itself (the same `Progress` object) if there is
+nothing to read and nothing lost.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from barnabas.spark.source_options import Subscription
 
 
 class Sighting(NamedTuple):
-    """The cluster at one moment."""
+    """The state of the cluster at one moment."""
 
     views: dict[str, TopicView]
     ends: dict[TopicPartition, LogEnd]
@@ -39,22 +40,26 @@ class Sighting(NamedTuple):
         return {name: lookup.id_text(view) for name, view in self.views.items()}
 
     def progress(self) -> Progress:
-        """As if everything had been read."""
+        """Returns the progress of a query that has read everything."""
         return Progress({each: Position(*end) for each, end in self.ends.items()}, self.topic_ids)
 
 
 @dataclass
 class Step:
-    """Where the next micro-batch begins in each partition that is there, and what was found lost on the way."""
+    """The first offsets of the next micro-batch in each existing partition, and the ranges found lost."""
 
     begins: dict[TopicPartition, int] = field(default_factory=dict)
-    #: Those whose begin is not where the last micro-batch ended.
+    #: The partitions whose first offset is not where the last micro-batch ended.
     moved: set[TopicPartition] = field(default_factory=set)
     lost: list[LostRange] = field(default_factory=list)
 
 
 def step(cluster: Cluster, start: Progress, seen: Sighting, subscription: Subscription) -> Step:
-    """ConfigError where the checkpoint is of other topics altogether."""
+    """Returns where the next micro-batch begins, and what is lost.
+
+    Raises:
+        ConfigError: the checkpoint belongs to entirely different topics.
+    """
     check_topics(start, seen, subscription)
     found = Step()
     unsure: dict[TopicPartition, int] = {}
@@ -81,7 +86,7 @@ def step(cluster: Cluster, start: Progress, seen: Sighting, subscription: Subscr
 
 
 def end_of(start: Progress, seen: Sighting, taken: Step, ends: dict[TopicPartition, int]) -> Progress:
-    """The progress after a micro-batch that reads up to `ends`; `start` itself when nothing changes."""
+    """Returns the progress after a micro-batch that reads up to `ends`; `start` itself if nothing changes."""
     positions: dict[TopicPartition, Position] = {}
     for partition, begin in taken.begins.items():
         end = max(begin, ends.get(partition, begin))
@@ -138,7 +143,7 @@ def _cut(found: Step, start: Progress, partition: TopicPartition, at: int, offse
 def _find_cuts(
     cluster: Cluster, found: Step, start: Progress, seen: Sighting, epochs: dict[TopicPartition, int]
 ) -> None:
-    """Where the leader's log leaves the epoch in which we knew it."""
+    """Finds logs whose end of the kept epoch, at the present leader, is below our offset."""
     if not epochs:
         return
     ends = cluster.epoch_ends(epochs)
@@ -153,7 +158,7 @@ def _find_cuts(
 
 
 def _find_aged(cluster: Cluster, found: Step, start: Progress, seen: Sighting, anew: list[TopicPartition]) -> None:
-    """Begins must not lie before the log's first record; new partitions begin there."""
+    """Moves each begin up to the log's first record; new partitions begin there."""
     unread = [partition for partition, begin in found.begins.items() if begin < seen.ends[partition].offset]
     if not unread and not anew:
         return

@@ -1,4 +1,4 @@
-"""The reader of `spark.read`: everything between two bounds, as they are when the query is planned."""
+"""The reader of `spark.read`: all records between two bounds, which are resolved when the query is planned."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from barnabas.spark.source_options import SourceOptions
 
 
 class BatchReader(DataSourceReader):
-    """Plans in the driver, reads in the tasks; nothing is opened before."""
+    """A reader that plans in the driver and reads in the tasks; the constructor opens no connection."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -28,21 +28,25 @@ class BatchReader(DataSourceReader):
         return [RangePartition(each) for each in cut(ranges, options.min_partitions, options.max_records_per_partition)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        # Spark makes one partition of nothing when there is none.
+        # For an empty plan, Spark calls this with one partition without a value.
         if partition.value is None:
             return iter(())
         return read_range(self._options, partition.value)
 
 
 class FilteringBatchReader(BatchReader):
-    """The one for pushFilters: Spark takes the mere presence of the method for a wish."""
+    """The reader for pushFilters: Spark takes the mere presence of the method as a request."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         return self._filter.push(filters)
 
 
 def planned_ranges(options: SourceOptions) -> list[OffsetRange]:
-    """One range for each partition, empty ones too. ConfigError, ClusterUnreachable, RequestRefused."""
+    """Returns one range for each partition, including empty ones.
+
+    Raises:
+        ConfigError, ClusterUnreachable, RequestRefused.
+    """
     cluster = clusters.of(options.client)
     views = lookup.subscribed(cluster, options.subscription)
     lookup.must_exist(cluster, views, options.subscription)

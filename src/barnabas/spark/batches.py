@@ -1,11 +1,11 @@
-"""Which batches of a fetch answer belong to the reader's records: markers, aborted transactions, and what lies before
-or behind its range are left out; the rest is checked and unpacked.
+"""Selection of the batches of a fetch response that contain the reader's records: it omits transaction markers, aborted
+transactions and batches outside the range; the others are checked and decompressed.
 
-A fetch answer may begin with a batch that holds records before the asked offset, and end inside a batch. Compaction
-leaves gaps: offsets are read from the batches, never counted.
+A fetch response can begin with a batch that holds records before the requested offset, and end inside a batch.
+Compaction leaves gaps: offsets are read from the batches, never counted.
 
-Aborted transactions come with the answer, each with the first offset it wrote; one is open from there to its ABORT
-marker in the same log (KIP-98). Batches of an open one are not the reader's.
+Aborted transactions come with the response, each with the first offset it wrote; one is open from there to its ABORT
+marker in the same log (KIP-98). Batches of an open one are not for the reader.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from barnabas.records.header import HEADER_BYTES, MAGIC_V2, BatchHeader, corrupt
 
 Aborted = FetchResponse.AbortedTransaction
 
-#: Compressed batches are unpacked until about so much is there, and decoded together.
+#: Compressed batches are decompressed together up to about this size, and decoded together.
 UNPACKED_BYTES = 8 * 1024 * 1024
 
 
 class Span(NamedTuple):
-    """One batch's records: data[start:end] of the chunk's buffer."""
+    """The records of one batch: data[start:end] of the chunk's buffer."""
 
     header: BatchHeader
     start: int
@@ -35,9 +35,9 @@ class Span(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Batches to be decoded together, and the buffer that their records lie in, unpacked.
+    """Batches to be decoded together, and the buffer that contains their decompressed records.
 
-    A batch of message format 0 or 1 is a chunk of its own, whole and as it was.
+    A batch of message format 0 or 1 is a separate chunk, complete and unchanged.
     """
 
     data: Buffer
@@ -49,21 +49,24 @@ class Chunk(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """What one fetch answer holds for the reader."""
+    """The contents of one fetch response for the reader."""
 
     batches: list[tuple[int, BatchHeader]]
-    #: Where the next fetch begins; None when the answer held no whole batch.
+    #: The offset at which the next fetch begins; None if the response had no complete batch.
     next_offset: int | None
-    #: The largest leader epoch among batches that begin inside the range, -1 without any.
+    #: The largest leader epoch among batches that begin inside the range, -1 if there are none.
     epoch_max: int
 
 
 def select(
     records: Buffer, first_offset: int, end_offset: int, aborted: Sequence[Aborted] | None, *, check_crc: bool = True
 ) -> Selection:
-    """The batches with records in [first_offset, end_offset). RecordsRejected for bytes that are no batches.
+    """Returns the batches with records in [first_offset, end_offset).
 
-    `aborted`: as the answer lists them; None reads everything (read_uncommitted).
+    `aborted`: as the response lists them; None reads everything (read_uncommitted).
+
+    Raises:
+        RecordsRejected: the bytes are not batches.
     """
     pending = [(each.first_offset, each.producer_id) for each in aborted or ()]
     heapq.heapify(pending)
@@ -77,7 +80,7 @@ def select(
             break
         next_offset = max(header.next_offset, next_offset or 0)
         if header.last_offset < first_offset:
-            # Still needed for what it says about transactions: no, those that ended before are not in the list.
+            # It is not needed for transactions either: those that ended before are not in the list.
             continue
         epoch_max = max(epoch_max, header.partition_leader_epoch)
         if check_crc and not has_valid_crc(records, position, header):
@@ -102,8 +105,11 @@ def _end_transaction(records: Buffer, position: int, header: BatchHeader, open_a
 
 
 def chunks(records: Buffer, batches: Sequence[tuple[int, BatchHeader]]) -> Iterator[Chunk]:
-    """The batches unpacked. Those that need no unpacking stay where they are, in one chunk as long as they follow one
-    another. RecordsRejected for a codec's broken stream."""
+    """Yields the batches decompressed. Uncompressed ones stay in place, consecutive ones in one chunk.
+
+    Raises:
+        RecordsRejected: the data of a codec is broken.
+    """
     plain: list[Span] = []
     pieces: list[bytes] = []
     packed: list[Span] = []

@@ -1,11 +1,11 @@
-"""Where to begin and where to end, as the options say it; offsets are found when the cluster is asked.
+"""The first and last offsets to read, as the options define them; the cluster resolves them later.
 
     startingOffsets            earliest | latest | {"topic": {"0": 23, "1": -2}}      -2 earliest, -1 latest
     endingOffsets              latest | {"topic": {"0": 50, "1": -1}}                 batch only, exclusive
     startingTimestamp, endingTimestamp                         one timestamp (ms) for all partitions
     startingOffsetsByTimestamp, endingOffsetsByTimestamp       {"topic": {"0": 1000}}
 
-The first of: one timestamp, timestamps by partition, offsets, as in Spark's Kafka source.
+The order of precedence is one timestamp, timestamps by partition, offsets, as in Spark's Kafka source.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EARLIEST = -2
 
 @dataclass(frozen=True)
 class Bound:
-    """Either one rule for all partitions, or one for each.
+    """One rule for all partitions, or one for each.
 
     `option` is the key it was read from. With `is_timestamp` the numbers are ms, else offsets, LATEST or EARLIEST.
     """
@@ -30,7 +30,7 @@ class Bound:
     everywhere: int | None = None
     by_partition: dict[TopicPartition, int] = field(default_factory=dict)
     is_timestamp: bool = False
-    #: What a timestamp later than every record means: the end of the log, or a refusal.
+    #: Whether a timestamp later than every record means the end of the log; otherwise it is refused.
     late_is_end: bool = True
 
 

@@ -1,15 +1,16 @@
-"""How far a stream has come, in the form that Spark keeps in the checkpoint.
+"""The progress of a stream, in the form that Spark keeps in the checkpoint.
 
     {"version": 1,
      "topics": {"orders": {"id": "<topic id>", "partitions": {"0": {"offset": 120, "epoch": 4}, ...}}},
      "lost": [...]}
 
-`offset` is the first one not read yet. `epoch` is the leader epoch in which the log was known to reach there: an
-election that cut the log below `offset` has a higher epoch that begins below it, and so it is found (KIP-320). `from`
-is there where this micro-batch does not begin where the last one ended: after a loss, or with a new partition. `lost`
-holds what was found lost when this micro-batch was planned, so that planning it again after a crash says the same.
+`offset` is the first one not yet read. `epoch` is the leader epoch in which the log was known to reach there: an
+election that truncated the log below `offset` has a higher epoch that begins below it, which reveals it (KIP-320).
+`from` is present if this micro-batch does not begin where the last one ended: after a loss, or with a new partition.
+`lost` lists what was found lost when this micro-batch was planned, so that planning it again after a crash gives the
+same result.
 
-Spark takes two equal texts for "nothing new", so the order of keys is fixed.
+Spark takes two equal texts for "no new data", so the order of keys is fixed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ VERSION = 1
 
 
 class Position(NamedTuple):
-    """Of one partition. Epoch -1 is unknown; `begin` None means where the last micro-batch ended."""
+    """The progress of one partition. Epoch -1 is unknown; `begin` None means where the last micro-batch ended."""
 
     offset: int
     epoch: int = -1
@@ -33,7 +34,7 @@ class Position(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """Of all partitions. Topic ids are texts, empty where the cluster has none."""
+    """The progress of all partitions. Topic ids are texts, empty if the cluster has none."""
 
     positions: dict[TopicPartition, Position]
     topic_ids: dict[str, str]
@@ -57,7 +58,11 @@ class Progress(NamedTuple):
 
 
 def from_json(value: Mapping[str, Any]) -> Progress:
-    """ConfigError for a checkpoint that is not one of this source."""
+    """Returns the progress in a checkpoint.
+
+    Raises:
+        ConfigError: the checkpoint was not written by this source.
+    """
     try:
         if value["version"] != VERSION:
             raise ConfigError(
@@ -110,7 +115,7 @@ def _lost_from_json(value: Mapping[str, Any]) -> LostRange:
 
 
 def spans(start: Progress, end: Progress) -> Iterator[tuple[TopicPartition, int, int, int]]:
-    """(partition, first offset, end offset, epoch) of what lies between two points; the empty ones are left out."""
+    """Yields (partition, first offset, end offset, epoch) of each non-empty range between two offsets of a stream."""
     for partition, position in sorted(end.positions.items()):
         begin = position.begin
         if begin is None:

@@ -12,7 +12,7 @@ _DAY_MS = 86_400_000
 
 
 def client_settings(options: OptionReader) -> ClientSettings:
-    """ConfigError."""
+    """Returns the settings. Raises ConfigError."""
     bootstrap = addresses(BOOTSTRAP, options.required(BOOTSTRAP, "the brokers' addresses, host:port,host:port"))
     default = ClientSettings(bootstrap)
     api_timeout_ms = options.maybe_integer("kafka.default.api.timeout.ms", 1, _DAY_MS)
@@ -31,7 +31,9 @@ def client_settings(options: OptionReader) -> ClientSettings:
 
 
 def security_of(options: OptionReader) -> ClientSecurity:
-    """ConfigError; files of certificates are read, so that a wrong one is told by the driver."""
+    """Returns the security settings. Raises ConfigError; it reads the certificate files, so that the driver reports a
+    wrong one.
+    """
     given = {
         f"{prefix}{key}": value for prefix in PREFIXES for key, value in options.with_prefix(f"kafka.{prefix}").items()
     }

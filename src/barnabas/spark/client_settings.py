@@ -1,4 +1,4 @@
-"""How to reach the cluster: what a task must know of the options, small and picklable."""
+"""The settings of connections to the cluster, small and picklable for the tasks."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from barnabas.protocol.client_security import ClientSecurity
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """All times in ms. Two sources with equal settings may share their connections."""
+    """The settings of a client; all times in ms. Two sources with equal settings can share connections."""
 
     bootstrap: tuple[tuple[str, int], ...]
     client_id: str = "barnabas-spark"
-    #: One request, from its sending to its answer.
+    #: One request, from sending it to its response.
     request_timeout_ms: int = 30_000
-    #: All tries of one question together, once the cluster has been seen.
+    #: All tries of one request together, once the cluster has answered.
     api_timeout_ms: int = 60_000
-    #: The same for the first question: a wrong address should be told soon.
+    #: The same for the first request: a wrong address should be reported soon.
     first_timeout_ms: int = 10_000
     connect_timeout_ms: int = 10_000
     backoff_ms: int = 50

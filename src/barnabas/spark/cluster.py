@@ -1,11 +1,11 @@
-"""The cluster as a client sees it: who leads which partition, where the logs begin and end.
+"""The cluster as a client sees it: the leader of each partition, and where the logs begin and end.
 
-Every question goes to the broker that can answer it and is asked again, with growing pauses, while the error is one
-that time mends (a moved leader, a broker that starts). What is left when the time is up is raised, with the last cause
-by name. Connections are kept and opened again when they failed.
+Every request goes to a broker that can answer it and is repeated, with growing pauses, as long as the error is
+retriable (a moved leader, a broker that starts). After the timeout, the exception names the last cause. Connections are
+kept, and opened again after a failure.
 
-`of(settings)` gives one `Cluster` per process and settings: Spark's Python workers live longer than one task, and a
-micro-batch should not pay for a connection.
+`of(settings)` returns one `Cluster` per process and settings: Spark's Python workers live longer than one task, and a
+micro-batch should not have to connect again.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ M = TypeVar("M", bound=Message)
 LATEST = -1
 EARLIEST = -2
 _READ_UNCOMMITTED = 0
-#: What a metadata answer may say of a topic that is being created or loses its leader.
+#: Errors in a metadata response about a topic that is being created or loses its leader.
 _PASSING = frozenset({ErrorCode.LEADER_NOT_AVAILABLE, ErrorCode.REPLICA_NOT_AVAILABLE})
 
 
 class PartitionLeader(NamedTuple):
-    """Node -1 while there is none."""
+    """The leader of one partition. Node -1 means that there is none."""
 
     node_id: int
     host: str
@@ -47,7 +47,7 @@ class PartitionLeader(NamedTuple):
 
 
 class TopicView(NamedTuple):
-    """One topic; `topic_id` is 16 zero bytes where the cluster has none."""
+    """One topic; `topic_id` is 16 zero bytes if the cluster has none."""
 
     name: str
     topic_id: bytes
@@ -55,14 +55,14 @@ class TopicView(NamedTuple):
 
 
 class LogEnd(NamedTuple):
-    """An answer to ListOffsets. Offset -1: no record has the timestamp that was asked for."""
+    """A result of ListOffsets. Offset -1: no record has the requested timestamp."""
 
     offset: int
     epoch: int
 
 
 class Deadline:
-    """When to stop trying, and how long to pause between two tries."""
+    """The time to stop trying, and the growing pauses between two tries."""
 
     def __init__(self, settings: ClientSettings, timeout_ms: int) -> None:
         self._end = time.monotonic() + timeout_ms / 1000
@@ -79,16 +79,16 @@ class Deadline:
 
 
 class Cluster:
-    """Metadata, offsets and connections. Not for use by two threads at once."""
+    """Metadata, offsets and connections. Not safe for use by two threads at the same time."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self.settings = settings
         self._connections: dict[tuple[str, int], Connection] = {}
         self._brokers: dict[int, tuple[str, int]] = {}
         self._topics: dict[str, TopicView] = {}
-        #: Who answered last is asked first: one that hangs costs its time-out once, not every time.
+        #: The broker that answered last is tried first: one that hangs costs its timeout once, not every time.
         self._answered: tuple[str, int] | None = None
-        #: Whether somebody has spoken with it, here or, for a task, in the driver.
+        #: Whether a broker has answered, here or, for a task, in the driver.
         self.was_seen = False
 
     # -- connections
@@ -98,24 +98,24 @@ class Cluster:
         return Deadline(settings, settings.api_timeout_ms if self.was_seen else settings.first_timeout_ms)
 
     def connection(self, address: tuple[str, int]) -> Connection:
-        """The kept one or a new one. OSError."""
+        """Returns the kept connection or a new one. Raises OSError."""
         found = self._connections.get(address)
         if found is None:
             found = self._connections[address] = Connection(address, self.settings)
         return found
 
     def drop(self, address: tuple[str, int]) -> None:
-        """Forget a connection that failed, or has answers that nobody waits for."""
+        """Closes a connection that failed, or has responses that no caller awaits."""
         found = self._connections.pop(address, None)
         if found is not None:
             found.close()
 
     def lend(self, address: tuple[str, int]) -> Connection:
-        """A connection for one user alone, to be given back when all its answers were received. OSError."""
+        """Returns a connection for exclusive use; `give_back` returns it after all its responses. Raises OSError."""
         return self._connections.pop(address, None) or Connection(address, self.settings)
 
     def give_back(self, connection: Connection) -> None:
-        """Keep it for others, if it is well and there is none."""
+        """Keeps the connection for others, if it has no outstanding response and there is no other one."""
         if connection.waiting or connection.address in self._connections:
             connection.close()
         else:
@@ -128,7 +128,7 @@ class Cluster:
     def ask_at(
         self, address: tuple[str, int], request: Message, answer: type[M], *, version_max: int | None = None
     ) -> M:
-        """One question to one broker, by a new connection if the kept one has died meanwhile. OSError."""
+        """Sends one request to one broker, over a new connection if the kept one has failed. Raises OSError."""
         was_kept = address in self._connections
         try:
             return self.connection(address).ask(request, answer, version_max)
@@ -143,7 +143,7 @@ class Cluster:
             raise
 
     def ask_any(self, request: Message, answer: type[M], *, version_max: int | None = None) -> M:
-        """One question that every broker can answer. ClusterUnreachable."""
+        """Sends one request that every broker can answer. Raises ClusterUnreachable."""
         deadline = self.deadline()
         while True:
             last: OSError | None = None
@@ -165,25 +165,25 @@ class Cluster:
     # -- metadata
 
     def topics(self, names: Iterable[str], *, fresh: bool = False) -> dict[str, TopicView]:
-        """Those of `names` that exist."""
+        """Returns those of `names` that exist."""
         wanted = list(dict.fromkeys(names))
         if fresh or any(name not in self._topics for name in wanted):
             self._learn([MetadataRequest.MetadataRequestTopic(name=name) for name in wanted])
         return {name: self._topics[name] for name in wanted if name in self._topics}
 
     def matching(self, pattern: re.Pattern[str]) -> dict[str, TopicView]:
-        """All topics whose whole name matches; Kafka's internal ones never do."""
+        """Returns all topics whose whole name matches, never Kafka's internal ones."""
         known = self._learn(None)
         return {name: self._topics[name] for name in sorted(known) if pattern.fullmatch(name)}
 
     def leader(self, partition: TopicPartition, *, fresh: bool = False) -> PartitionLeader | None:
-        """None: the partition does not exist, or has no leader now."""
+        """Returns the leader; None if the partition does not exist or has no leader now."""
         view = self.topics([partition.topic], fresh=fresh).get(partition.topic)
         found = view.leaders.get(partition.partition) if view is not None else None
         return found if found is not None and found.node_id >= 0 else None
 
     def _learn(self, topics: list[MetadataRequest.MetadataRequestTopic] | None) -> set[str]:
-        """Ask for the topics, or for all; the names that are there and not internal."""
+        """Requests the metadata of the topics, or of all; returns the names that exist and are not internal."""
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = self.ask_any(request, MetadataResponse)
         self._brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
@@ -216,7 +216,11 @@ class Cluster:
     def log_ends(
         self, timestamps: Mapping[TopicPartition, int], isolation_level: int = _READ_UNCOMMITTED
     ) -> dict[TopicPartition, LogEnd]:
-        """ListOffsets: LATEST, EARLIEST or a timestamp (ms) for each. RequestRefused, ClusterUnreachable."""
+        """Sends ListOffsets with LATEST, EARLIEST or a timestamp (ms) for each.
+
+        Raises:
+            RequestRefused, ClusterUnreachable.
+        """
 
         def ask(address: tuple[str, int], asked: dict[str, list[TopicPartition]]) -> dict[TopicPartition, _Answer]:
             request = ListOffsetsRequest(
@@ -248,8 +252,9 @@ class Cluster:
         return self._of_leaders(timestamps, ask)
 
     def epoch_ends(self, epochs: Mapping[TopicPartition, int]) -> dict[TopicPartition, LogEnd]:
-        """OffsetForLeaderEpoch (KIP-320): where the leader's log leaves each epoch, and the epoch that is the largest
-        one not above it. (-1, -1) where the leader knows of none."""
+        """Sends OffsetForLeaderEpoch (KIP-320). Returns for each partition the largest epoch of the leader's log that
+        is not above the requested one, and its end offset; (-1, -1) if the leader knows none.
+        """
 
         def ask(address: tuple[str, int], asked: dict[str, list[TopicPartition]]) -> dict[TopicPartition, _Answer]:
             request = OffsetForLeaderEpochRequest(
@@ -283,7 +288,7 @@ class Cluster:
         wanted: Iterable[TopicPartition],
         ask: Callable[[tuple[str, int], dict[str, list[TopicPartition]]], dict[TopicPartition, _Answer]],
     ) -> dict[TopicPartition, LogEnd]:
-        """Ask each partition's leader; those that fail for now again, after fresh metadata."""
+        """Sends a request to each partition's leader, and repeats those with a retriable error after fresh metadata."""
         done: dict[TopicPartition, LogEnd] = {}
         left = dict.fromkeys(wanted)
         causes: dict[TopicPartition, str] = {}
@@ -339,7 +344,7 @@ _clusters: dict[ClientSettings, Cluster] = {}
 
 
 def of(settings: ClientSettings) -> Cluster:
-    """The one of this process."""
+    """Returns the `Cluster` of this process."""
     found = _clusters.get(settings)
     if found is None:
         found = _clusters[settings] = Cluster(settings)

@@ -1,11 +1,11 @@
-"""One blocking connection to one broker: requests out, their answers in order.
+"""One blocking connection to one broker: requests and their responses, in order.
 
-Spark's tasks are plain synchronous processes, so nothing here waits for more than one thing at a time; one request may
-be sent before the answer of the last is read, which is all the overlap that fetching needs (`send`, then `receive`).
+Spark's tasks are plain synchronous processes, so a connection waits for only one thing at a time. One request can be
+sent before the response to the last one is read, which is all the overlap that fetching needs (`send`, then `receive`).
 
-A connection that failed is of no further use: every network fault, a malformed answer too, is an OSError, and the
-owner drops it. What no retry mends (a log-in that is refused, a certificate that is not trusted) is RequestRefused.
-Records in an answer are views into its own frame, which nobody writes to again.
+A connection that failed is of no further use: every network fault, including a malformed response, is an OSError, and
+the owner drops it. A failure that no retry can repair (a refused login, an untrusted certificate) is RequestRefused.
+Records in a response are views into its frame, which is never written again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Connection:
-    """Connected, past ApiVersions and the log-in once constructed. OSError or RequestRefused where that fails."""
+    """A connection that has passed ApiVersions and the login. Its constructor raises OSError or RequestRefused."""
 
     def __init__(self, address: tuple[str, int], settings: ClientSettings) -> None:
         self.address = address
@@ -48,11 +48,11 @@ class Connection:
 
     @property
     def waiting(self) -> int:
-        """How many answers are still to be received."""
+        """Returns the number of responses still to be received."""
         return self._session.waiting
 
     def version_of(self, request_class: type[Message], version_max: int | None = None) -> int:
-        """The highest version that both sides know. RequestRefused if there is none."""
+        """Returns the highest version that both sides support. Raises RequestRefused if there is none."""
         try:
             return self._session.version_of(request_class, version_max)
         except UnknownRequest as error:
@@ -63,7 +63,7 @@ class Connection:
         return f"{self.address[0]}:{self.address[1]}"
 
     def ask(self, request: Message, answer: type[M], version_max: int | None = None) -> M:
-        """The answer to one request; nothing else may be in flight."""
+        """Returns the response to one request; no other can be in flight."""
         assert not self._session.waiting, "an answer is still to be received"
         self.send(request, version_max)
         return cast("M", self.receive())
@@ -76,7 +76,7 @@ class Connection:
         self._socket.sendall(frame)
 
     def receive(self, timeout_ms: int | None = None) -> Message:
-        """The answer to the request that was sent first. `timeout_ms` replaces the usual one for this answer."""
+        """Returns the response to the oldest outstanding request. `timeout_ms` replaces the usual timeout for it."""
         try:
             if timeout_ms is None:
                 return self._session.answer(self._frame())

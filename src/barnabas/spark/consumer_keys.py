@@ -1,7 +1,7 @@
-"""Consumer configurations that a job may carry over (`kafka.*`): refused, heeded elsewhere, or without a meaning here.
+"""Consumer configurations that a job can carry over (`kafka.*`): refused, used elsewhere, or without effect here.
 
-A job that moves from Spark's own source brings keys along that speak of things this source does not have, such as
-sessions of a consumer group: they are taken and do nothing. A key that is no consumer configuration is a mistake.
+A job that moves from Spark's own source brings keys for things that this source does not have, for example the session
+of a consumer group: they are accepted and ignored. A key that is not a consumer configuration is a mistake.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import difflib
 
 from barnabas.common.errors import ConfigError
 
-#: As Spark's own source refuses them.
+#: Spark's own source refuses them too.
 _REFUSED = {
     "auto.offset.reset": "say where to begin with startingOffsets",
     "key.deserializer": "keys are bytes; cast the column instead",
@@ -69,7 +69,7 @@ _HEEDED = (
 
 
 def check_rest(keys: list[str]) -> None:
-    """ConfigError for a key among `keys`, without `kafka.`, that must not be there."""
+    """Raises ConfigError for a key among `keys`, given without `kafka.`, that is not allowed."""
     for key in keys:
         if key in _REFUSED:
             raise ConfigError(f"option kafka.{key} is not allowed: {_REFUSED[key]}")

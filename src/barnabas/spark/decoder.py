@@ -1,7 +1,7 @@
-"""Chunks of batches to Arrow record batches: the columns asked for, in their order, and no others.
+"""Decoding of chunks of batches to Arrow record batches: exactly the requested columns, in their order.
 
-The varying columns come from the parser's places; topic and partition are the same in every row and cut from arrays
-made once. Offsets ascend within a partition, so the reader's range is a slice of the rows.
+The varying columns come from the positions that the parser found; topic and partition are the same in every row and are
+slices of arrays created once. Offsets ascend within a partition, so the reader's range is a slice of the rows.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from barnabas.spark.header_columns import header_column, header_lists
 from barnabas.spark.parsed import Longs, Parsed, Parser
 from barnabas.spark.parser import PARSER
 
-#: Milliseconds beyond this overflow Spark's microseconds; such timestamps are held at the limit.
+#: Milliseconds beyond this overflow Spark's microseconds; such timestamps are limited to it.
 _MILLIS_MAX = (1 << 63) // 1000 - 1
 
 
 class Decoder:
-    """For one partition and one choice of columns. Raises RecordsRejected for records that are none."""
+    """A decoder for one partition and one choice of columns. Raises RecordsRejected for malformed records."""
 
     def __init__(self, topic: str, partition: int, columns: Sequence[str], parser: Parser = PARSER) -> None:
         self._topic = topic
@@ -36,7 +36,7 @@ class Decoder:
         self._constants: dict[str, Any] = {}
 
     def decode(self, chunks: Iterator[Chunk], first_offset: int, end_offset: int) -> Iterator[Any]:
-        """A `pa.RecordBatch` of each chunk's records in [first_offset, end_offset); none is empty."""
+        """Yields a `pa.RecordBatch` of each chunk's records in [first_offset, end_offset), omitting empty ones."""
         for chunk in chunks:
             table = self._legacy if chunk.is_legacy else self._table
             batch = table(chunk, first_offset, end_offset)
@@ -80,7 +80,7 @@ class Decoder:
         return _microseconds(millis)
 
     def _legacy(self, chunk: Chunk, first_offset: int, end_offset: int) -> Any | None:
-        """Message formats 0 and 1, record by record: they are rare and old."""
+        """Decodes message formats 0 and 1 record by record: they are rare and old."""
         [span] = chunk.spans
         records = [each for each in decode_batch(chunk.data, span.start) if first_offset <= each.offset < end_offset]
         if not records:

@@ -1,8 +1,8 @@
-"""What the source and the sink raise towards Spark; a wrong option is `barnabas.common.errors.ConfigError`.
+"""The exceptions of the source and the sink; a wrong option is `barnabas.common.errors.ConfigError`.
 
-ClusterUnreachable   nobody answers, or not in time; the text names the addresses and the last cause
-RequestRefused       a broker answers with an error that no retry mends
-DataLost             records that were to be read are gone or were rewritten; `ranges` says which
+ClusterUnreachable   no broker answers in time; the text contains the addresses and the last cause
+RequestRefused       a broker answers with an error that no retry can repair
+DataLost             records that were to be read are gone or were rewritten, with their `ranges`
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from barnabas.spark.losses import LostRange
 
 
 class SourceFailed(Exception):
-    """Any of the failures below."""
+    """The base of the exceptions below."""
 
 
 class ClusterUnreachable(SourceFailed):
-    """No broker answers."""
+    """No broker answers in time."""
 
 
 class RequestRefused(SourceFailed):
-    """A broker says no."""
+    """A broker refuses a request."""
 
 
 class DataLost(SourceFailed):
-    """Not all records that the query was to read are there."""
+    """Some records that the query was to read no longer exist."""
 
     def __init__(self, ranges: Sequence[LostRange]) -> None:
         shown = "; ".join(map(str, ranges[:20])) + (f"; and {len(ranges) - 20} more" if len(ranges) > 20 else "")

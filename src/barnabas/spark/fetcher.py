@@ -1,16 +1,15 @@
-"""One range of one partition, fetched answer by answer from whoever leads it.
+"""One range of one partition, fetched response by response from its leader.
 
-While an answer is decoded the next one is on its way. A leader that moved, a broken connection and every error that
-time mends lead to fresh metadata, a pause and the next try from the first offset not handed over yet; progress resets
-the clock.
+While a response is decoded, the next one is in flight. A moved leader, a broken connection and every retriable error
+lead to fresh metadata, a pause and the next try from the first offset not yet returned; progress resets the deadline.
 
-Records that are gone are told to `on_lost`, which raises DataLost or lets the reading go on behind them:
+Lost records are reported to `on_lost`, which raises DataLost or lets the reading continue after them:
 
-    the log begins later        OFFSET_OUT_OF_RANGE and the leader's earliest offset is above ours
-    the log was cut             OFFSET_OUT_OF_RANGE, or a batch of a later epoch than the one of the plan, and the
-                                leader's OffsetForLeaderEpoch says where the old lineage ends
-    it is another topic now     the topic's id is not the planned one
-    there is no such partition  when the time is up
+    retention                   OFFSET_OUT_OF_RANGE, and the leader's earliest offset is above ours
+    truncation                  OFFSET_OUT_OF_RANGE, or a batch of a later epoch than the planned one, and the
+                                leader's OffsetForLeaderEpoch reports where the old epoch ends
+    the topic was replaced      its id is not the planned one
+    the partition is missing    only after the deadline
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from barnabas.spark.losses import Cause, LostRange
 from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.source_options import FetchSettings
 
-#: Fetch names topics in versions up to this one, and their ids after it (KIP-516).
+#: Fetch names topics in versions up to this one, and has their ids after it (KIP-516).
 _LAST_NAMED_VERSION = 12
 
 
 class Fetched(NamedTuple):
-    """Batches of one answer; `records` is the bytes they lie in. Those before `first_offset` are not the reader's."""
+    """Batches of one response, and the bytes that contain them. The reader ignores records before `first_offset`."""
 
     records: Buffer
     batches: list[tuple[int, BatchHeader]]
@@ -45,7 +44,7 @@ class Fetched(NamedTuple):
 
 
 class Fetcher:
-    """Iterate over `answers` once."""
+    """The reader of one range; `answers` can be iterated once."""
 
     def __init__(
         self,
@@ -59,17 +58,21 @@ class Fetcher:
         self._settings = settings
         self._on_lost = on_lost
         self._position = wanted.first_offset
-        #: Below the range's own end once the log is known to be cut there.
+        #: Below the range's own end once the log is known to be truncated there.
         self._end_offset = wanted.end_offset
         self._address = wanted.leader
         self._connection: Connection | None = None
-        # The driver has planned the range: the cluster is there, and only away for a while.
+        # The driver has planned the range, so the cluster exists and is only away for a while.
         cluster.was_seen = True
         self._deadline: Deadline = cluster.deadline()
         self._cause = "no answer"
 
     def answers(self) -> Iterator[Fetched]:
-        """RequestRefused, ClusterUnreachable, RecordsRejected, and what `on_lost` raises."""
+        """Yields the batches of each response.
+
+        Raises:
+            RequestRefused, ClusterUnreachable, RecordsRejected, and the exceptions of `on_lost`.
+        """
         try:
             while self._position < self._end_offset:
                 try:
@@ -82,7 +85,7 @@ class Fetcher:
     # -- one leader
 
     def _from_leader(self) -> Iterator[Fetched]:
-        """Until the range is read or the leader has to be looked for anew."""
+        """Yields responses of one leader until the range is read or the leader has to be determined again."""
         connection = self._connect()
         if connection is None:
             return
@@ -118,7 +121,7 @@ class Fetcher:
                 return
 
     def _connect(self) -> Connection | None:
-        """None after a pause, when there is no leader now."""
+        """Returns a connection to the leader; None after a pause if there is no leader now."""
         if self._address is None:
             partition = self._wanted.topic_partition
             leader = self._cluster.leader(partition, fresh=True)
@@ -166,7 +169,9 @@ class Fetcher:
     # -- what goes wrong
 
     def _retry(self, cause: str) -> None:
-        """The next try asks for the leader; when the time is up, ClusterUnreachable with the last cause."""
+        """Prepares the next try, which determines the leader again. Raises ClusterUnreachable with the cause after the
+        deadline.
+        """
         self._hang_up()
         self._address = None
         self._cause = cause
@@ -193,7 +198,7 @@ class Fetcher:
             raise RequestRefused(f"{self._wanted.topic_partition} at offset {self._position}: {code.name}")
 
     def _on_empty(self, answer: FetchResponse.PartitionData) -> bool:
-        """Whether to ask this leader again: it may not know yet how far its log is committed."""
+        """Returns whether to fetch from this leader again: it may not know its high watermark yet."""
         readable = answer.last_stable_offset if self._settings.read_committed else answer.high_watermark
         if readable < self._end_offset and self._deadline.passed:
             self._lose(self._position, self._end_offset, Cause.TRUNCATED)
@@ -218,20 +223,22 @@ class Fetcher:
             self._retry("the offset was out of range and is not any more")
 
     def _on_later_epoch(self, selected: Selection) -> None:
-        """Somebody else's records lie where the plan saw others: they belong to the next plan, not to this one."""
+        """Handles a batch of a later epoch inside the range: it replaced the planned records, and belongs to the next
+        plan.
+        """
         self._hang_up()
         partition = self._wanted.topic_partition
         end = self._cluster.epoch_ends({partition: self._wanted.epoch})[partition].offset
         if not 0 <= end < self._end_offset:
             self._retry(f"a batch of epoch {selected.epoch_max} where epoch {self._wanted.epoch} ends at {end}")
             return
-        # What lies before the cut is still what was planned, and is read.
+        # Records before the truncation are still the planned ones, and are read.
         cut, position = max(end, self._position), self._position
         self._lose(cut, self._end_offset, Cause.TRUNCATED)
         self._position, self._end_offset = position, cut
 
     def _check_topic(self) -> None:
-        """Whether the name still means the topic that was planned."""
+        """Reports a loss if the topic's name no longer belongs to the planned topic."""
         view = self._cluster.topics([self._wanted.topic], fresh=True).get(self._wanted.topic)
         if view is None:
             if self._deadline.passed:

@@ -1,10 +1,11 @@
-"""Filters on topic, partition and offset, pushed down into a batch: they choose ranges, no record is read for nothing.
+"""Filters on topic, partition and offset, pushed down into a batch: they select ranges, so that no record is read in
+vain.
 
     topic, partition    =, IN
     offset              =, <, <=, >, >=
 
-All others are Spark's to apply. Only with the option pushFilters, for Spark refuses a source that takes filters while
-`spark.sql.python.filterPushdown.enabled` is false.
+Spark applies all others. Only the option pushFilters enables this, because Spark refuses a source that takes filters
+while `spark.sql.python.filterPushdown.enabled` is false.
 """
 
 from __future__ import annotations
@@ -29,16 +30,16 @@ _OFFSET_MAX = (1 << 63) - 1
 
 
 class RangeFilter:
-    """What was pushed down."""
+    """The filters that were pushed down."""
 
     def __init__(self) -> None:
         self._first_offset = 0
         self._end_offset = _OFFSET_MAX
-        #: Column -> the values allowed.
+        #: Column -> the allowed values.
         self._allowed: dict[str, set[Any]] = {}
 
     def push(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Take what can be taken; the others."""
+        """Takes the supported filters, and returns the others."""
         return [each for each in filters if not self._take(each)]
 
     def _take(self, pushed: Filter) -> bool:
@@ -71,7 +72,7 @@ class RangeFilter:
         self._end_offset = min(self._end_offset, end)
 
     def chosen(self, ranges: Iterable[OffsetRange]) -> list[OffsetRange]:
-        """What of the ranges can hold a record that passes; the filters taken hold for every record in it."""
+        """Returns the parts of the ranges whose records all pass the filters that were taken."""
         found = []
         for each in ranges:
             values = {"topic": each.topic, "partition": each.partition}

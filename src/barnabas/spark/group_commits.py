@@ -1,7 +1,7 @@
-"""Commits a query's progress to a consumer group, so that lag tools see it. Nobody reads it back for the query.
+"""Commits of a query's progress to a consumer group, so that lag tools see it. The query never reads it back.
 
-The commits come from outside the group's protocol (generation -1, no member), which a broker takes while the group has
-no members, as it does from the tools that reset offsets.
+The commits come from outside the group's protocol (generation -1, no member). A broker accepts this while the group has
+no members, as it does from tools that reset offsets.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from barnabas.spark.faults import RequestRefused
 
 #: Later versions name topics by ids only.
 _COMMIT_VERSION_MAX = 9
-#: Later versions ask for several coordinators at once.
+#: Later versions request several coordinators at the same time.
 _FIND_VERSION_MAX = 3
 
 
-#: A micro-batch waits so long at most for its commit: the next one commits again.
+#: The longest time that a micro-batch waits for its commit: the next one commits again.
 _GIVE_UP_MS = 1_000
 
 
 class GroupCommits:
-    """Keeps the coordinator's address, and looks for it anew while it moves or starts."""
+    """A committer that keeps the coordinator's address, and finds it again if it moves or starts."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._cluster = cluster
@@ -32,7 +32,11 @@ class GroupCommits:
         self._coordinator: tuple[str, int] | None = None
 
     def commit(self, progress: Progress) -> None:
-        """OSError, ClusterUnreachable, RequestRefused."""
+        """Commits the offsets of all partitions.
+
+        Raises:
+            OSError, ClusterUnreachable, RequestRefused.
+        """
         deadline = Deadline(self._cluster.settings, _GIVE_UP_MS)
         while True:
             try:

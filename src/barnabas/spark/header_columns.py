@@ -1,7 +1,7 @@
-"""The `headers` column. A record without headers has null there, as in Spark's Kafka source.
+"""The `headers` column. It is null for a record without headers, as in Spark's Kafka source.
 
-Headers are read rank by rank: the first of all records at once, then the second of those that have one, and so on.
-Keys that are not UTF-8 get the replacement character, as Java's decoder puts it.
+Headers are read rank by rank: the first header of all records in one step, then the second of those that have one, and
+so on. Keys that are not UTF-8 get the replacement character, as in Java's decoder.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from barnabas.spark.parsed import Longs, Parsed, Parser
 
 
 def header_column(parser: Parser, data: Buffer, parsed: Parsed) -> Any:
-    """RecordsRejected where the headers are none."""
+    """Returns the column. Raises RecordsRejected for malformed headers."""
     counts = parsed.header_counts
     total = int(counts.sum())
     offsets = np.zeros(len(counts) + 1, np.int32)
@@ -35,7 +35,7 @@ def header_column(parser: Parser, data: Buffer, parsed: Parsed) -> Any:
 
 
 def _places(data: Buffer, parsed: Parsed, offsets: Any, total: int) -> tuple[Longs, Longs, Longs, Longs]:
-    """Start and size of every header's key and value, in the order of the records."""
+    """Returns start and size of every header's key and value, in the order of the records."""
     key_starts, key_sizes, value_starts, value_sizes = (np.empty(total, np.int64) for _ in range(4))
     bytes_of = np.frombuffer(data, np.uint8)
     rows = np.flatnonzero(parsed.header_counts)
@@ -67,7 +67,7 @@ def _text(keys: Any) -> Any:
 
 
 def header_lists(headers: Sequence[Sequence[Header]]) -> Any:
-    """The same column from lists of pairs."""
+    """Returns the same column from lists of pairs."""
     rows = [
         [
             {"key": key.encode("utf-8", "surrogateescape").decode("utf-8", "replace"), "value": value}

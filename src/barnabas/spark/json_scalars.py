@@ -1,7 +1,7 @@
-"""Scalars of JSON as Spark's `from_json` takes them: a converter for each type of Spark.
+"""Scalars of JSON as Spark's `from_json` accepts them: one converter for each type of Spark.
 
-A converter gets a token and answers with what Arrow wants for the type (timestamps in µs, dates in days), or raises
-Mismatch. Times without a zone are UTC here, where `from_json` takes the session's zone.
+A converter takes a token and returns the value that Arrow needs for the type (timestamps in µs, dates in days), or
+raises Mismatch. Times without a zone are UTC here, where `from_json` takes the session's zone.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ STRING, NUMBER, WORD = "string", "number", "word"
 
 
 class Token(NamedTuple):
-    """`text`: of a string, without quotes and escapes; else as it was written."""
+    """One token. `text`: of a string, without quotes and escapes; otherwise as written."""
 
     kind: str
     text: str
 
 
 class Mismatch(Exception):
-    """The value is not of the type that the schema wants."""
+    """The value does not have the type of the schema."""
 
 
 Converter = Callable[[Token], Any]
@@ -44,11 +44,11 @@ _NOT_NUMBERS: Final = {
     **dict.fromkeys(("Infinity", "+Infinity", "+INF"), float("inf")),
     **dict.fromkeys(("-Infinity", "-INF"), float("-inf")),
 }
-#: Tokens that stand for them without quotes.
+#: Tokens that represent them without quotes.
 NOT_NUMBERS: Final = tuple(_NOT_NUMBERS)
 _DAY_US: Final = 86_400_000_000
 _LONG: Final = range(-(1 << 63), 1 << 63)
-#: Jackson takes a byte without a sign, too.
+#: Jackson also accepts a byte without a sign.
 _RANGES: Final[dict[type[spark.DataType], range]] = {
     spark.ByteType: range(-(1 << 7), 1 << 8),
     spark.ShortType: range(-(1 << 15), 1 << 15),
@@ -59,7 +59,7 @@ _DIGITS_MAX: Final = 1_000
 
 
 def converter(kind: spark.DataType) -> Converter | None:
-    """None for a type that is no scalar, or not to be had from JSON here."""
+    """Returns the converter; None for a type that is not a scalar, or is not supported in JSON here."""
     if isinstance(kind, spark.DecimalType):
         return _decimals(kind.precision, kind.scale)
     if type(kind) in _RANGES:
@@ -136,8 +136,9 @@ def _date(token: Token) -> int:
 
 
 def _days(year: str, month: str | None, day: str | None) -> int:
-    """Since 1970-01-01, in the calendar that was always Gregorian. Years are moved by 400 to where `datetime` has
-    them: the calendar repeats every 146,097 days."""
+    """Returns the days since 1970-01-01 in the proleptic Gregorian calendar. Years are shifted by multiples of 400 into
+    the range of `datetime`: the calendar repeats every 146,097 days.
+    """
     number = int(year)
     cycles = (number - 2000) // 400
     try:
@@ -162,7 +163,7 @@ def _timestamp_ntz(token: Token) -> int:
 
 
 def _local(token: Token) -> tuple[int, str | None]:
-    """µs as the clock on the wall shows them, and the zone if there is one."""
+    """Returns the local time in µs, and the zone if there is one."""
     match = _TIME_TEXT.fullmatch(token.text.strip()) if token.kind == STRING else None
     if match is None:
         raise Mismatch

@@ -1,12 +1,12 @@
-"""One JSON text by a schema, as Spark's `from_json` reads it, mistakes and leniency included.
+"""One JSON text parsed by a schema, as Spark's `from_json` does, including its errors and leniency.
 
-    broken syntax            Malformed; what follows the object is not looked at
-    a value of another type  null, up to the nearest field of an object, and the rest of the row is kept (`is_whole` is
-                             false then)
-    a key twice              the last one that fits
-    also taken               single quotes, NaN, Infinity, -Infinity, +INF
+    broken syntax            Malformed; text after the object is not read
+    a value of another type  null for the nearest field of an object, and the rest of the row is kept (`is_whole` is
+                             then false)
+    a repeated key           the last one that fits
+    also accepted            single quotes, NaN, Infinity, -Infinity, +INF
 
-It makes an object of everything and is slow: `typed_values` asks it only for what a faster parser would not take.
+It creates an object for everything and is slow: `typed_values` uses it only for texts that a faster parser refuses.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 
 class Malformed(Exception):
-    """It is no JSON object."""
+    """The text is not a JSON object."""
 
 
 class Row(NamedTuple):
-    """`values`: None for an empty text."""
+    """The result of one text. `values`: None for an empty text."""
 
     values: dict[str, Any] | None
     is_whole: bool
@@ -48,13 +48,13 @@ Reader = Callable[["_Text"], Any]
 
 
 class RowReader:
-    """Of texts by one schema. ValueError for a type that JSON has not here."""
+    """The reader of texts by one schema. Raises ValueError for a type that is not supported in JSON here."""
 
     def __init__(self, schema: spark.StructType) -> None:
         self._reader = _struct_reader(schema)
 
     def read(self, text: str) -> Row:
-        """Malformed."""
+        """Parses one text. Raises Malformed."""
         source = _Text(text)
         source.skip_space()
         if source.at == len(text):
@@ -83,7 +83,7 @@ class _Text:
         self.at = match.end()
 
     def token(self) -> Token:
-        """A scalar. Malformed."""
+        """Reads a scalar. Raises Malformed."""
         if self.peek() in ('"', "'"):
             return Token(STRING, self.string())
         match = _SCALAR.match(self.text, self.at)
@@ -112,7 +112,7 @@ class _Text:
         return key
 
     def opens(self, bracket: str) -> bool:
-        """Whether there is something between the bracket, which is here, and the one that closes it."""
+        """Passes the opening bracket, and returns whether there is anything before the closing one."""
         self.at += 1
         self.skip_space()
         if self.peek() == bracket:
@@ -149,7 +149,7 @@ class _Text:
 
 def _unescaped(text: str) -> str:
     found = _ESCAPED.sub(lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2]), text)
-    # Two halves of a pair are one character; one alone is none, and Java writes a question mark for it.
+    # Two halves of a pair are one character; a lone one is invalid, and Java writes a question mark for it.
     whole = found.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
     return _LONE_SURROGATE.sub("?", whole)
 
@@ -182,7 +182,7 @@ def _reader(kind: spark.DataType) -> Reader:
 
 
 def _or_null(reader: Reader) -> Reader:
-    """`reader` is for what begins with a bracket; only null may stand in its place."""
+    """Wraps `reader`, which expects an opening bracket, so that null is accepted instead."""
 
     def read(source: _Text) -> Any:
         if source.peek() in ("{", "["):

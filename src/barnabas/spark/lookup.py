@@ -1,4 +1,4 @@
-"""The subscription and the bounds against the cluster: which partitions there are, where to begin and to end."""
+"""Resolution of the subscription and the bounds: the existing partitions, and their first and last offsets."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from barnabas.spark.source_options import Subscription
 
 
 def subscribed(cluster: Cluster, subscription: Subscription, *, fresh: bool = True) -> dict[str, TopicView]:
-    """The topics there are, each with the partitions that are asked for."""
+    """Returns the existing topics, each with the requested partitions."""
     if subscription.pattern is not None:
         return cluster.matching(subscription.pattern)
     if subscription.topics:
@@ -29,7 +29,7 @@ def subscribed(cluster: Cluster, subscription: Subscription, *, fresh: bool = Tr
 
 
 def must_exist(cluster: Cluster, views: Mapping[str, TopicView], subscription: Subscription) -> None:
-    """ConfigError for a topic or partition that was named and is not there; a pattern may match nothing yet."""
+    """Raises ConfigError for a named topic or partition that does not exist; a pattern can match nothing yet."""
     for name in dict.fromkeys((*subscription.topics, *(each.topic for each in subscription.partitions))):
         if name not in views:
             raise ConfigError(
@@ -48,17 +48,17 @@ def partitions_of(views: Mapping[str, TopicView]) -> list[TopicPartition]:
 
 
 def id_text(view: TopicView) -> str:
-    """Empty where the cluster has no topic ids."""
+    """Returns the topic id as text; empty if the cluster has no topic ids."""
     return "" if view.topic_id == ZERO_UUID else uuid_to_text(view.topic_id)
 
 
 def ends(cluster: Cluster, partitions: Iterable[TopicPartition], read_committed: bool) -> dict[TopicPartition, LogEnd]:
-    """Where each log ends for this reader, and the epoch of its leader."""
+    """Returns the end of each log for this reader, and the epoch of its leader."""
     return cluster.log_ends(dict.fromkeys(partitions, clusters.LATEST), int(read_committed))
 
 
 def resolve(cluster: Cluster, bound: Bound, latest: Mapping[TopicPartition, LogEnd]) -> dict[TopicPartition, int]:
-    """The offset that the bound means in every partition of `latest`. ConfigError where it means none."""
+    """Returns the offset that the bound means in every partition of `latest`. Raises ConfigError if it means none."""
     wanted = _wanted(bound, latest)
     found: dict[TopicPartition, int] = {}
     questions: dict[TopicPartition, int] = {}

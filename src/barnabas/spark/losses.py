@@ -1,9 +1,9 @@
-"""Ranges of offsets whose records the query did not see, or saw and which are no longer what the log holds.
+"""Ranges of offsets whose records the query did not read, or read although the log no longer has them.
 
-aged        the log begins later now: retention or DeleteRecords took them
-truncated   an election put a replica in front that never had them; read or not, the log has others there, or none
-recreated   the topic was deleted and made again: what followed the last offset read is gone
-deleted     the topic, or the partition, is gone
+aged        the log now begins later: retention or DeleteRecords removed them
+truncated   a replica that never had them became leader; whether read or not, the log has others there, or none
+recreated   the topic was deleted and created again: what followed the last offset read is gone
+deleted     the topic, or the partition, does not exist any more
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ class Cause(StrEnum):
 
 
 class LostRange(NamedTuple):
-    """[first_offset, end_offset) of one partition; the end is None where nobody knows any more how far it went.
+    """[first_offset, end_offset) of one partition; the end is None if it is no longer known.
 
-    `was_read`: the query has processed these records already, and the log has others in their place now, or none.
+    `was_read`: the query has already processed these records; the log now has others in their place, or none.
     """
 
     topic: str

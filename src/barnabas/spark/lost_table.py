@@ -1,9 +1,9 @@
 """The side table of lost ranges: Parquet files under the path of `lostRangesPath`, one for each discovery.
 
-    topic, topic_id string | partition int | first_offset, end_offset bigint (exclusive; null: nobody knows)
+    topic, topic_id string | partition int | first_offset, end_offset bigint (exclusive; null: unknown)
     cause string (aged, truncated, recreated, deleted) | was_read boolean | found_at timestamp
 
-A file's name comes from what it says, so planning the same micro-batch again writes the same file again.
+A file's name derives from its contents, so that planning the same micro-batch again writes the same file again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SCHEMA = pa.schema(
 
 
 def write(path: str, lost: Sequence[LostRange]) -> None:
-    """`path`: a directory, or an address that Arrow's file systems know. OSError."""
+    """Writes a file. `path`: a directory, or an address that Arrow's file systems know. Raises OSError."""
     rows = [
         (each.topic, each.topic_id, each.partition, each.first_offset, each.end_offset, each.cause.value, each.was_read)
         for each in lost

@@ -1,7 +1,7 @@
-"""Records taken apart with numpy: one Python step per record for its length, everything else in whole columns.
+"""A parser of records with numpy: one Python step per record for its length, all other fields in whole columns.
 
-The lengths form a chain, so they are followed one by one; the varints behind them are read for all records at once,
-byte by byte of the varint. Byte strings are cut out by one zero-copy BinaryArray whose offsets mark string, gap,
+The lengths form a chain, so they are followed one by one. The varints after them are read for all records together, one
+byte of the varint after another. Byte strings are cut out by one zero-copy BinaryArray whose offsets mark string, gap,
 string, gap, ..., of which every second element is taken.
 """
 
@@ -24,7 +24,7 @@ _VARLONG_BYTES_MAX = 10
 
 
 def parse(data: Buffer, spans: list[tuple[int, int, int]]) -> Parsed:
-    """See `parsed.Parser`."""
+    """Implements `parsed.Parser`."""
     view = memoryview(data)
     if not spans:
         return Parsed(*(np.empty(0, np.int64) for _ in Parsed._fields))
@@ -37,8 +37,8 @@ def parse(data: Buffer, spans: list[tuple[int, int, int]]) -> Parsed:
 
 
 def _bodies(view: memoryview, start: int, end: int, count: int) -> tuple[Longs, Longs]:
-    """Where the `count` records' bodies begin and end; they fill [start, end) exactly."""
-    # A record takes at least 7 bytes: refuse before looping.
+    """Returns where the bodies of the `count` records begin and end; they fill [start, end) exactly."""
+    # A record takes at least 7 bytes: an impossible count is refused before the loop.
     if not 0 <= count <= end - start:
         raise invalid(f"a record count of {count} in {end - start} bytes of records")
     data = bytes(view[start:end])
@@ -89,7 +89,7 @@ def _fields(data: Any, starts: Longs, ends: Longs) -> Parsed:
 
 
 def read_varints(data: Any, places: Longs, size_max: int) -> tuple[Longs, Longs]:
-    """The zigzag varint at each place, and the place behind it."""
+    """Returns the zigzag varint at each position, and the position after it."""
     _within(data, places)
     byte = data[places]
     values = (byte & 0x7F).astype(np.uint64)
@@ -116,7 +116,7 @@ def _within(data: Any, places: Longs) -> None:
 
 
 def binary(data: Buffer, starts: Longs, sizes: Longs) -> Any:
-    """See `parsed.Parser`."""
+    """Implements `parsed.Parser`."""
     rows = len(starts)
     if not rows:
         return pa.array([], pa.binary())

@@ -1,4 +1,4 @@
-"""Option texts to values. Every refusal is a ConfigError that names the key, the value and what is allowed."""
+"""Parsers of option values. Every refusal is a ConfigError with the key, the value and what is allowed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ def refused(key: str, value: object, allowed: str) -> ConfigError:
 
 
 class OptionReader:
-    """Takes options out by their names as documented; Spark may have changed their case. What is left is unknown."""
+    """The options by their documented names; Spark can have changed their case. Each is removed when it is read, and
+    the remaining ones are unknown.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._left = {key.lower(): value for key, value in options.items()}
@@ -63,7 +65,7 @@ class OptionReader:
         return value.strip().lower()
 
     def names(self, key: str) -> tuple[str, ...] | None:
-        """Comma-separated."""
+        """Returns comma-separated names."""
         value = self.text(key)
         if value is None:
             return None
@@ -73,7 +75,7 @@ class OptionReader:
         return names
 
     def with_prefix(self, prefix: str) -> dict[str, str]:
-        """All that are left under the prefix, without it."""
+        """Removes the remaining options with the prefix, and returns them without it."""
         found = {key: value for key, value in self._left.items() if key.startswith(prefix)}
         for key in found:
             del self._left[key]
@@ -84,7 +86,7 @@ class OptionReader:
 
 
 def addresses(key: str, value: str) -> tuple[tuple[str, int], ...]:
-    """`host:port,host:port`."""
+    """Parses `host:port,host:port`."""
     found = []
     for part in value.split(","):
         if part.strip():
@@ -108,7 +110,7 @@ def pattern(key: str, value: str) -> re.Pattern[str]:
 
 
 def partition_numbers(key: str, value: str, low: int) -> dict[TopicPartition, int]:
-    """`{"topic": {"0": 23, "1": -1}}`: a number of at least `low` for each partition."""
+    """Parses `{"topic": {"0": 23, "1": -1}}`: a number of at least `low` for each partition."""
     form = 'a JSON object such as {"topic": {"0": 23, "1": 5}} is allowed'
     found = {}
     for topic, partitions in _object(key, value, form).items():
@@ -124,7 +126,7 @@ def partition_numbers(key: str, value: str, low: int) -> dict[TopicPartition, in
 
 
 def partition_lists(key: str, value: str) -> tuple[TopicPartition, ...]:
-    """`{"topic": [0, 1]}`."""
+    """Parses `{"topic": [0, 1]}`."""
     form = 'a JSON object such as {"topic": [0, 1]} is allowed'
     found = []
     for topic, partitions in _object(key, value, form).items():

@@ -1,9 +1,10 @@
-"""The header by which the sink marks each record: `barnabas.origin` = query id / batch id / task / index / hash.
+"""The header with which the sink marks each record: `barnabas.origin` = query id / batch id / task / index / hash.
 
-Spark writes a micro-batch again after a failure, and a task when it is retried: some records come twice. The second
-copy has the same origin: the same query and batch, the same task, the same place in it, and the same content (`hash` is
-the CRC-32C of key and value, so that a plan whose rows come in another order the second time has no two different
-records of one origin). A reader that drops what it has seen (`dropReplays`) never drops a record that it has not.
+Spark writes a micro-batch again after a failure, and a task when it is retried: some records are written twice. The
+second copy has the same origin: the same query and batch, the same task, the same index in it, and the same content
+(`hash` is the CRC-32C of key and value, so that two different records never have one origin, even if a plan returns its
+rows in another order the second time). A reader that drops repeated origins (`dropReplays`) never drops a record that
+it has not seen.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ HEADER = "barnabas.origin"
 
 
 def prefix(query_id: str, batch_id: int, task: int) -> str:
-    """What all records of one task begin with."""
+    """Returns the common beginning of the origins of one task."""
     return f"{query_id}/{batch_id}/{task}/"
 
 
 def origin(start: str, index: int, key: bytes | None, value: bytes | None) -> bytes:
-    """`start` is a `prefix`."""
+    """Returns the origin of one record. `start` is a `prefix`."""
     return f"{start}{index}/{crc32c(value or b'', crc32c(key or b'')):x}".encode()

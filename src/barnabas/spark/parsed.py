@@ -1,6 +1,6 @@
-"""What a parser of records hands over: where each record's parts lie in one buffer.
+"""The result of a parser of records: the positions of each record's parts in one buffer.
 
-Two parsers fill it, one with numpy and one compiled (`parser` chooses); both refuse the same bytes.
+There are two parsers, one with numpy and one compiled (`parser` chooses); both refuse the same bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Longs = NDArray[np.int64]
 
 
 class Parsed(NamedTuple):
-    """One row per record, in the order of the log. Starts count in the buffer; size -1 is null."""
+    """One row per record, in the order of the log. Starts are positions in the buffer; size -1 is null."""
 
     timestamp_deltas: Longs
     offset_deltas: Longs
@@ -25,10 +25,10 @@ class Parsed(NamedTuple):
     key_sizes: Longs
     value_starts: Longs
     value_sizes: Longs
-    #: Where the first header begins, and how many there are.
+    #: The position of the first header, and the number of headers.
     header_starts: Longs
     header_counts: Longs
-    #: Where the record ends, as its length says.
+    #: The end of the record, according to its length.
     record_ends: Longs
 
     def slice(self, first: int, end: int) -> Parsed:
@@ -36,17 +36,17 @@ class Parsed(NamedTuple):
 
 
 class Parser(Protocol):
-    """One of the two twins."""
+    """The interface of both parsers."""
 
     NAME: str
 
     def parse(self, data: Buffer, spans: list[tuple[int, int, int]]) -> Parsed:
-        """The records in each span (start, end, record count) of `data`. RecordsRejected for bytes that are none."""
+        """Parses the records in each span (start, end, record count) of `data`. Raises RecordsRejected if malformed."""
 
     def binary(self, data: Buffer, starts: Longs, sizes: Longs) -> Any:
-        """The byte strings as one `pa.BinaryArray`; the starts ascend, and no string reaches into the next one."""
+        """Returns the byte strings as one `pa.BinaryArray`; the starts ascend, and no two strings overlap."""
 
 
 def binary_of_buffers(rows: int, validity: Any, offsets: Any, data: Any) -> Any:
-    """A BinaryArray over buffers that somebody else has filled."""
+    """Returns a BinaryArray over buffers that the compiled parser has filled."""
     return pa.Array.from_buffers(pa.binary(), rows, [validity, offsets, data])

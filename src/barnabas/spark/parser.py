@@ -1,6 +1,6 @@
-"""Which of the two parsers runs: the compiled one where the wheel has it, else the one with numpy.
+"""The choice of the parser: the compiled one if the wheel has it, otherwise the one with numpy.
 
-BARNABAS_SPARK_PARSER=numpy | compiled in the environment decides otherwise; `compiled` fails where there is none.
+BARNABAS_SPARK_PARSER=numpy | compiled in the environment overrides it; `compiled` fails if there is none.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _COMPILED_MODULE = "barnabas.spark._compiled_parser"
 
 
 def compiled_parser() -> Parser | None:
-    """None where it was not built."""
+    """Returns the compiled parser; None if it was not built."""
     try:
         return cast("Parser", import_module(_COMPILED_MODULE))
     except ImportError:
@@ -26,7 +26,7 @@ def compiled_parser() -> Parser | None:
 
 
 def choose(wanted: str | None = None) -> Parser:
-    """The parser of that name; the best one there is without a name. ConfigError."""
+    """Returns the parser with that name; the fastest one if there is no name. Raises ConfigError."""
     compiled = compiled_parser()
     fallback = cast("Parser", numpy_parser)
     if not wanted:
@@ -40,5 +40,5 @@ def choose(wanted: str | None = None) -> Parser:
     return compiled
 
 
-#: The one that this process uses.
+#: The parser that this process uses.
 PARSER = choose(os.environ.get(_VARIABLE))

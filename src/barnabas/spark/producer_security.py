@@ -1,7 +1,7 @@
-"""`kafka.security.*`, `kafka.sasl.*` and `kafka.ssl.*` of the sink, in the words of librdkafka, which writes for it.
+"""`kafka.security.*`, `kafka.sasl.*` and `kafka.ssl.*` of the sink, under the names of librdkafka, its producer.
 
-What the source takes, under the names of Java's clients or of librdkafka, means the same here. What only librdkafka
-has (OAUTHBEARER, GSSAPI, cipher suites) is handed to it as it was written.
+Keys that the source accepts, under the names of Java's clients or of librdkafka, mean the same here. Features that only
+librdkafka has (OAUTHBEARER, GSSAPI, cipher suites) are passed to it unchanged.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _JAVA_NAMES: Final = {
 
 
 def producer_security(given: dict[str, str]) -> dict[str, str]:
-    """The security among a producer's properties, which are without `kafka.`. ConfigError."""
+    """Returns the security among a producer's properties, given without `kafka.`. Raises ConfigError."""
     ours = {key: value for key, value in given.items() if key in NAMES}
     rest = {key: value for key, value in given.items() if key.startswith(PREFIXES) and key not in NAMES}
     mechanism = given.get("sasl.mechanism", given.get("sasl.mechanisms"))

@@ -1,4 +1,4 @@
-"""What one Spark task reads, and how a range of offsets is cut into tasks."""
+"""The range of offsets that one Spark task reads, and the division of ranges into tasks."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from barnabas.common.types import ZERO_UUID, TopicPartition
 class OffsetRange:
     """[first_offset, end_offset) of one partition.
 
-    `epoch`: the leader epoch in which the range was planned, -1 if unknown; a batch of a later one inside the range
-    was not there then. `leader`: who led it then, a hint that saves the task one question.
+    `epoch`: the leader epoch in which the range was planned, -1 if unknown; a batch of a later one inside the range did
+    not exist then. `leader`: the leader at that time, a hint that saves the task one request.
     """
 
     topic: str
@@ -37,7 +37,7 @@ class OffsetRange:
 
 
 class RangePartition(InputPartition):
-    """A range on its way to a task; importable by name, as Spark's workers must unpickle it."""
+    """A range for a task; a module-level class, because Spark's workers must unpickle it."""
 
     def __init__(self, value: OffsetRange) -> None:
         super().__init__(value)
@@ -45,8 +45,10 @@ class RangePartition(InputPartition):
 
 
 def cut(ranges: Iterable[OffsetRange], min_partitions: int, max_records: int | None) -> list[OffsetRange]:
-    """At least `min_partitions` ranges where there is as much to read, none above `max_records`; the large ones are
-    cut first, each into parts of about the same size."""
+    """Returns at least `min_partitions` ranges if there are as many records, none above `max_records`.
+
+    The largest ranges are divided first, each into parts of about the same size.
+    """
     wanted = [each for each in ranges if each.size > 0]
     if max_records is not None:
         wanted = [part for each in wanted for part in _parts(each, -(-each.size // max_records))]
@@ -58,7 +60,9 @@ def cut(ranges: Iterable[OffsetRange], min_partitions: int, max_records: int | N
 
 
 def _counts(sizes: list[int], total: int, wanted: int) -> list[int]:
-    """How many parts each gets: in proportion, and at least `wanted` together if there are as many records."""
+    """Returns the number of parts of each range: in proportion, and in total at least `wanted` if there are as many
+    records.
+    """
     counts = [max(1, wanted * size // total) for size in sizes]
     while sum(counts) < min(wanted, total):
         largest = max(range(len(sizes)), key=lambda index: sizes[index] / counts[index])
@@ -76,7 +80,8 @@ def _parts(whole: OffsetRange, count: int) -> list[OffsetRange]:
 
 
 def limited(available: Mapping[TopicPartition, tuple[int, int]], records: int) -> dict[TopicPartition, int]:
-    """Ends such that about `records` are read, in proportion to what each partition has; no partition starves.
+    """Returns end offsets such that about `records` are read, in proportion to the partitions' sizes, without
+    starvation.
 
     `available`: (first offset, end offset). The sum stays within `records` unless there are more partitions than that.
     """
@@ -84,7 +89,7 @@ def limited(available: Mapping[TopicPartition, tuple[int, int]], records: int) -
     total = sum(sizes)
     if total <= records:
         return {partition: end for partition, (_, end) in available.items()}
-    # One for each, and what is left in proportion.
+    # One record for each partition, and the rest in proportion.
     left, others = max(0, records - len(sizes)), total - len(sizes)
     return {
         partition: first + 1 + (left * (end - first - 1) // others if others else 0) if end > first else end

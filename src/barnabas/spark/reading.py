@@ -1,4 +1,4 @@
-"""What runs in a task: one range of offsets in, Arrow record batches out."""
+"""The work of a task: it reads one range of offsets and yields Arrow record batches."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ _log = logging.getLogger(__name__)
 
 
 def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
-    """`pa.RecordBatch`es with the columns of the options. DataLost unless failOnDataLoss=false, ValueMalformed."""
+    """Yields `pa.RecordBatch`es with the columns of the options.
+
+    Raises:
+        DataLost: records are lost, unless failOnDataLoss=false.
+        ValueMalformed: a value does not fit valueSchema, and valueMode is FAILFAST.
+    """
     settle()
     if options.drop_replays:
         batches = _without_replays(options, wanted)
@@ -61,7 +66,7 @@ def _read(
 
 
 def _without_replays(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
-    """Reads the headers too, whether they are asked for or not."""
+    """Yields the record batches without replays; it reads the headers even if they are not requested."""
     columns = options.columns if schema.HEADERS in options.columns else (*options.columns, schema.HEADERS)
 
     def before(first: int, end: int) -> Iterator[Any]:

@@ -1,15 +1,15 @@
-"""`dropReplays`: leaves out what our own sink wrote a second time (see `origin`).
+"""`dropReplays`: omits records that our own sink wrote a second time (see `origin`).
 
 A query writes its micro-batches one after the other: the next begins when all records of the last are acknowledged. So
 in one partition, for each query:
 
     a record of a later batch than the last seen     the last one is complete; forget its origins
-    of the same batch                                a replay if its origin was seen, else new
-    of an earlier batch                              a straggler of a try that was given up: a replay
+    a record of the same batch                       a replay if its origin was seen, else new
+    a record of an earlier batch                     a late record of an abandoned try: a replay
 
-A range may begin inside a batch. When a query is met for the first time, the records before the range are looked
-through for origins of that batch, back to a smaller one of the query, to the beginning of the log, or as far as
-`LOOK_BACK_RECORDS`; a copy whose first lies still further back is not found out. Records without an origin pass.
+A range can begin inside a batch. When a query first appears, the records before the range are searched for origins of
+that batch, back to a smaller batch of the query, to the beginning of the log, or for `LOOK_BACK_RECORDS`; a copy whose
+first record is still further back is not detected. Records without an origin pass.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from barnabas.spark.origin import HEADER
 LOOK_BACK_RECORDS = 100_000
 _FIRST_STEP = 1_000
 
-#: Record batches with headers of a range [first, end) of the same partition.
+#: Returns the record batches, with headers, of a range [first, end) of the same partition.
 Reader = Callable[[int, int], Iterator[Any]]
 
 
 class Batch:
-    """One query's micro-batch, as far as it was seen: what follows its id in the origins."""
+    """The seen part of one query's micro-batch: the rest of each origin, after query and batch."""
 
     __slots__ = ("number", "seen")
 
@@ -42,7 +42,7 @@ class Batch:
 
 
 class ReplayFilter:
-    """For one range that begins at `first_offset`. `read_before` gives what lies before it."""
+    """The filter of one range that begins at `first_offset`. `read_before` reads records before it."""
 
     def __init__(self, first_offset: int, read_before: Reader) -> None:
         self._first_offset = first_offset
@@ -50,7 +50,7 @@ class ReplayFilter:
         self._batches: dict[bytes, Batch] = {}
 
     def passed(self, table: Any) -> Any:
-        """The rows of a record batch that are no replays. It has the column `headers`."""
+        """Returns the rows of a record batch that are not replays. It has the column `headers`."""
         found = origins(table)
         keep = np.ones(table.num_rows, bool)
         for row, origin in found:
@@ -73,7 +73,7 @@ class ReplayFilter:
         return True
 
     def _look_back(self, query: bytes, number: int) -> Batch:
-        """What of the query's batch lies before the range."""
+        """Returns the part of the query's batch that is before the range."""
         batch = Batch(number)
         end, step = self._first_offset, _FIRST_STEP
         lowest = max(0, self._first_offset - LOOK_BACK_RECORDS)
@@ -95,7 +95,7 @@ class ReplayFilter:
 
 
 def origins(table: Any) -> list[tuple[int, bytes]]:
-    """(row, origin) of the rows that have one."""
+    """Returns (row, origin) of the rows that have one."""
     headers = table.column(table.schema.get_field_index(schema.HEADERS))
     rows = pc.list_parent_indices(headers)
     pairs = headers.flatten()
@@ -105,7 +105,7 @@ def origins(table: Any) -> list[tuple[int, bytes]]:
 
 
 def _split(origin: bytes) -> tuple[bytes, int, bytes] | None:
-    """Query, batch and the rest; None for a header that somebody else has put there."""
+    """Returns query, batch and the rest; None for a header that the sink did not write."""
     parts = origin.split(b"/", 2)
     if len(parts) != 3 or not parts[1].isdigit():
         return None

@@ -1,9 +1,9 @@
-"""The columns that a reader gives: those of Spark's Kafka source, under the same names and with the same types.
+"""The columns that a reader returns: those of Spark's Kafka source, with the same names and types.
 
     key, value binary | topic string | partition int | offset bigint | timestamp timestamp | timestampType int
     headers array<struct<key string, value binary>>, with includeHeaders=true; null for a record without headers
 
-Spark compares the Arrow schema of the first record batch with its own exactly; `ARROW` is what it expects.
+Spark requires the Arrow schema of the first record batch to equal its own exactly; `ARROW` is what it expects.
 """
 
 from __future__ import annotations

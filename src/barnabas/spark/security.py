@@ -1,4 +1,4 @@
-"""TLS of a connection: the context that `kafka.ssl.*` describes (`protocol.client_security` says which keys)."""
+"""TLS of a connection: the context that `kafka.ssl.*` describes (`protocol.client_security` lists the keys)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from barnabas.tls.contexts import client_context
 
 
 def tls_context(tls: Tls) -> ssl.SSLContext:
-    """ConfigError for files that are not there or hold something else."""
+    """Returns the context. Raises ConfigError for files that are missing or have other contents."""
     try:
         return client_context(tls)
     except (OSError, ValueError) as error:
@@ -24,7 +24,7 @@ def tls_context(tls: Tls) -> ssl.SSLContext:
 
 
 def secured(plain: socket.socket, address: tuple[str, int], tls: Tls | None) -> socket.socket:
-    """The socket to speak through. RequestRefused where no retry helps, else OSError."""
+    """Returns the socket for communication. Raises RequestRefused if no retry can help, else OSError."""
     if tls is None:
         return plain
     shown = f"{address[0]}:{address[1]}"

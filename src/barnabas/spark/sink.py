@@ -1,9 +1,9 @@
-"""The sink: rows to records, at least once, through librdkafka.
+"""The sink: writes rows as records, at least once, with librdkafka.
 
-A task writes its rows and waits until every one is acknowledged by all in-sync replicas; only then it counts as done.
-What a failed try has written stays in the log and comes again with the next one, marked as such by its origin header.
+A task writes its rows and succeeds only when all in-sync replicas have acknowledged every one. The records of a failed
+try remain in the log; the next try writes them again, with the same origin header.
 
-A record without a key goes to the partition that its origin chooses, so that its copy goes there too.
+A record without a key goes to a partition that its origin determines, so that its copy goes there too.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from barnabas.spark.sink_options import SinkOptions
 _QUERY_ID = "sql.streaming.queryId"
 _BATCH_ID = "streaming.sql.batchId"
 _METADATA_TIMEOUT_S = 30.0
-#: A refused log-in is told only between two tries.
+#: librdkafka reports a refused login only between two tries.
 _METADATA_TRY_S = 1.0
-#: How OpenSSL says that it does not know who vouches for a certificate, or that the name is another.
+#: OpenSSL's text for a certificate of an unknown authority or with another name.
 _UNTRUSTED = "certificate verify failed"
 _POLL_EVERY = 10_000
 
 
 class SinkFailed(SourceFailed):
-    """Not every record was acknowledged: the task failed, Spark tries it again."""
+    """Not every record was acknowledged: the task failed, and Spark tries it again."""
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Of `df.write`. A retried task has the origins of its first try."""
+    """The writer of `df.write`. A retried task has the origins of its first try."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -52,7 +52,7 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Of `df.writeStream`. A micro-batch that is written again has the origins of its first try."""
+    """The writer of `df.writeStream`. A micro-batch that is written again has the origins of its first try."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -68,14 +68,14 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return RecordWriter(self._options, prefix(query_id, batch_id, number)).write(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Everything was acknowledged already."""
+        """Does nothing: everything was acknowledged already."""
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """What was written stays; the next try writes it again."""
+        """Does nothing: the written records remain, and the next try writes them again."""
 
 
 class RecordWriter:
-    """One task's records. ConfigError, ClusterUnreachable, SinkFailed."""
+    """The writer of one task's records. Raises ConfigError, ClusterUnreachable, SinkFailed."""
 
     def __init__(self, options: SinkOptions, origin_start: str) -> None:
         self._options = options
@@ -91,7 +91,7 @@ class RecordWriter:
             raise ConfigError(f"the producer refuses its configuration (kafka.*): {error.args[0].str()}") from error
 
     def write(self, batches: Iterator[Any]) -> WriterCommitMessage:
-        """Return when all of them are acknowledged."""
+        """Writes the records, and returns when all are acknowledged."""
         index = 0
         try:
             for batch in batches:
@@ -147,7 +147,7 @@ class RecordWriter:
                 raise SinkFailed(f"{topic}: {error.args[0].str()}") from error
 
     def _learn(self, topic: str) -> int:
-        """How many partitions the topic has. All topics are asked for: a question about one would make it."""
+        """Returns the number of the topic's partitions. It requests all topics: a request for one would create it."""
         give_up = time.monotonic() + _METADATA_TIMEOUT_S
         while True:
             try:
@@ -173,7 +173,9 @@ class RecordWriter:
             self._failure = f"{message.topic()}-{message.partition()}: {error.str()}"
 
     def _on_error(self, error: Any) -> None:
-        """What matters of most errors comes with the deliveries; of those before the first one it is this."""
+        """Notes an error. Most errors matter only in the deliveries, but before the first delivery this is the only
+        report.
+        """
         self._last_error = error.str()
         if error.code() == KafkaError._AUTHENTICATION or _UNTRUSTED in self._last_error:
             self._refusal = self._last_error

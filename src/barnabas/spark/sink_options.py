@@ -1,7 +1,7 @@
-"""The options of the sink, and the columns that it can write; checked when the query is planned. Columns of other names
-are left out, as by Spark's Kafka sink.
+"""The options of the sink, and the columns that it can write; checked when the query is planned.
 
-`kafka.*` goes to librdkafka, under its names; the producer keys of Java that have another name there are renamed.
+Columns with other names are ignored, as by Spark's Kafka sink. `kafka.*` is passed to librdkafka, under its names; keys
+of the Java producer that have another name there are renamed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from barnabas.spark.producer_security import producer_security
 _JAVA_NAMES = {
     "max.request.size": "message.max.bytes",
 }
-#: Of the Java producer, without a meaning in librdkafka.
+#: Keys of the Java producer without an effect in librdkafka.
 _WITHOUT_MEANING = frozenset({"max.block.ms", "send.buffer.bytes"})
 _REFUSED = {
     "key.serializer": "keys are strings or bytes; cast the column instead",
@@ -45,7 +45,7 @@ _COLUMNS = ("key", "value", "topic", "partition", "headers")
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """`columns` are the names that the rows have, in their order; `topic` None: every row names its own."""
+    """The options of a sink. `columns` are the names of the rows' columns, in order; `topic` None: each row has it."""
 
     producer: tuple[tuple[str, str], ...] = field(repr=False)
     topic: str | None
@@ -58,7 +58,7 @@ class SinkOptions:
 
 
 def parse(options: Mapping[str, str], schema: spark.StructType, *, overwrite: bool) -> SinkOptions:
-    """ConfigError."""
+    """Returns the options. Raises ConfigError."""
     if overwrite:
         raise ConfigError("mode overwrite is not allowed: a log is only appended to; use mode append")
     reader = OptionReader(options)

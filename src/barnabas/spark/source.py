@@ -1,4 +1,4 @@
-"""`format("barnabas")`: what Spark finds, and where it gets its readers and writers from."""
+"""`format("barnabas")`: the data source that Spark finds, with its readers and writers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from barnabas.spark.stream_reader import StreamReader
 
 
 class BarnabasSource(DataSource):
-    """Options are checked here, once it is known whether they are for a batch or a stream."""
+    """The data source. It checks options as soon as Spark has decided between batch and stream."""
 
     @classmethod
     def name(cls) -> str:
@@ -55,7 +55,7 @@ class BarnabasSource(DataSource):
 
 
 def _sink() -> Any:
-    """Loaded when something is written: only the sink needs librdkafka."""
+    """Returns the sink's module, loaded only when something is written: only the sink needs librdkafka."""
     try:
         return import_module("barnabas.spark.sink")
     except ImportError as error:

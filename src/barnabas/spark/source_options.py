@@ -1,6 +1,6 @@
-"""All options of the source, checked when the data frame is made: a wrong one is told at `load`, not by a task.
+"""All options of the source, checked when the data frame is created: `load` reports a wrong one, not a task.
 
-Names and meanings are those of Spark's Kafka source; docs/spark.md lists them, and those that are ours alone.
+Names and meanings are those of Spark's Kafka source; docs/spark.md lists them and the additional ones.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from barnabas.spark.consumer_keys import check_rest
 from barnabas.spark.option_values import OptionReader, partition_lists, pattern, refused
 from barnabas.spark.typed_values import ValueFormat
 
-#: Of Spark's own source, without a meaning here: taken and not heeded.
+#: Options of Spark's own source without an effect here: accepted and ignored.
 _WITHOUT_MEANING = (
     "kafkaConsumer.pollTimeoutMs",
     "fetchOffset.numRetries",
@@ -62,7 +62,7 @@ _DELAY_UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, None: 1}
 
 @dataclass(frozen=True)
 class Subscription:
-    """Exactly one of the three."""
+    """The topics to read; exactly one field is set."""
 
     topics: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
@@ -71,7 +71,7 @@ class Subscription:
 
 @dataclass(frozen=True)
 class FetchSettings:
-    """How a task fetches."""
+    """The settings of a task's fetches."""
 
     max_wait_ms: int = 500
     min_bytes: int = 1
@@ -81,7 +81,7 @@ class FetchSettings:
 
 @dataclass(frozen=True)
 class SourceOptions:
-    """What the options say, for a batch or a stream."""
+    """The options of a batch or a stream."""
 
     client: ClientSettings
     subscription: Subscription
@@ -104,9 +104,13 @@ class SourceOptions:
 
 
 def parse(options: Mapping[str, str], *, is_stream: bool, value_type: DataType | None = None) -> SourceOptions:
-    """ConfigError. By default a stream begins at the latest offsets, a batch at the earliest; only a batch ends.
+    """Returns the options. By default a stream begins at the latest offsets, a batch at the earliest; only a batch
+    ends.
 
-    `value_type`: of the column value, as Spark has understood valueSchema.
+    `value_type`: the type of the column value, as Spark has parsed valueSchema.
+
+    Raises:
+        ConfigError: an option is wrong or unknown.
     """
     reader = OptionReader(options)
     client = client_settings(reader)
@@ -173,7 +177,7 @@ def _columns(reader: OptionReader) -> tuple[str, ...]:
 
 
 def columns_of(options: Mapping[str, str]) -> tuple[str, ...]:
-    """The columns that a reader with these options gives; the other options are not looked at."""
+    """Returns the columns of a reader with these options; it ignores the other options."""
     return _columns(OptionReader(options))
 
 

@@ -1,7 +1,7 @@
-"""The reader of `spark.readStream`: admission control, AvailableNow, and offsets that notice what a log has lost.
+"""The reader of `spark.readStream`: admission control, AvailableNow, and offsets that detect lost records.
 
 One object lives in the driver's source process for the whole query and plans micro-batches; a fresh one, which never
-plans, is pickled for the tasks. So nothing is opened in the constructor.
+plans, is pickled for the tasks. So the constructor opens no connection.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from barnabas.spark.source_options import SourceOptions
 
 _log = logging.getLogger(__name__)
 
-#: How long metadata serve before new partitions and topics are looked for.
+#: The age of metadata after which new partitions and topics are requested.
 _METADATA_AGE_S = 1.0
-#: A topic is believed gone when it was not there for so long.
+#: The time for which a topic must be missing before it counts as deleted.
 _GONE_AFTER_S = 2.0
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Method names and their meaning are Spark's."""
+    """The reader of a stream. Method names and their meaning are Spark's."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -52,7 +52,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._last_planned_at = time.monotonic()
         self._latest: Progress | None = None
         self._group: GroupCommits | None = None
-        #: The end that was planned last, and the one that the group knows.
+        #: The end that was planned last, and the one that the group has.
         self._planned: dict[str, Any] | None = None
         self._committed: dict[str, Any] | None = None
 
@@ -84,7 +84,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begun = checkpoint.from_json(start)
         if start == self._planned:
-            self.commit(start)  # Spark plans on from there: that micro-batch is done
+            self.commit(start)  # Spark's next plan begins there: that micro-batch is complete
         seen = self._look(begun)
         self._latest = seen.progress()
         taken = advance.step(self._cluster(), begun, seen, self._options.subscription)
@@ -108,7 +108,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planned
 
     def _readable(self, partition: TopicPartition, seen: Sighting) -> int:
-        """Where this query may read to: for AvailableNow, where the log ended when it began."""
+        """Returns the end up to which this query can read: for AvailableNow, the end of the log when it began."""
         end = seen.ends[partition].offset
         if self._target is None:
             return end
@@ -154,9 +154,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return read_range(self._options, partition.value)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Tell the consumer group how far the query has come, for those who watch its lag; never read back.
+        """Commits the query's progress to the consumer group, for tools that show its lag; it is never read back.
 
-        Spark itself calls this for a micro-batch only when the next one has records; `latestOffset` does so before.
+        Spark itself calls this for a micro-batch only when the next one has records; `latestOffset` does so earlier.
         """
         if self._options.group_id is None or end == self._committed:
             return
@@ -177,7 +177,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return clusters.of(self._options.client)
 
     def _look(self, known: Progress | None = None) -> Sighting:
-        """Topics, and where their logs end. A topic of the checkpoint that is missing is looked for a while longer."""
+        """Returns the topics and the ends of their logs. It waits a while for a missing topic of the checkpoint."""
         cluster, options = self._cluster(), self._options
         now = time.monotonic()
         fresh = now - self._looked_at > _METADATA_AGE_S

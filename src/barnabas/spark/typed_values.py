@@ -1,11 +1,11 @@
-"""`valueSchema`: JSON values to a struct column, as `from_json` would make of them.
+"""`valueSchema`: converts JSON values to a struct column, as `from_json` would.
 
-pyarrow's parser reads all values of a batch at once, joined by newlines. It is stricter than Spark, and where it takes
-a text it makes of it what Spark does; a batch that it refuses is halved until the few texts that it meant are found,
-which are then read by `json_text`, one by one.
+pyarrow's parser reads all values of a batch together, joined by newlines. It is stricter than Spark, and if it accepts
+a text, the result is that of Spark. A batch that it refuses is halved until the few texts that cause it are found;
+`json_text` then reads these one by one.
 
-Which text became which row is certain: every text begins with `{` and ends with `}`, and in JSON `}` newline `{` can
-stand only between two whole objects; with as many objects as texts, each text is one.
+The row of each text is certain: every text begins with `{` and ends with `}`, and in JSON `}` newline `{` can occur
+only between two complete objects; with as many objects as texts, each text is one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MODES: Final = (PERMISSIVE, FAILFAST, DROPMALFORMED)
 _ONE_BY_ONE: Final = 8
 _JSON_SPACE: Final = " \t\r\n"
 _OPEN, _CLOSE = ord("{"), ord("}")
-#: Of one value, in an error.
+#: The number of characters of a value that an error shows.
 _SHOWN: Final = 200
 _ARROW: Final[dict[type[spark.DataType], pa.DataType]] = {
     spark.ByteType: pa.int8(),
@@ -44,18 +44,19 @@ _ARROW: Final[dict[type[spark.DataType], pa.DataType]] = {
     spark.TimestampType: pa.timestamp("us", tz="UTC"),
     spark.TimestampNTZType: pa.timestamp("us"),
 }
-#: What pyarrow's parser has not, or reads otherwise than Spark.
+#: Types that pyarrow's parser does not have, or reads differently from Spark.
 _SLOW: Final = (spark.MapType, spark.BinaryType, spark.TimestampNTZType)
 
 
 class ValueMalformed(SourceFailed):
-    """FAILFAST: a value that is no JSON object of the schema."""
+    """A value is not a JSON object of the schema, and valueMode is FAILFAST."""
 
 
 @dataclass(frozen=True)
 class ValueFormat:
-    """How values are read. `schema`: of the struct; with a field of the name `corrupt_column` the text of a malformed
-    value is put there."""
+    """The format of values. `schema`: of the struct; if it has a field named `corrupt_column`, that field gets the text
+    of a malformed value.
+    """
 
     schema: spark.StructType
     mode: str = PERMISSIVE
@@ -63,7 +64,7 @@ class ValueFormat:
 
 
 def check(schema: spark.StructType, corrupt_column: str) -> None:
-    """ConfigError for what cannot be read from JSON here."""
+    """Raises ConfigError for a type that cannot be read from JSON here."""
     try:
         RowReader(schema)
         arrow_type(schema)
@@ -75,7 +76,7 @@ def check(schema: spark.StructType, corrupt_column: str) -> None:
 
 
 def arrow_type(kind: spark.DataType) -> pa.DataType:
-    """As Spark compares it. ValueError."""
+    """Returns the type of Arrow that Spark expects. Raises ValueError."""
     if isinstance(kind, spark.StructType):
         names = [field.name for field in kind.fields]
         if not names or len(set(names)) < len(names):
@@ -100,7 +101,7 @@ def arrow_type(kind: spark.DataType) -> pa.DataType:
 
 
 class TypedValues:
-    """Of the record batches of one partition; `where` names it in errors."""
+    """The converter for the record batches of one partition; `where` names it in errors."""
 
     def __init__(self, form: ValueFormat, where: str = "") -> None:
         self._form = form
@@ -111,13 +112,16 @@ class TypedValues:
         self._rows = RowReader(spark.StructType(read))
         self._fast: pj.ParseOptions | None = None
         if read and not any(_is_slow(field.dataType) for field in read):
-            # It takes dates as numbers only, and Spark as texts only.
+            # It reads dates only as numbers, Spark only as texts.
             fast = pa.schema([pa.field(each.name, _with_dates_as_texts(arrow_type(each.dataType))) for each in read])
             self._fast = pj.ParseOptions(explicit_schema=fast, unexpected_field_behavior="ignore")
 
     def typed(self, batch: Any, at: int) -> Any:
-        """The record batch with the binary column `at` replaced; malformed values are treated as the mode says.
-        ValueMalformed."""
+        """Returns the record batch with the binary column `at` replaced; the mode decides about malformed values.
+
+        Raises:
+            ValueMalformed: a value is malformed, and the mode is FAILFAST.
+        """
         values = batch.column(at)
         array, broken = self._read(values)
         columns = batch.columns
@@ -136,7 +140,7 @@ class TypedValues:
         return found.filter(pa.array(keep))
 
     def _read(self, values: Any) -> tuple[Any, list[int]]:
-        """The struct array, and the rows that are malformed."""
+        """Returns the struct array, and the rows that are malformed."""
         if not len(values):
             return pa.array([], self._type), []
         fast = self._fast_read(values)
@@ -150,7 +154,7 @@ class TypedValues:
         return pa.concat_arrays([first, second]), broken + [half + each for each in more]
 
     def _fast_read(self, values: Any) -> Any | None:
-        """None where anything is not as it should be."""
+        """Returns the array that pyarrow's parser gives; None if it refuses any text."""
         if self._fast is None:
             return None
         nulls = values.is_null() if values.null_count else None
@@ -212,7 +216,7 @@ def _is_slow(kind: spark.DataType) -> bool:
 
 
 def _are_objects(texts: Any) -> bool:
-    """Whether each begins and ends as an object does."""
+    """Returns whether each text begins and ends like an object."""
     offsets = np.frombuffer(texts.buffers()[1], np.int32)[texts.offset : texts.offset + len(texts) + 1]
     if (np.diff(offsets) < 2).any():
         return False

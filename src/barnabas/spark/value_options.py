@@ -1,7 +1,7 @@
 """The options of typed values: valueSchema, valueMode, columnNameOfCorruptRecord.
 
-A schema as DDL is left to Spark: the source's own schema is given as DDL, and Spark hands back what it has read. One as
-JSON (of `StructType.json()`) is read here.
+Spark parses a schema in DDL: the source returns its own schema as DDL, and Spark passes back the parsed types. One in
+JSON (of `StructType.json()`) is parsed here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SCHEMA, _MODE, _CORRUPT = "valueSchema", "valueMode", "columnNameOfCorruptRecor
 
 
 def with_values(columns: spark.StructType, options: Mapping[str, str]) -> spark.StructType | str:
-    """The source's schema: with valueSchema, `value` is a struct."""
+    """Returns the source's schema: with valueSchema, `value` is a struct."""
     text = OptionReader(options).text(_SCHEMA)
     if text is None or schema.VALUE not in columns.names:
         return columns
@@ -44,7 +44,7 @@ def _of_json(text: str) -> spark.StructType:
 
 
 def value_format(reader: OptionReader, columns: Sequence[str], value_type: spark.DataType | None) -> ValueFormat | None:
-    """ConfigError. None without valueSchema."""
+    """Returns the format of values; None without valueSchema. Raises ConfigError."""
     text, mode = reader.text(_SCHEMA), reader.choice(_MODE, MODES[0], MODES)
     corrupt_column = reader.text(_CORRUPT, "_corrupt_record")
     assert corrupt_column is not None

@@ -1,7 +1,8 @@
-"""Spark's daemon lets each Python worker look through all its objects for garbage after every task (`gc.collect`).
+"""Exclusion of loaded modules from garbage collection: Spark's daemon runs `gc.collect` in each Python worker after
+every task.
 
-What a worker has loaded before its first read are modules, which live as long as it does, and to look through them took
-a quarter of its CPU time while it read 500,000 records. Frozen, they are left out.
+Before its first read, a worker has loaded only modules, which live as long as it does. Scanning them took a quarter of
+its CPU time while it read 500,000 records. Frozen objects are not scanned.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from pyspark import TaskContext
 
 
 def settle() -> None:
-    """In a task, once per process: what is there now is not looked at again. Elsewhere nothing happens."""
+    """Freezes all present objects, once per process and only in a task."""
     if TaskContext.get() is not None:
         _freeze()
 

@@ -1,8 +1,8 @@
 """A Python for Spark's workers that starts in a third of the time.
 
-Spark puts `pyspark.zip` in front of its workers' PYTHONPATH, and modules in a zip without bytecode are compiled anew in
-every process: 0.7 s of CPU for each of the half dozen that a session starts. Where pyspark is installed (pip), the same
-modules lie in site-packages with their bytecode; so a small script takes the zip out of the path.
+Spark puts `pyspark.zip` first in its workers' PYTHONPATH, and modules in a zip without bytecode are compiled again in
+every process: 0.7 s of CPU time for each of about six per session. If pip installed pyspark, the same modules are in
+site-packages with their bytecode; so a small script removes the zip from the path.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 _SCRIPT = """#!/bin/sh
-# pyspark is installed beside this Python, with its bytecode: Spark's zip is not needed.
+# pyspark is installed for this Python, with its bytecode: Spark's zip is not needed.
 kept=
 IFS=:
 for each in $PYTHONPATH; do
@@ -25,7 +25,7 @@ PYTHONPATH=$kept exec {python} "$@"
 
 
 def worker_python(directory: str | os.PathLike[str]) -> str:
-    """Write the script into `directory` and return its path, for PYSPARK_PYTHON; this Python itself without a shell."""
+    """Writes the script into `directory` and returns its path, for PYSPARK_PYTHON; without a shell, this Python."""
     if not Path("/bin/sh").exists():
         return sys.executable
     path = Path(directory) / "worker-python"
