@@ -1,4 +1,4 @@
-"""What administrators ask of groups of both protocols: to list, describe and delete them."""
+"""The admin requests of both group protocols: ListGroups, DescribeGroups, ConsumerGroupDescribe and DeleteGroups."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from barnabas.protocol.messages.delete_groups import DeleteGroupsRequest, Delete
 from barnabas.protocol.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from barnabas.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
-#: A group of more members is described in a turn of the loop of its own.
+#: A group with more members than this takes a turn of the loop for its description.
 _MEMBERS: Final = 200
 
 
 class Administration:
-    """For all shards of a broker."""
+    """The admin requests for all shards of a broker."""
 
     __slots__ = ("_shard", "_timers")
 
@@ -40,7 +40,7 @@ class Administration:
     def list_groups(
         self, request: ListGroupsRequest, shards: Iterable[GroupShard], reply: Callable[[ListGroupsResponse], None]
     ) -> None:
-        """Filters are taken without regard to case. A shard that is not loaded yet makes the whole answer fail."""
+        """Lists groups; filters ignore case. The whole request fails if a shard is still loading."""
         in_steps(self._timers, self._list_groups(request, shards, reply))
 
     def _list_groups(
@@ -78,7 +78,7 @@ class Administration:
     def describe_groups(
         self, api_version: int, request: DescribeGroupsRequest, reply: Callable[[DescribeGroupsResponse], None]
     ) -> None:
-        """Each group once, however often it is named."""
+        """Describes classic groups, each once even if the request repeats it."""
 
         def work() -> Iterator[None]:
             response = DescribeGroupsResponse()
@@ -109,7 +109,7 @@ class Administration:
     def describe_consumers(
         self, request: ConsumerGroupDescribeRequest, reply: Callable[[ConsumerGroupDescribeResponse], None]
     ) -> None:
-        """As `describe_groups`."""
+        """Describes consumer groups, each once even if the request repeats it."""
 
         def work() -> Iterator[None]:
             response = ConsumerGroupDescribeResponse()

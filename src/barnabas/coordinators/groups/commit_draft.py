@@ -1,7 +1,7 @@
-"""A commit of offsets that is put together row by row, in as many turns of the loop as it takes.
+"""An offset commit that is built row by row, in as many turns of the loop as it needs.
 
-What could never be written is refused before the work: a batch above `max.message.bytes` of `__consumer_offsets`, as by
-the log itself (UNKNOWN_SERVER_ERROR, as Kafka answers).
+A commit that could never be written is refused before the work: if its batch is above `max.message.bytes` of
+`__consumer_offsets`, with the code that the log's refusal leads to (UNKNOWN_SERVER_ERROR, as in Kafka).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from barnabas.coordinators.runtime import storing_failed
 from barnabas.coordinators.steps import ROWS
 from barnabas.records.draft import BatchDraft
 
-#: The least that one row takes of a batch beside the names of its group and topic.
+#: The smallest size of a row in a batch, without the names of its group and topic.
 _ROW_BYTES_MIN: Final = 40
 
 
 class CommitDraft:
-    """`take` the rows, then `settle`."""
+    """A commit being built: `take` processes the rows, then `settle` checks the committer again."""
 
     __slots__ = (
         "_check",
@@ -50,8 +50,8 @@ class CommitDraft:
         *,
         missing_first: bool = True,
     ) -> None:
-        """`check()` finds the shard and raises RequestFailed if the committer may not commit; with `missing_first` a
-        partition that is not there is answered with its own code all the same."""
+        """Creates an empty commit. `check()` finds the shard and raises RequestFailed if the committer must not
+        commit; with `missing_first`, partitions that do not exist are answered with their own code nonetheless."""
         self._group_id = group_id
         self._check = check
         self._exists = exists
@@ -60,11 +60,11 @@ class CommitDraft:
         self._shard: GroupShard | None = None
         self._code = ErrorCode.NONE
         self._count = 0
-        #: The keys of the topic at hand begin with it; empty before the first.
+        #: The common start of the current topic's keys; empty before its first accepted row.
         self._head = b""
-        #: The topics of the answer.
+        #: The topics of the response.
         self.topics: list[Any] = []
-        #: Its rows whose code is that of the commit.
+        #: The rows of the response that get the result of the write.
         self.answers: list[Any] = []
         self.accepted: list[tuple[str, int, CommittedOffset]] = []
         self.batch = BatchDraft()
@@ -72,7 +72,7 @@ class CommitDraft:
     def take(
         self, topics: Sequence[Any], topic_type: Callable[..., Any], row_type: Callable[..., Any]
     ) -> Iterator[None]:
-        """The rows of a request, and their answers."""
+        """Processes the rows of a request and builds their responses."""
         row_count = sum(len(topic.partitions) for topic in topics)
         for topic in topics:
             answers: list[Any] = []
@@ -108,7 +108,7 @@ class CommitDraft:
         if committed is None:
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             return
-        # Only now: the name of a topic that is not there may be longer than a key can hold.
+        # Built only here: the name of a topic that does not exist can be longer than a key can hold.
         self._head = self._head or offset_key_head(self._group_id, topic)
         self.answers.append(answer)
         self.accepted.append((topic, asked.partition_index, committed))
@@ -127,8 +127,8 @@ class CommitDraft:
         return shard
 
     def settle(self) -> GroupShard:
-        """Where the batch goes; RequestFailed for all rows that have no other code."""
-        assert self._shard is not None, "there are rows to be written"
+        """Returns the shard that the batch is written to. Raises RequestFailed with the code for all accepted rows."""
+        assert self._shard is not None, "the commit has accepted rows"
         if self._code is not ErrorCode.NONE:
             raise RequestFailed(self._code)
         return self._check() if self._count >= ROWS else self._shard

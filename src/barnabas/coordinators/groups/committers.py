@@ -1,4 +1,4 @@
-"""Who may commit offsets of a group, in either protocol, and what of them is kept."""
+"""The checks of offset commits, for groups of both protocols, and the offset that is stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INT64_MAX: Final = (1 << 63) - 1
 
 
 class Committers:
-    """Of the groups of one shard."""
+    """The checks of commits for the groups of one shard."""
 
     __slots__ = ("_context", "_rebalancer")
 
@@ -27,7 +27,8 @@ class Committers:
         self._rebalancer = rebalancer
 
     def validate(self, request: OffsetCommitRequest, api_version: int) -> None:
-        """RequestFailed if this member, or nobody in particular, may not commit now. A member is heard of by it."""
+        """Raises RequestFailed if this member, or an anonymous committer, must not commit now. A member's commit
+        extends its session."""
         generation = request.generation_id_or_member_epoch
         consumer_group = self._context.consumer_group(request.group_id)
         if consumer_group is not None:
@@ -51,8 +52,9 @@ class Committers:
         self._rebalancer.extend_session(group, member)
 
     def validate_transactional(self, request: TxnOffsetCommitRequest) -> None:
-        """As `validate`. A producer need not say for which member it commits; one that does is fenced like it.
-        A rebalance that is going on does not hold it up: its generation is fenced when it ends (KIP-447)."""
+        """Raises RequestFailed if this producer must not commit now. A producer need not name a member; one that
+        does is fenced like the member. A rebalance in progress does not block its commits: its generation is fenced
+        when the rebalance ends (KIP-447)."""
         generation = request.generation_id
         consumer_group = self._context.consumer_group(request.group_id)
         if consumer_group is not None:
@@ -72,7 +74,7 @@ class Committers:
             raise RequestFailed(ErrorCode.ILLEGAL_GENERATION)
 
     def accept(self, metadata: str | None, offset: int, leader_epoch: int, retention_ms: int) -> CommittedOffset | None:
-        """What is to be kept; None if the metadata is too large."""
+        """Returns the offset to be stored; None if the metadata is too large."""
         if metadata is not None and len(metadata) > self._context.config.offset_metadata_size_max:
             return None
         now_ms = self._context.wall_ms()

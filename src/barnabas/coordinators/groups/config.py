@@ -1,4 +1,4 @@
-"""What groups and offsets take from the broker's configuration."""
+"""The group coordinator's part of the broker configuration."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from barnabas.common.config import BrokerConfig
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:
-    """Defaults are Kafka's."""
+    """The settings of groups and offsets; the defaults are Kafka's."""
 
     session_timeout_min_ms: int = 6_000
     session_timeout_max_ms: int = 1_800_000
@@ -20,7 +20,8 @@ class GroupConfig:
     offsets_retention_check_interval_ms: int = 600_000
     offsets_commit_timeout_ms: int = 5_000
     offsets_topic_codec: int = 0
-    #: A new member that waits in a long rebalance is dropped after this; a client that is still there joins again.
+    #: The time after which a new member that waits in a long rebalance is removed; a client that is still alive joins
+    #: again.
     new_member_join_timeout_ms: int = 300_000
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What the parts of one shard share: its groups and its ways to time, chance and the log."""
+"""The state that the parts of one group shard share: its groups, its log, and the host's clock and random numbers."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from barnabas.coordinators.runtime import ShardLog
 
 @dataclass(slots=True)
 class GroupContext:
-    """One partition of `__consumer_offsets` that is coordinated here."""
+    """One partition of `__consumer_offsets` that this broker coordinates."""
 
     host: Host
     config: GroupConfig
     log: ShardLog
     deadlines: Deadlines
-    #: Groups of the consumer protocol; a group id is in one of the two at most.
+    #: The groups of the consumer protocol; a group id is in at most one of the two.
     consumer_writes: Writes
-    #: Of all groups of this broker.
+    #: The memory that the groups of all shards of this broker take.
     held: HeldBytes
-    #: Groups of the classic protocol, and groups that have nothing but offsets.
+    #: The groups of the classic protocol, and groups that have only offsets.
     groups: dict[str, ClassicGroup] = field(default_factory=dict)
 
     def wall_ms(self) -> int:
         return self.host.clock.wall_ms()
 
     def consumer_group(self, group_id: str) -> ConsumerGroup | None:
-        """As committed."""
+        """Returns the committed state of a consumer group."""
         return self.consumer_writes.group(group_id)
 
     def create(self, group_id: str) -> ClassicGroup:

@@ -1,7 +1,8 @@
-"""The group coordinator of one broker: finds the shard that a group belongs to and serves the group APIs.
+"""The group coordinator of one broker: finds the shard of a group and serves the group APIs.
 
-A group lives on partition `abs(hash(group id)) % partitions of __consumer_offsets`; the leader of that partition
-coordinates it. Every method answers by calling `reply` once, at once or later. What it raises is a mistake of ours.
+A group is stored on partition `abs(hash(group id)) % partitions of __consumer_offsets`; the leader of that partition
+coordinates it. Every method calls `reply` exactly once, during the call or later. An exception that a method raises is
+a fault of this code, not of the request.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest,
 
 _PROTOCOL_NAMED_SINCE = 5
 _PROTOCOL_NULLABLE_SINCE = 7
-#: Members that leave in one turn of the loop.
+#: Members removed in one turn of the loop.
 _LEAVING = 500
 
 
 class GroupRequestContext(Protocol):
-    """What groups need to know of the surroundings of a request."""
+    """The properties of a request that groups use, besides its body."""
 
     @property
     def api_version(self) -> int: ...
@@ -62,7 +63,7 @@ class GroupRequestContext(Protocol):
 
 
 class GroupCoordinator:
-    """All shards of this broker."""
+    """The coordinator of all groups whose partitions this broker leads."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class GroupCoordinator:
         self._loads = Loads(host.timers, reader)
         self._partition_count = partition_count
         self._shards: dict[int, GroupShard] = {}
-        #: What members have brought along; above `held.bytes_max` no more is taken.
+        #: The memory that members' metadata takes; members are refused above `held.bytes_max`.
         self.held = HeldBytes()
         self._active = True
         self._offsets = OffsetRequests(self._shard, partition_exists, host.timers)
@@ -90,13 +91,14 @@ class GroupCoordinator:
 
     @property
     def unreadable_records(self) -> int:
-        """Records that were left out in loading, since the start."""
+        """Returns the number of unreadable records that loads have skipped since the start."""
         return self._loads.skipped
 
     # -- life
 
     def on_partition_leader(self, partition: int, leader_epoch: int) -> None:
-        """This broker leads a partition of `__consumer_offsets`, or goes on to in a new epoch."""
+        """Loads a partition of `__consumer_offsets` that this broker leads; a loaded one only gets the new leader
+        epoch."""
         shard = self._shards.get(partition)
         if shard is not None:
             shard.leader_epoch = leader_epoch
@@ -121,7 +123,7 @@ class GroupCoordinator:
             shard.close()
 
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
-        """Topics are gone: so are the offsets committed for them."""
+        """Deletes the offsets that are committed for deleted partitions."""
         gone = frozenset((topic, index) for topic, index in partitions)
         for shard in self._serving():
             shard.removal.delete_partitions(gone)
@@ -135,11 +137,11 @@ class GroupCoordinator:
         return partition_for(group_id, self._partition_count())
 
     def shard(self, partition: int) -> GroupShard | None:
-        """For metrics and tests."""
+        """Returns the shard of a partition, for metrics and tests."""
         return self._shards.get(partition)
 
     def shards(self) -> tuple[GroupShard, ...]:
-        """For metrics."""
+        """Returns all shards, for metrics."""
         return tuple(self._shards.values())
 
     def _serving(self) -> list[GroupShard]:
@@ -153,7 +155,8 @@ class GroupCoordinator:
         return shards
 
     def _shard(self, group_id: str, *, may_be_empty: bool = False) -> GroupShard:
-        """The shard that serves this group. RequestFailed if it is elsewhere or not ready."""
+        """Returns the shard that serves this group. Raises RequestFailed if another broker coordinates it or the
+        shard is not ready."""
         if not self._active:
             raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         if not group_id and not may_be_empty:
@@ -255,7 +258,7 @@ class GroupCoordinator:
                 return
             code = shard.membership.heartbeat(group_id, generation, member_id, instance_id)
         except RequestFailed as failure:
-            # While the group is loaded its members are taken to be alive: all sessions begin anew after it.
+            # Members count as alive while their group is loaded: all sessions restart after the load.
             loading = failure.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             code = ErrorCode.NONE if loading else failure.code
         reply(HeartbeatResponse(error_code=code))
@@ -263,7 +266,7 @@ class GroupCoordinator:
     def leave_group(
         self, context: GroupRequestContext, request: LeaveGroupRequest, reply: Callable[[LeaveGroupResponse], None]
     ) -> None:
-        """Before version 3 one member leaves, and its error is that of the request."""
+        """Serves LeaveGroup. Before version 3 a single member leaves, and its error is that of the request."""
         batched = context.api_version >= 3
         if batched:
             leaving = [Leaving(one.member_id, one.group_instance_id, one.reason) for one in request.members]
@@ -297,7 +300,7 @@ class GroupCoordinator:
         answer: Callable[[Sequence[ErrorCode]], None],
         fail: Callable[[ErrorCode], None],
     ) -> None:
-        """Some in each turn of the loop, if they are many: each part as if it were a request of its own."""
+        """Removes the members in parts, one in each turn of the loop; each part is processed like a request."""
         codes: list[ErrorCode] = []
 
         def part(some: Sequence[Leaving]) -> None:
@@ -322,7 +325,9 @@ class GroupCoordinator:
 
         def failed(code: ErrorCode) -> None:
             if codes and code is ErrorCode.UNKNOWN_MEMBER_ID:
-                took([code] * len(leaving[len(codes) : len(codes) + _LEAVING]))  # the last one took the group along
+                took(
+                    [code] * len(leaving[len(codes) : len(codes) + _LEAVING])
+                )  # the group ended with the previous part
             else:
                 fail(code)
 
@@ -351,20 +356,20 @@ class GroupCoordinator:
         request: TxnOffsetCommitRequest,
         reply: Callable[[TxnOffsetCommitResponse], None],
     ) -> None:
-        """The transaction has the group's partition."""
+        """Serves TxnOffsetCommit; the group's partition is already part of the transaction."""
         self._offsets.commit_in_transaction(request, reply)
 
     def end_transaction(
         self, partition: int, producer_id: int, commit: bool, marker: bytearray, done: Callable[[ErrorCode], None]
     ) -> None:
-        """Write the marker of a transaction to a partition of `__consumer_offsets`, and do what it says."""
+        """Writes a transaction marker to a partition of `__consumer_offsets`, and applies it."""
         shard = self._shards.get(partition)
         try:
             if shard is None:
                 raise RequestFailed(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             shard.check_serving()
         except RequestFailed:
-            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # what makes a transaction coordinator try again
+            done(ErrorCode.NOT_LEADER_OR_FOLLOWER)  # with this code a transaction coordinator retries
         else:
             shard.offsets.end_transaction(producer_id, commit, marker, done)
 

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch and OffsetDelete in all their versions, on top of the shards' offsets."""
+"""OffsetCommit, OffsetFetch, OffsetDelete and TxnOffsetCommit in all their versions, on top of the shards' offsets."""
 
 from __future__ import annotations
 
@@ -27,20 +27,22 @@ from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest,
 _BATCHED_SINCE = 8
 _GROUP_ERROR_SINCE = 2
 _NO_OFFSET = -1
-#: Groups in one step.
+#: Groups processed in one step.
 _GROUPS = 200
 
 
 class FindShard(Protocol):
+    """A function that finds the shard of a group and raises RequestFailed if there is none."""
+
     def __call__(self, group_id: str, *, may_be_empty: bool = False) -> GroupShard: ...
 
 
 class _Fetch(NamedTuple):
-    """What is asked of one group; no topics at all means all there are."""
+    """The request for one group; None as topics stands for all topics."""
 
     group_id: str
     topics: Sequence[tuple[str, Sequence[int]]] | None
-    #: Of the member that asks, if one does: None and -1 otherwise.
+    #: The requesting member; None and -1 if the request names none.
     member_id: str | None = None
     member_epoch: int = -1
 
@@ -55,7 +57,7 @@ _ABSENT = CommittedOffset(_NO_OFFSET, NO_LEADER_EPOCH, "", 0)
 
 
 class OffsetRequests:
-    """Serves them for all shards of a broker."""
+    """The offset requests for all shards of a broker."""
 
     __slots__ = ("_exists", "_shard", "_timers")
 
@@ -69,7 +71,8 @@ class OffsetRequests:
     def commit(
         self, api_version: int, request: OffsetCommitRequest, reply: Callable[[OffsetCommitResponse], None]
     ) -> None:
-        """Partitions that are not there, and metadata that is too large, fail alone; other errors are for all."""
+        """Serves OffsetCommit. A partition that does not exist and metadata that is too large fail alone; any other
+        error fails all rows."""
 
         def check() -> GroupShard:
             shard = self._shard(request.group_id, may_be_empty=True)
@@ -99,7 +102,8 @@ class OffsetRequests:
     def commit_in_transaction(
         self, request: TxnOffsetCommitRequest, reply: Callable[[TxnOffsetCommitResponse], None]
     ) -> None:
-        """As `commit`, but that errors for all are also for partitions that are not there."""
+        """Serves TxnOffsetCommit. An error for all rows also replaces the errors of partitions that do not exist,
+        unlike in `commit`."""
 
         def check() -> GroupShard:
             shard = self._shard(request.group_id)
@@ -207,7 +211,8 @@ class OffsetRequests:
             self._fetch(fetch, require_stable, gather.slot(index))
 
     def _fetch(self, fetch: _Fetch, require_stable: bool, give: Callable[[_Fetched], None]) -> None:
-        """A reader that requires stable offsets also waits for commits on their way: it may be their successor."""
+        """Reads the offsets of one group. With `require_stable` it waits for the commits in flight: the reader may
+        be the successor of their committer."""
         try:
             shard = self._shard(fetch.group_id, may_be_empty=True)
             consumer_group = shard.consumers.find(fetch.group_id)
@@ -218,7 +223,7 @@ class OffsetRequests:
             return
 
         def settled(code: ErrorCode) -> None:
-            """A commit that failed here may have been another coordinator's, or may be committed by one yet."""
+            """Fails if a commit failed: another coordinator may have taken it over, or may still commit it."""
             if code is ErrorCode.NONE:
                 in_steps(self._timers, _read(shard, fetch, give, require_stable=require_stable))
             else:
@@ -232,7 +237,7 @@ class OffsetRequests:
     # -- OffsetDelete
 
     def delete(self, request: OffsetDeleteRequest, reply: Callable[[OffsetDeleteResponse], None]) -> None:
-        """A topic that the group consumes keeps its offsets (KIP-496)."""
+        """Serves OffsetDelete; the offsets of topics that the group consumes are kept (KIP-496)."""
         in_steps(self._timers, self._delete(request, reply))
 
     def _delete(self, request: OffsetDeleteRequest, reply: Callable[[OffsetDeleteResponse], None]) -> Iterator[None]:
@@ -273,7 +278,7 @@ class OffsetRequests:
         shard.removal.delete(request.group_id, still, lambda code: reply(_deleted(response, code)))
 
     def _deletable(self, group_id: str) -> tuple[GroupShard, ClassicGroup | ConsumerGroup]:
-        """RequestFailed unless offsets of this group may be deleted."""
+        """Returns the group and its shard. Raises RequestFailed unless its offsets can be deleted."""
         shard = self._shard(group_id)
         group: ClassicGroup | ConsumerGroup | None = shard.consumers.find(group_id)
         if group is None:
@@ -296,7 +301,7 @@ def _deleted(response: OffsetDeleteResponse, code: ErrorCode) -> OffsetDeleteRes
 def _read(
     shard: GroupShard, fetch: _Fetch, give: Callable[[_Fetched], None], *, require_stable: bool
 ) -> Iterator[None]:
-    """What is there now, also where it takes several turns to go through it."""
+    """Reads the requested offsets as of now, even if that takes several turns of the loop."""
     try:
         shard.check_serving()
     except RequestFailed as failure:
@@ -336,7 +341,7 @@ def _fill(
     topic_type: Callable[..., Any],
     row_type: Callable[..., Any],
 ) -> Iterator[None]:
-    """The rows of an answer, of either kind."""
+    """Fills the rows of a response, of either layout."""
     count = 0
     for name, partitions in topics:
         rows: list[Any] = []
@@ -361,7 +366,8 @@ def _fill(
 def _answer_alone(
     fetched: _Fetched, fetch: _Fetch, api_version: int, reply: Callable[[OffsetFetchResponse], None]
 ) -> Iterator[None]:
-    """Versions 1-7: one group. Version 1 has no error for the whole, so each partition has it."""
+    """Answers versions 1-7, which have one group. Version 1 has no error for the whole request, so that each
+    partition gets it."""
     topics = fetched.topics
     if fetched.error is not ErrorCode.NONE:
         if api_version >= _GROUP_ERROR_SINCE:

@@ -1,7 +1,7 @@
-"""The offsets that groups have committed. `removal.py` deletes them.
+"""The committed offsets of groups; `removal.py` deletes them.
 
-An offset is read only once it is committed to the log, so a change of leader never takes one back. Commits on their way
-are counted by key: expiry leaves such keys alone, or its tombstone would land behind the new commit and remove it.
+An offset is visible only after its record is committed, so that a change of leader never revokes one. Commits in flight
+are counted by key: expiry skips these keys, since its tombstone would follow the new commit in the log and remove it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from barnabas.coordinators.groups.records import (
 from barnabas.coordinators.runtime import storing_failed
 from barnabas.records.draft import BatchDraft
 
-#: (topic, partition) of one group.
+#: A (topic, partition) of one group.
 Partition = tuple[str, int]
 _NOTHING: Mapping[Partition, CommittedOffset] = {}
 
@@ -38,7 +38,7 @@ class Offsets:
         self._rebalancer = rebalancer
         self._committed: dict[str, dict[Partition, CommittedOffset]] = {}
         self._on_their_way: dict[str, dict[Partition, int]] = {}
-        #: What open transactions have written.
+        #: The offsets in open transactions.
         self.pending = PendingOffsets()
 
     # -- reading
@@ -55,11 +55,11 @@ class Offsets:
         return self._committed.keys()
 
     def is_unstable(self, group_id: str, topic: str, partition: int) -> bool:
-        """Whether an open transaction may yet change it (KIP-447)."""
+        """Returns whether an open transaction can still change the offset (KIP-447)."""
         return (topic, partition) in self.pending.of(group_id)
 
     def unstable_of(self, group_id: str) -> Set[Partition]:
-        """Those that open transactions may yet change."""
+        """Returns the partitions of the group that open transactions can still change."""
         return self.pending.of(group_id)
 
     # -- committing
@@ -71,7 +71,7 @@ class Offsets:
         batch: bytearray,
         answered: Callable[[ErrorCode], None],
     ) -> None:
-        """`batch` has the records of what is accepted."""
+        """Writes `batch`, which contains the records of `accepted`, and applies them when it is committed."""
         on_their_way = self._on_their_way.setdefault(group_id, {})
         for topic, partition, _ in accepted:
             on_their_way[topic, partition] = on_their_way.get((topic, partition), 0) + 1
@@ -113,7 +113,7 @@ class Offsets:
         draft: BatchDraft,
         answered: Callable[[ErrorCode], None],
     ) -> None:
-        """They are written now, and count when the transaction is committed."""
+        """Writes offsets as part of a transaction; they take effect when the transaction is committed."""
         batch = draft.encode(
             self._context.wall_ms(),
             codec=self._context.config.offsets_topic_codec,
@@ -133,7 +133,8 @@ class Offsets:
     def end_transaction(
         self, producer_id: int, commit: bool, marker: bytearray, answered: Callable[[ErrorCode], None]
     ) -> None:
-        """Write the marker; what the transaction wrote counts, or is dropped, when that is committed."""
+        """Writes a transaction marker; when it is committed, the offsets of the transaction take effect or are
+        dropped."""
 
         def settled(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE:
@@ -147,20 +148,21 @@ class Offsets:
     # -- removing
 
     def is_on_its_way(self, group_id: str) -> bool:
-        """Whether a commit of this group is on its way to the log."""
+        """Returns whether a commit of this group is in flight."""
         return group_id in self._on_their_way
 
     def on_their_way(self, group_id: str) -> Mapping[Partition, int]:
-        """Partitions of this group with commits on their way to the log."""
+        """Returns the partitions of this group with commits in flight, and their number."""
         return self._on_their_way.get(group_id, {})
 
     def known(self, group_id: str, partitions: Iterable[Partition]) -> list[Partition]:
-        """Those of `partitions` that have an offset, or are about to have one."""
+        """Returns those of `partitions` that have an offset or a commit in flight."""
         offsets, on_their_way = self.of(group_id), self.on_their_way(group_id)
         return [partition for partition in partitions if partition in offsets or partition in on_their_way]
 
     def some_of(self, group_id: str, count_max: int, without: Container[Partition] = ()) -> list[Partition]:
-        """The first that have an offset, are about to have one, or may get one from an open transaction."""
+        """Returns up to `count_max` partitions that have an offset, a commit in flight, or an offset in an open
+        transaction."""
         found: dict[Partition, None] = {}
         for partition in chain(self.of(group_id), self.on_their_way(group_id), self.pending.of(group_id)):
             if len(found) == count_max:
@@ -170,7 +172,7 @@ class Offsets:
         return list(found)
 
     def drop(self, group_id: str, partitions: Sequence[Partition]) -> None:
-        """Their tombstones are in the log."""
+        """Removes offsets whose tombstones are committed."""
         self.pending.supersede(OffsetKey(group_id, *partition) for partition in partitions)
         offsets = self._committed.get(group_id)
         if offsets is None:
@@ -181,7 +183,7 @@ class Offsets:
             del self._committed[group_id]
 
     def drop_group(self, group_id: str) -> None:
-        """Its tombstone is in the log. A group stays if somebody has come to it meanwhile."""
+        """Removes a group whose tombstone is committed, unless it has got members or offsets in the meantime."""
         group = self._context.groups.get(group_id)
         if group is not None and is_deserted(group) and group_id not in self._committed:
             self._rebalancer.bury(group, ErrorCode.GROUP_ID_NOT_FOUND)
@@ -193,12 +195,13 @@ class Offsets:
         self._committed.setdefault(key.group_id, {})[key.topic, key.partition] = committed
 
     def replay_open(self, producer_id: int, key: bytes, value: bytes) -> None:
-        """Of a transaction that had no end in the log yet. DecodeError."""
+        """Takes a record of a transaction that is open at the end of the log. Raises DecodeError if it cannot be
+        read."""
         parsed = parse_key(key)
         if isinstance(parsed, OffsetKey):
             self.pending.put(producer_id, parsed, parse_offset(value))
 
 
 def is_deserted(group: ClassicGroup) -> bool:
-    """Nobody is in it, and nobody was told to come back."""
+    """Returns whether the group has no members, nor any that have got a member id and have yet to join with it."""
     return group.is_in(GroupState.EMPTY) and not group.pending_joins

@@ -1,8 +1,8 @@
-"""Offsets that open transactions have written: they count when the marker says so (KIP-98, KIP-447).
+"""Offsets in open transactions: they take effect when a COMMIT marker ends the transaction (KIP-98, KIP-447).
 
-Of two offsets of one key the one that stands later in the log counts, also when the transaction of the earlier one is
-committed after it: compaction keeps that one, too. So whatever is written without a transaction takes the key out of
-all open ones, and a transaction that is committed out of those that wrote it before.
+Of two offsets with one key the one later in the log counts, even if the transaction of the earlier one is committed
+after it, because compaction keeps the later one, too. A write outside of transactions therefore removes the key from
+all open transactions, and a committed transaction removes its keys from the transactions that wrote them before.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ _NOTHING: Mapping[tuple[str, int], Set[int]] = {}
 
 
 class PendingOffsets:
-    """By producer, of one shard."""
+    """The offsets in open transactions of one shard, by producer id."""
 
     __slots__ = ("_by_producer", "_open", "_written")
 
     def __init__(self) -> None:
-        #: With the place of each among all that was written.
+        #: Each offset with its sequence number among all writes.
         self._by_producer: dict[int, dict[OffsetKey, tuple[int, CommittedOffset]]] = {}
         self._written = 0
-        #: By group and partition, the producers in whose open transactions it is.
+        #: By group and partition: the producer ids whose open transactions contain it.
         self._open: dict[str, dict[tuple[str, int], set[int]]] = {}
 
     def __contains__(self, key: OffsetKey) -> bool:
         return (key.topic, key.partition) in self._open.get(key.group_id, _NOTHING)
 
     def has_group(self, group_id: str) -> bool:
-        """Whether a transaction may yet give it an offset."""
+        """Returns whether an open transaction contains offsets of the group."""
         return group_id in self._open
 
     def of(self, group_id: str) -> Set[tuple[str, int]]:
-        """The partitions of this group that a transaction may yet give an offset."""
+        """Returns the partitions of this group with offsets in open transactions."""
         return self._open.get(group_id, _NOTHING).keys()
 
     def put(self, producer_id: int, key: OffsetKey, committed: CommittedOffset) -> None:
@@ -45,7 +45,7 @@ class PendingOffsets:
         written[key] = (self._written, committed)
 
     def supersede(self, keys: Iterable[OffsetKey]) -> None:
-        """Something later was written for them."""
+        """Removes the keys from all open transactions, because a later record has them."""
         if not self._open:
             return
         for key in keys:
@@ -69,7 +69,7 @@ class PendingOffsets:
                 del self._open[key.group_id]
 
     def end(self, producer_id: int, *, commit: bool) -> Mapping[OffsetKey, CommittedOffset]:
-        """Its transaction is over; what it wrote, as far as nothing came after it."""
+        """Ends the producer's transaction; returns its offsets that no later record has replaced."""
         ended = self._by_producer.pop(producer_id, {})
         for key, (place, _) in ended.items():
             self._close(key, producer_id)

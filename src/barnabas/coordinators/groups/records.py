@@ -1,7 +1,7 @@
 """The records of `__consumer_offsets` as Kafka 4.1 writes them.
 
     key    int16 type | body (version 0)             type 0, 1 committed offset; 2 group
-    value  int16 version | body                      offset: 4 (1 with an expiry of its own); group: 3
+    value  int16 version | body                      offset: 4 (1 with its own expiry time); group: 3
 
 Types 3 and above belong to the newer group protocols. A null value deletes the key.
 """
@@ -29,9 +29,9 @@ NO_EXPIRY: Final = -1
 _INT16 = struct.Struct(">h")
 _INT32 = struct.Struct(">i")
 _INT64 = struct.Struct(">q")
-#: A value of version 4 up to its metadata: version, offset, leader epoch, one byte for the length.
+#: The start of a value of version 4, up to its metadata: version, offset, leader epoch, one byte for the length.
 _OFFSET_HEAD = struct.Struct(">hqiB")
-#: The length of metadata shorter than this is one byte.
+#: Metadata shorter than this has a length of one byte.
 _SHORT_METADATA: Final = 0x7F
 _LEGACY_OFFSET_KEY: Final = 0
 _OFFSET_KEY: Final = 1
@@ -44,7 +44,7 @@ _GROUP_VALUES: Final = range(5)
 
 
 class CommittedOffset(NamedTuple):
-    """What a group has committed for one partition."""
+    """The offset that a group has committed for one partition."""
 
     offset: int
     leader_epoch: int
@@ -80,7 +80,7 @@ def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
 
 
 def offset_key_head(group_id: str, topic: str) -> bytes:
-    """The key of an offset but for its last four bytes, the partition (`offset_key`)."""
+    """Returns an offset's key without its last four bytes, the partition (`offset_key`)."""
     return _offset_key(group_id, topic, 0)[:-4]
 
 
@@ -120,7 +120,7 @@ def group_tombstone(group_id: str) -> KeyValue:
 
 
 def parse_key(key: bytes) -> OffsetKey | GroupKey | None:
-    """None for a type that we do not keep."""
+    """Returns the parsed key; None for other types of keys."""
     if len(key) < 2:
         raise DecodeError(f"a coordinator key of {len(key)} bytes")
     record_type: int = _INT16.unpack_from(key)[0]
@@ -134,8 +134,9 @@ def parse_key(key: bytes) -> OffsetKey | GroupKey | None:
 
 
 def parse_plain_offset(key: bytes, value: bytes) -> tuple[OffsetKey, CommittedOffset] | None:
-    """An offset as almost all are written today: version 4, short metadata, no tagged fields. None if it is another
-    record. By hand, for a coordinator that takes over reads very many of them while clients wait."""
+    """Parses an offset in the usual form: version 4, short metadata, no tagged fields. Returns None for other
+    records. This bypasses the codec, because a coordinator that takes over reads very many of them while clients
+    wait."""
     names = _names(key[:-4])
     if names is None or len(value) < _OFFSET_HEAD.size:
         return None
@@ -155,8 +156,8 @@ def parse_plain_offset(key: bytes, value: bytes) -> tuple[OffsetKey, CommittedOf
 
 @lru_cache(maxsize=64)
 def _names(head: bytes) -> tuple[str, str] | None:
-    """Group and topic of an offset's key without its partition: keys that are written together differ in nothing else.
-    None for other keys."""
+    """Returns the group and the topic of an offset's key without its partition; None for other keys. Cached, because
+    keys that are written together differ only in the partition."""
     try:
         if _INT16.unpack_from(head)[0] != _OFFSET_KEY:
             return None

@@ -1,12 +1,12 @@
-"""The end of committed offsets: OffsetDelete, DeleteGroups, deleted topics, and expiry.
+"""Removal of committed offsets: OffsetDelete, DeleteGroups, deleted topics, and expiry.
 
-Tombstones are written in slices that each fit into a batch: the next slice is made when the one before is committed, in
-a turn of the loop of its own, of what is there then. A group's own tombstone is in the last slice. A write that fails
-ends the removal: what was written is gone, the rest is as it was, and the next try begins with it.
+Tombstones are written in slices that each fit into a batch: the next slice is built from the state after the previous
+one is committed, in a separate turn of the loop. A group's own tombstone is in the last slice. A failed write ends the
+removal: the slices before it are removed, the rest is unchanged, and the next attempt continues there.
 
-Expiry (KIP-211): of an empty group `offsets.retention.minutes` after it became empty; of a stable consumer group, what
-it no longer subscribes to, that long after the commit; of a group without members ever (simple consumers), that long
-after the commit. A group without members and offsets goes, too.
+Expiry (KIP-211), each `offsets.retention.minutes` after: the time that a group became empty; the commit, for topics
+that a stable consumer group no longer subscribes to; the commit, for groups that never had members (simple consumers).
+A group without members and offsets is removed, too.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from barnabas.coordinators.groups.records import NO_EXPIRY, CommittedOffset, gro
 from barnabas.coordinators.runtime import KeyValue, storing_failed
 from barnabas.coordinators.steps import ROWS, parts
 
-#: At most what a record takes beside the group's id: the longest name of a topic, a partition and the record's frame.
+#: The largest size of a record without the group's id: the longest topic name, a partition and the record's framing.
 _RECORD_BYTES: Final = 249 + 60
-#: Kept free in each batch: its header, and the records of the group itself.
+#: The space reserved in each batch for its header and the records of the group itself.
 _RESERVE_BYTES: Final = 1_000
 
 
 class _Slice:
-    """Tombstones of one batch. `is_last` of the last of a removal."""
+    """The tombstones of one batch. `is_last` marks the last slice of a removal."""
 
     __slots__ = ("_bytes_left", "groups", "is_last", "offsets", "records")
 
@@ -43,7 +43,7 @@ class _Slice:
         self.is_last = False
 
     def room_for(self, group_id: str) -> int:
-        """Records more of this group."""
+        """Returns how many more records of this group fit into the slice."""
         rows = min(ROWS - len(self.records), self._bytes_left // _record_bytes(group_id))
         return max(rows, 0 if self.records else 1)
 
@@ -59,7 +59,7 @@ class _Slice:
 
 
 class OffsetRemoval:
-    """Of one shard."""
+    """The removal of the offsets and classic groups of one shard."""
 
     __slots__ = ("_context", "_offsets")
 
@@ -74,7 +74,7 @@ class OffsetRemoval:
         return self._context.log.plain_bytes_max - _RESERVE_BYTES
 
     def _rows(self, group_id: str) -> int:
-        """So many offsets of this group are a slice."""
+        """Returns the number of this group's offsets that make a slice."""
         return max(1, min(ROWS, self._bytes_max // _record_bytes(group_id) - 1))
 
     def _slice(self) -> _Slice:
@@ -86,8 +86,8 @@ class OffsetRemoval:
         answered: Callable[[ErrorCode], None],
         removed: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """Each slice after the one before. `answered(code)` once, `removed(group id)` of each group that is gone.
-        `slices` may raise RequestFailed."""
+        """Writes the slices, each after the previous one is committed. Calls `answered(code)` once, and
+        `removed(group id)` for each removed group. `slices` can raise RequestFailed."""
         log = self._context.log
         if log.is_closed:
             answered(ErrorCode.NOT_COORDINATOR)
@@ -124,8 +124,8 @@ class OffsetRemoval:
     # -- OffsetDelete
 
     def delete(self, group_id: str, partitions: Iterable[Partition], answered: Callable[[ErrorCode], None]) -> None:
-        """Those of `partitions` that have an offset. Where it takes several slices, what the group has subscribed to
-        meanwhile stays."""
+        """Deletes the offsets of `partitions`. If that takes several slices, topics that the group has subscribed to
+        in the meantime are kept."""
         self._write(self._deleting(group_id, tuple(partitions)), answered)
 
     def _deleting(self, group_id: str, partitions: Sequence[Partition]) -> Iterator[_Slice]:
@@ -148,7 +148,7 @@ class OffsetRemoval:
     # -- DeleteGroups
 
     def delete_groups(self, group_ids: Sequence[str], answered: Callable[[Mapping[str, ErrorCode]], None]) -> None:
-        """Empty groups of the classic protocol with all that they committed. `answered(code of each)`."""
+        """Deletes empty classic groups with all their offsets; calls `answered` with the error code of each."""
         codes: dict[str, ErrorCode] = {}
 
         def removed(group_id: str) -> None:
@@ -183,7 +183,8 @@ class OffsetRemoval:
         return ErrorCode.NONE if group.is_in(GroupState.EMPTY) else ErrorCode.NON_EMPTY_GROUP
 
     def delete_most(self, group_id: str, answered: Callable[[ErrorCode], None]) -> None:
-        """All offsets of a consumer group without members but as many as fit into one batch. NON_EMPTY_GROUP."""
+        """Deletes the offsets of a consumer group without members, except for as many as fit into one batch. Fails
+        with NON_EMPTY_GROUP if the group has members."""
         self._write(self._deleting_most(group_id), answered)
 
     def _deleting_most(self, group_id: str) -> Iterator[_Slice]:
@@ -199,7 +200,7 @@ class OffsetRemoval:
             yield chosen
 
     def tombstones_of(self, group_id: str) -> tuple[list[KeyValue], Callable[[], None]]:
-        """What ends all that the group has committed, and what is to be called when that is in the log."""
+        """Returns the tombstones of all offsets of the group, and the function to call when they are committed."""
         partitions = self._offsets.some_of(group_id, sys.maxsize)
         records = [offset_tombstone(group_id, *partition) for partition in partitions]
         return records, lambda: self._offsets.drop(group_id, partitions)
@@ -207,8 +208,8 @@ class OffsetRemoval:
     # -- deleted topics
 
     def delete_partitions(self, gone: frozenset[Partition]) -> None:
-        """Topics were deleted: nobody can go on from there. What is committed from now on belongs to others of the
-        same names."""
+        """Deletes the offsets of deleted topics, which are of no use any more. Later commits belong to new topics of
+        the same names and are kept."""
         self._write(self._deleting_partitions(gone, self._context.wall_ms()), lambda _: None)
 
     def _deleting_partitions(self, gone: frozenset[Partition], until_ms: int) -> Iterator[_Slice]:
@@ -230,7 +231,7 @@ class OffsetRemoval:
     # -- expiry
 
     def expire(self, group: ClassicGroup) -> None:
-        """Write tombstones for what this group need not remember any longer."""
+        """Deletes the expired offsets of a classic group, and the group itself if nothing is left."""
         self._write(self._expiring(group), lambda _: None)
 
     def _expiring(self, group: ClassicGroup) -> Iterator[_Slice]:
@@ -250,8 +251,8 @@ class OffsetRemoval:
             yield chosen
 
     def expire_of_consumers(self, group: ConsumerGroup, delete: Callable[[str], None]) -> None:
-        """As `expire`, of a group of the consumer protocol. `delete(group id)` if nothing keeps the group itself any
-        more, with what it has left."""
+        """Deletes the expired offsets of a consumer group. Calls `delete(group id)` instead if all remaining offsets
+        have expired and the group has no members."""
         self._write(self._expiring_of_consumers(group.group_id, delete), lambda _: None)
 
     def _expiring_of_consumers(self, group_id: str, delete: Callable[[str], None]) -> Iterator[_Slice]:
@@ -274,7 +275,8 @@ class OffsetRemoval:
             yield chosen
 
     def _is_rest(self, group_id: str, expired: Sequence[Partition]) -> bool:
-        """Whether the group has nothing but these, and nothing is about to come."""
+        """Returns whether the group has no offsets besides `expired`, and no commits in flight or in open
+        transactions."""
         offsets = self._offsets
         if len(expired) != len(offsets.of(group_id)) or offsets.is_on_its_way(group_id):
             return False
@@ -295,8 +297,8 @@ class OffsetRemoval:
         return [partition for partition in over if not group.is_subscribed_to(partition[0])]
 
     def _over(self, group_id: str, partitions: Iterable[Partition], since_ms: int) -> list[Partition]:
-        """Those whose time is over and that nobody is about to commit again. `since_ms` is when the group became empty,
-        if that is what counts."""
+        """Returns the partitions whose retention time is over and that have no commit in flight. `since_ms` is the
+        time that the group became empty, if the retention counts from there."""
         offsets, on_their_way = self._offsets.of(group_id), self._offsets.on_their_way(group_id)
         unstable = self._offsets.unstable_of(group_id)
         now_ms = self._context.wall_ms()
@@ -317,5 +319,5 @@ class OffsetRemoval:
 
 
 def _record_bytes(group_id: str) -> int:
-    """At most what a tombstone of this group takes."""
+    """Returns the largest size of a tombstone of this group."""
     return _RECORD_BYTES + len(group_id.encode())

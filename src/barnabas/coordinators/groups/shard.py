@@ -1,9 +1,9 @@
-"""One partition of `__consumer_offsets` coordinated here: its groups, its offsets, and how they come and go.
+"""One partition of `__consumer_offsets` that this broker coordinates: its groups, its offsets and their expiry.
 
-LOADING   leadership came; the log is replayed in slices; requests are told to come again
+LOADING   elected; the log is replayed in slices; requests are answered with COORDINATOR_LOAD_IN_PROGRESS
 ACTIVE    requests are served
-FAILED    the log could not be read: as if this broker were not the coordinator
-CLOSED    leadership has gone
+FAILED    the log could not be read; requests are answered as if this broker were not the coordinator
+CLOSED    leadership was lost
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from barnabas.coordinators.runtime import (
 )
 from barnabas.coordinators.steps import ROWS, in_steps
 
-#: Groups looked at in one turn of the loop after loading.
+#: Groups processed in one turn of the loop after loading.
 _SLICE = 256
-#: When offsets expire, to look at a group costs as much as to look at so many offsets.
+#: The cost of a check for expired offsets per group, in offsets.
 _GROUP_WEIGHT = 4
 
 
 class ConsumerPorts(NamedTuple):
-    """What groups of the consumer protocol need besides what all groups need."""
+    """The ports that groups of the consumer protocol use in addition to those of all groups."""
 
     config: ConsumerConfig
     topics: Topics
@@ -57,7 +57,8 @@ class ConsumerPorts(NamedTuple):
 
 
 class GroupShard:
-    """See the module's text. Also the sink that its log is replayed into."""
+    """The groups and offsets of one partition, and the sink that its log is replayed into; the module's text has its
+    states."""
 
     __slots__ = (
         "_config",
@@ -117,7 +118,7 @@ class GroupShard:
         self.consumers = ConsumerGroups(
             self._context, self._rebalancer, consumer.config, consumer.topics, consumer.override_of
         )
-        #: Records of share and streams groups, which are not served; they stay in the log.
+        #: The number of records of share and streams groups, which are not served; they stay in the log.
         self.skipped_records = 0
 
     @property
@@ -129,7 +130,7 @@ class GroupShard:
         return self._context.log
 
     def check_serving(self) -> None:
-        """RequestFailed unless requests can be served."""
+        """Raises RequestFailed unless requests can be served."""
         self._life.check_serving()
 
     # -- groups
@@ -141,7 +142,7 @@ class GroupShard:
         return self._context.groups.get(group_id)
 
     def _on_consumer_group(self, group_id: str) -> None:
-        """A consumer group has come to be where a classic one may have been: its members are to join again."""
+        """Ends the classic group of this id, if there is one: its members must join the new consumer group."""
         group = self._context.groups.pop(group_id, None)
         if group is not None:
             self._rebalancer.bury(group, ErrorCode.REBALANCE_IN_PROGRESS)
@@ -185,7 +186,7 @@ class GroupShard:
         self._schedule_expiry()
 
     def _revive_slice(self, groups: tuple[ClassicGroup | ConsumerGroup, ...], start: int) -> None:
-        """Begin the sessions of all members, some groups in each turn of the loop."""
+        """Starts the sessions of all members, some groups in each turn of the loop."""
         if self.state is not ShardState.ACTIVE:
             return
         for group in groups[start : start + _SLICE]:
@@ -203,7 +204,7 @@ class GroupShard:
     # -- leaving
 
     def close(self) -> None:
-        """Leadership has gone: who waits is sent to the new coordinator."""
+        """Ends all work after a loss of leadership: waiting requests are redirected to the new coordinator."""
         self._life.move(ShardState.CLOSED)
         self._loader.stop()
         self.consumers.close()
@@ -216,7 +217,7 @@ class GroupShard:
     # -- expiry and deletion
 
     def delete_groups(self, group_ids: Sequence[str], done: Callable[[Mapping[str, ErrorCode]], None]) -> None:
-        """Empty groups with their offsets. `done(code of each)`."""
+        """Deletes empty groups with their offsets; calls `done` with the error code of each."""
         consumers = [group_id for group_id in group_ids if self.consumers.find(group_id) is not None]
         classic = [group_id for group_id in group_ids if self.consumers.find(group_id) is None]
 
@@ -233,8 +234,8 @@ class GroupShard:
         self.delete_consumer_group(group_id, lambda code: slot({group_id: code}))
 
     def delete_consumer_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> None:
-        """With its offsets: those that fit into one batch together with the group, the others before.
-        `done(code)`: NON_EMPTY_GROUP and others."""
+        """Deletes a consumer group with its offsets: as many as fit into one batch together with the group's
+        records, the others in batches before that one. Calls `done(code)`, for example with NON_EMPTY_GROUP."""
 
         def take_offsets(draft: Draft) -> None:
             records, drop = self.removal.tombstones_of(group_id)

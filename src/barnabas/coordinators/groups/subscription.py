@@ -1,7 +1,7 @@
-"""The topics in a consumer's subscription, as far as the broker must know them.
+"""The topics in a consumer's subscription, as far as the broker needs them.
 
-A consumer's protocol metadata begins, in every version, with `int16 version | [string] topics`; the rest belongs to the
-clients alone, so nothing behind the topics is read.
+A consumer's protocol metadata begins, in every version, with `int16 version | [string] topics`; the rest is only for
+clients, so nothing after the topics is read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-#: The protocol type of consumers, as against Connect's and others'.
+#: The protocol type of consumers; Kafka Connect and others use their own.
 CONSUMER: Final = "consumer"
 
 _HEAD = struct.Struct(">hi")
@@ -19,7 +19,7 @@ _INT16 = struct.Struct(">h")
 
 
 def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
-    """All topics that members with this metadata subscribe to; None if one of them does not say it Kafka's way."""
+    """Returns all topics in these subscriptions; None if one of them is not in Kafka's format."""
     topics: set[str] = set()
     try:
         for one in metadata:
@@ -31,7 +31,7 @@ def subscribed_topics(metadata: Iterable[bytes]) -> frozenset[str] | None:
 
 @lru_cache(maxsize=64)
 def _topics(metadata: bytes) -> tuple[str, ...]:
-    """Remembered, for the members of a group mostly say the same."""
+    """Returns the topics of one subscription; cached, because the members of a group mostly have the same one."""
     version, count = _HEAD.unpack_from(metadata)
     if version < 0 or not 0 <= count <= len(metadata):
         raise ValueError("no consumer subscription")
