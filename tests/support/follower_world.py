@@ -23,8 +23,8 @@ LEADER, SELF, BROKER_EPOCH = 1, 2, 33
 Row = FetchResponse.PartitionData
 
 
-class QuietSurroundings:
-    """`replication.partition.Surroundings` of a broker where nothing else happens."""
+class QuietEnvironment:
+    """`replication.partition.Environment` of a broker where nothing else happens."""
 
     lag_ms_max = 1000
     tells_high_watermark = False
@@ -94,7 +94,7 @@ class GivenAnswers:
 class FollowerWorld:
     def __init__(self) -> None:
         self.host = MemoryHost(seed=1)
-        self.around = QuietSurroundings(self.host)
+        self.environment = QuietEnvironment(self.host)
         self.channel = GivenAnswers()
         self.faults: list[StorageFault] = []
         replica = (SELF, lambda: BROKER_EPOCH)
@@ -117,7 +117,7 @@ class FollowerWorld:
     def follower(self, index: int = 0, *, epoch: int = 5) -> Partition:
         """A new one, which follows at once."""
         self.logs[index] = LogWorld(LogConfig(), disk=self.host.disk, root=f"/logs{index}")
-        partition = Partition(TopicPartition("orders", index), TOPIC_ID, self.logs[index].log, SELF, self.around)
+        partition = Partition(TopicPartition("orders", index), TOPIC_ID, self.logs[index].log, SELF, self.environment)
         self.partitions[index] = partition
         self.follow(index, epoch)
         return partition

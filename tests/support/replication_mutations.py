@@ -17,10 +17,10 @@ from barnabas.controller.kraft.view import ControllerView
 from barnabas.controller.partition_change import PartitionChange
 from barnabas.metadata.topics import NO_LEADER, PartitionImage, TopicImage
 from barnabas.replication import fetcher
+from barnabas.replication.environment import ReplicaEnvironment
 from barnabas.replication.leadership import Leadership, MayJoin
 from barnabas.replication.manager import ReplicaManager
 from barnabas.replication.partition import Partition
-from barnabas.replication.surroundings import ReplicaSurroundings
 from barnabas.simulation.faults import FaultKind
 from barnabas.storage import follower_append
 from barnabas.storage import log as storage_log
@@ -246,14 +246,14 @@ def the_elr_forgets_who_crashed(patch: pytest.MonkeyPatch) -> None:
 
 def fenced_brokers_may_join(patch: pytest.MonkeyPatch) -> None:
     """Before KIP-841 (G9): the leader proposes them, the controller takes them."""
-    patch.setattr(ReplicaSurroundings, "may_join", lambda self, *replica: True)
+    patch.setattr(ReplicaEnvironment, "may_join", lambda self, *replica: True)
     patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: True)
 
 
 def broker_epochs_are_not_compared(patch: pytest.MonkeyPatch) -> None:
     """Before KIP-903 (G9): a wish for a broker counts for whichever life of it is there when the wish arrives."""
-    joins, is_eligible = ReplicaSurroundings.may_join, partitions._is_eligible
-    patch.setattr(ReplicaSurroundings, "may_join", lambda self, broker_id, _, at: joins(self, broker_id, -1, at))
+    joins, is_eligible = ReplicaEnvironment.may_join, partitions._is_eligible
+    patch.setattr(ReplicaEnvironment, "may_join", lambda self, broker_id, _, at: joins(self, broker_id, -1, at))
     patch.setattr(partitions, "_is_eligible", lambda view, broker_id, broker_epoch: is_eligible(view, broker_id, -1))
 
 

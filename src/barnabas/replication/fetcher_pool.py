@@ -13,10 +13,10 @@ from barnabas.metadata.image import MetadataImage
 from barnabas.metadata.topics import NO_LEADER
 from barnabas.protocol.channel import Channel, ChannelTimes
 from barnabas.protocol.connection import ReceiveArea
+from barnabas.replication.environment import ReplicaEnvironment
 from barnabas.replication.fetcher import Fetcher
 from barnabas.replication.partition import Partition, Role
 from barnabas.replication.quotas import ReplicationQuota
-from barnabas.replication.surroundings import ReplicaSurroundings
 
 _BACKOFF_MS: Final = 20
 #: Short, because an unreachable leader is soon replaced or back.
@@ -61,7 +61,7 @@ class FetcherPool:
         config: BrokerConfig,
         on_fault: Callable[[StorageFault], None],
         takes_writes: Callable[[str], bool],
-        own: ReplicaSurroundings,
+        own: ReplicaEnvironment,
         quota: ReplicationQuota,
     ) -> None:
         """`takes_writes`: whether logs in a directory can be appended to, as far as known."""

@@ -5,23 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from barnabas.common.host import Timer, Timers
-from barnabas.replication.partition import Partition, Surroundings
+from barnabas.replication.partition import Environment, Partition
 
 
 class LaggardWatch:
     """Checks twice per `replica.lag.time.max.ms`, so that a follower leaves the ISR at most half of it late, as in
     Kafka."""
 
-    def __init__(
-        self, timers: Timers, surroundings: Surroundings, partitions: Callable[[], Iterator[Partition]]
-    ) -> None:
+    def __init__(self, timers: Timers, environment: Environment, partitions: Callable[[], Iterator[Partition]]) -> None:
         self._timers = timers
-        self._surroundings = surroundings
+        self._environment = environment
         self._partitions = partitions
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        self._timer = self._timers.call_later(max(self._surroundings.lag_ms_max // 2, 1), self._look)
+        self._timer = self._timers.call_later(max(self._environment.lag_ms_max // 2, 1), self._look)
 
     def _look(self) -> None:
         for partition in self._partitions():

@@ -23,6 +23,7 @@ from barnabas.records.deferred import DeferredValidation
 from barnabas.records.header import TRANSACTIONAL_FLAG
 from barnabas.replication.cold_reads import ColdReads
 from barnabas.replication.damage import is_waiting, set_aside, settle
+from barnabas.replication.environment import EventReporter, ReplicaEnvironment
 from barnabas.replication.fetcher_pool import FetcherPool
 from barnabas.replication.isr_changes import Ask
 from barnabas.replication.laggards import LaggardWatch
@@ -32,7 +33,6 @@ from barnabas.replication.purgatory import Purgatory
 from barnabas.replication.quotas import ReplicationQuotas
 from barnabas.replication.slices import InSlices
 from barnabas.replication.strays import set_strays_aside
-from barnabas.replication.surroundings import EventReporter, ReplicaSurroundings
 from barnabas.replication.traffic import Traffic
 from barnabas.replication.unopened import UnopenedReplicas
 from barnabas.storage.directories import root_of
@@ -116,7 +116,7 @@ class ReplicaManager:
         self._full = self._roots.full
         self._unopened = UnopenedReplicas(host.timers, self._open_again)
         self.moves = ReplicaMoves(host, config, logs, self, ports.assignments)
-        self.surroundings = ReplicaSurroundings(host, config, ports.ask, ports.broker_epoch, ports.report_event)
+        self.environment = ReplicaEnvironment(host, config, ports.ask, ports.broker_epoch, ports.report_event)
         self.quotas = ReplicationQuotas(host.clock, config)
         self.traffic = Traffic()
         health = logs.health
@@ -125,10 +125,10 @@ class ReplicaManager:
             config,
             self.on_storage_fault,
             lambda directory: not health.is_troubled or health.has_room(root_of(directory)),
-            self.surroundings,
+            self.environment,
             self.quotas.follower,
         )
-        self._laggards = LaggardWatch(host.timers, self.surroundings, self.partitions)
+        self._laggards = LaggardWatch(host.timers, self.environment, self.partitions)
         self._slices = InSlices(host.timers, host.clock, self._follow_image)
         #: Applies a new image, immediately or in slices.
         self.on_image: Subscriber = self._slices.on_image
@@ -266,7 +266,7 @@ class ReplicaManager:
     def _follow_image(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         """Applies changes of topics, roles, ISRs and topic configs, one partition per step."""
         is_start, self._image = self._image is EMPTY_IMAGE, image
-        self.surroundings.image = image
+        self.environment.image = image
         if is_start:
             yield from set_strays_aside(self.host, self.logs, image, self._node_id)
         for topic in delta.deleted_topics.values():
@@ -280,7 +280,7 @@ class ReplicaManager:
                 yield
         if delta.changed_brokers and not is_start:
             self.fetchers.on_brokers(delta.changed_brokers, self.partitions(), image)
-            if self.surroundings.selector is not None:
+            if self.environment.selector is not None:
                 for partition in self.partitions():
                     partition.wake_consumers(0)
         for resource_type, name in delta.changed_configs:
@@ -370,7 +370,7 @@ class ReplicaManager:
             topic_id,
             log,
             self._node_id,
-            self.surroundings,
+            self.environment,
             high_watermark=high_watermark,
             traffic=self.traffic.of(topic),
         )

@@ -30,7 +30,7 @@ from barnabas.storage.log import AppendInfo, Log, Origin
 from barnabas.storage.log_reads import LogRead
 
 
-class Surroundings(Protocol):
+class Environment(Protocol):
     """The services that the replicas of one broker share."""
 
     @property
@@ -86,7 +86,7 @@ class Partition:
     __slots__ = (
         "_commit_waiters",
         "_end_watchers",
-        "_surroundings",
+        "_environment",
         "_watchers",
         "high_watermark",
         "image",
@@ -107,7 +107,7 @@ class Partition:
         topic_id: bytes,
         log: Log,
         node_id: int,
-        surroundings: Surroundings,
+        environment: Environment,
         *,
         high_watermark: int = 0,
         traffic: TopicTraffic | None = None,
@@ -116,7 +116,7 @@ class Partition:
         self.traffic = traffic or TopicTraffic()
         self.topic_id = topic_id
         self.node_id = node_id
-        self._surroundings = surroundings
+        self._environment = environment
         self.role = Role.NONE
         self.image: PartitionImage | None = None
         self.leader_epoch = -1
@@ -137,16 +137,16 @@ class Partition:
     def become_leader(self, image: PartitionImage) -> None:
         """Leads in `image.leader_epoch`. A repeated epoch only brings the new ISR."""
         self.image = image
-        leadership, now_ms = self.leadership, self._surroundings.now_ms()
+        leadership, now_ms = self.leadership, self._environment.now_ms()
         if leadership is None or image.leader_epoch != self.leader_epoch:
             if image.leader_recovery_state == RECOVERING:
-                self._surroundings.report_event(self, "unclean-leader", log_end_offset=self.log.log_end_offset)
+                self._environment.report_event(self, "unclean-leader", log_end_offset=self.log.log_end_offset)
             self.role = Role.LEADER
             self.leader_epoch = image.leader_epoch
             self.log.assign_epoch(image.leader_epoch, self.log.log_end_offset)
             self.leadership = Leadership(self.node_id, image, self.log.log_end_offset, now_ms)
             if not self.leadership.is_alone:
-                self._surroundings.expect_followers(self)
+                self._environment.expect_followers(self)
             self.wake_consumers(0)
         else:
             leadership.on_image(image, now_ms)
@@ -209,7 +209,7 @@ class Partition:
         if not info.duplicate:
             self._advance_high_watermark(len(batches))
             if self._end_watchers:
-                self._surroundings.wake_followers_soon(self, len(batches))
+                self._environment.wake_followers_soon(self, len(batches))
         return info
 
     def await_commit(self, offset: int, done: Callable[[ErrorCode], None]) -> CommitWaiter | None:
@@ -231,13 +231,15 @@ class Partition:
         if not leadership.is_alone:
             if not self.enough_in_sync:
                 return
-            around = self._surroundings
-            target = leadership.high_watermark(target, around.now_ms(), around.lag_ms_max, around.may_join)
+            environment = self._environment
+            target = leadership.high_watermark(
+                target, environment.now_ms(), environment.lag_ms_max, environment.may_join
+            )
         if target <= self.high_watermark:
             return
         self.high_watermark = target
         if self._end_watchers:
-            if self._surroundings.tells_high_watermark:
+            if self._environment.tells_high_watermark:
                 self.wake_followers(0)
             else:
                 _note(self._end_watchers)
@@ -252,35 +254,35 @@ class Partition:
 
     def on_follower_fetch(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> bool:
         """Records that a follower has everything before `offset`. False if it is no follower of this partition."""
-        leadership, around = self.leadership, self._surroundings
+        leadership, environment = self.leadership, self._environment
         if leadership is None:
             return False
-        now_ms = around.now_ms()
+        now_ms = environment.now_ms()
         end_offset = self.log.log_end_offset
         if not leadership.on_fetch(replica_id, offset, log_start_offset, broker_epoch, end_offset, now_ms):
             return False
         if self.start_watchers:
             self._wake_start_watchers()
         if replica_id not in leadership.isr:
-            enlarged = leadership.enlarged(replica_id, self.high_watermark, around.may_join)
+            enlarged = leadership.enlarged(replica_id, self.high_watermark, environment.may_join)
             if enlarged is not None:
                 leadership.propose(enlarged)
                 leadership.seen = sighted(leadership, end_offset, now_ms)
-                around.propose(self)
+                environment.propose(self)
         self._advance_high_watermark()
         return True
 
     def shrink_isr(self) -> None:
         """Proposes an ISR without lagging members, if there are any."""
-        leadership, around = self.leadership, self._surroundings
+        leadership, environment = self.leadership, self._environment
         if leadership is None or leadership.is_alone:
             return
-        end_offset, now_ms = self.log.log_end_offset, around.now_ms()
-        reduced = leadership.reduced(end_offset, now_ms, around.lag_ms_max)
+        end_offset, now_ms = self.log.log_end_offset, environment.now_ms()
+        reduced = leadership.reduced(end_offset, now_ms, environment.lag_ms_max)
         if reduced is not None:
             leadership.propose(reduced)
             leadership.seen = sighted(leadership, end_offset, now_ms)
-            around.propose(self)
+            environment.propose(self)
 
     def on_isr_committed(self) -> None:
         """Applies the ISR that the controller accepted."""
@@ -309,7 +311,7 @@ class Partition:
         """Truncates what the leader does not have. Raises StorageFault."""
         log = self.log
         if offset < log.log_end_offset:
-            self._surroundings.report_event(self, "truncation", truncated_to=offset, log_end_offset=log.log_end_offset)
+            self._environment.report_event(self, "truncation", truncated_to=offset, log_end_offset=log.log_end_offset)
             log.truncate_to(offset)
         else:
             # An epoch that began at the LEO, without records, is not in the leader's log either.
@@ -319,7 +321,7 @@ class Partition:
 
     def start_anew_at(self, offset: int) -> None:
         """Deletes all records, which are below the leader's log start offset. Raises StorageFault."""
-        self._surroundings.report_event(self, "new-start", starts_at=offset, log_end_offset=self.log.log_end_offset)
+        self._environment.report_event(self, "new-start", starts_at=offset, log_end_offset=self.log.log_end_offset)
         self.log.truncate_fully_and_start_at(offset)
         self.high_watermark = offset
         self.wake_consumers(0)
@@ -398,7 +400,7 @@ class Partition:
         """The lowest log start offset of the live replicas; -1 while one of them has not fetched in this epoch."""
         leadership = self.leadership
         start = self.log.log_start_offset
-        return UNKNOWN if leadership is None else leadership.low_watermark(start, self._surroundings.is_alive)
+        return UNKNOWN if leadership is None else leadership.low_watermark(start, self._environment.is_alive)
 
     def delete_records_before(self, offset: int) -> int:
         """Moves the log start offset (KIP-107); -1 means the HW. Returns the low watermark to wait for.

@@ -59,7 +59,7 @@ def _is_registered(node: Node, image: MetadataImage) -> bool:
     if not node.is_running or node.broker is None:
         return False
     life = image.brokers.get(node.broker.config.node_id)
-    return life is not None and life.epoch == node.broker.replicas.surroundings.broker_epoch()
+    return life is not None and life.epoch == node.broker.replicas.environment.broker_epoch()
 
 
 def _can_get_on(partition: PartitionImage, ids: set[int], cluster: Cluster) -> bool:

@@ -190,7 +190,7 @@ class Committed:
             partition = replicas.find(topic, index)
             if partition is None or partition.topic_id != topic_id or partition.role is Role.OFFLINE:
                 continue
-            if replicas.surroundings.broker_epoch() == registered.epoch and partition.log.log_end_offset < end:
+            if replicas.environment.broker_epoch() == registered.epoch and partition.log.log_end_offset < end:
                 raise Violation(
                     f"a candidate has not all that is committed: {topic}-{index} on {node.name} ends at "
                     f"{partition.log.log_end_offset}; committed were {end}; {decided}"

@@ -126,7 +126,7 @@ def replicated() -> WiredBroker:
     epoch = leader.image.leader_epoch + 1
     image = leader.image._replace(replicas=(1, 3), isr=(1, 3), directories=(bytes(16),) * 2, leader_epoch=epoch)
     leader.become_leader(image)
-    wired.broker.replicas.surroundings.is_alive = lambda broker_id: True  # type: ignore[method-assign]
+    wired.broker.replicas.environment.is_alive = lambda broker_id: True  # type: ignore[method-assign]
     return wired
 
 

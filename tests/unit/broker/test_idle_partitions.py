@@ -166,7 +166,7 @@ def test_a_follower_that_has_all_stays_in_sync_as_long_as_it_fetches() -> None:
     reader.fetch()
     leadership = reader.partition(0).leadership
     assert leadership is not None
-    lag_ms = reader.wired.broker.replicas.surroundings.lag_ms_max
+    lag_ms = reader.wired.broker.replicas.environment.lag_ms_max
     for _ in range(10):
         reader.wired.host.time.run_for(lag_ms // 3)
         assert reader.fetch() == {}

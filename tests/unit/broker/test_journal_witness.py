@@ -84,14 +84,14 @@ def test_a_replica_says_what_it_cuts_off() -> None:
     world = FollowerWorld()
     partition = world.follower()
     partition.append_as_follower(encode_records(1, 2, 3, leader_epoch=1), 2, 0)
-    world.around.reported_events.clear()
+    world.environment.reported_events.clear()
     partition.truncate_to(3)
-    assert world.around.reported_events == []
+    assert world.environment.reported_events == []
     partition.truncate_to(1)
-    assert world.around.reported_events == [("truncation", {"truncated_to": 1, "log_end_offset": 3})]
+    assert world.environment.reported_events == [("truncation", {"truncated_to": 1, "log_end_offset": 3})]
     assert partition.log.log_end_offset == 0  # whole batches only
     partition.start_anew_at(7)
-    assert world.around.reported_events[1:] == [("new-start", {"starts_at": 7, "log_end_offset": 0})]
+    assert world.environment.reported_events[1:] == [("new-start", {"starts_at": 7, "log_end_offset": 0})]
 
 
 def test_an_unclean_leader_says_where_its_log_ends() -> None:
@@ -99,6 +99,6 @@ def test_an_unclean_leader_says_where_its_log_ends() -> None:
     partition = world.follower()
     partition.append_as_follower(encode_records(1, 2, leader_epoch=1), 1, 0)
     partition.become_leader(PartitionImage((SELF,), (SELF,), SELF, 6, 6))
-    assert world.around.reported_events == []
+    assert world.environment.reported_events == []
     partition.become_leader(PartitionImage((SELF,), (SELF,), SELF, 7, 7, leader_recovery_state=RECOVERING))
-    assert world.around.reported_events == [("unclean-leader", {"log_end_offset": 2})]
+    assert world.environment.reported_events == [("unclean-leader", {"log_end_offset": 2})]

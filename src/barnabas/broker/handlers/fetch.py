@@ -80,7 +80,7 @@ def _plan(request: InFlight, message: FetchRequest, reader: Reader, services: Se
         is_exhausted = services.memory.is_exhausted
         max_bytes = services.memory.answer_bytes_max(max_bytes)
     is_consumer = reader.replica_id == _CONSUMER and request.api_version >= _ANY_REPLICA_SINCE
-    selects = is_consumer and services.replicas.surroundings.selector is not None
+    selects = is_consumer and services.replicas.environment.selector is not None
     return FetchPlan(
         reader,
         min(message.min_bytes, max_bytes),
@@ -163,7 +163,7 @@ class _PendingFetch:
             return None
         wait_ms, follower = self._message.max_wait_ms, self._plan.replica_id
         if follower >= 0:
-            wait_ms = self._services.replicas.surroundings.follower_waits.wait_ms(follower, wait_ms)
+            wait_ms = self._services.replicas.environment.follower_waits.wait_ms(follower, wait_ms)
         deadline_ms = self._request.now_ms + wait_ms
         waits = may_wait and _waits(outcome, self._plan, self._message)
         if waits and self._services.host.clock.now_ms() < deadline_ms:
@@ -209,7 +209,7 @@ class _PendingFetch:
         request, replicas = self._request, self._services.replicas
         missing_bytes = self._plan.min_bytes - outcome.size_bytes
         follower, session = self._plan.replica_id, self._session
-        waits = replicas.surroundings.follower_waits if follower >= 0 else None
+        waits = replicas.environment.follower_waits if follower >= 0 else None
         delayed: DelayedFetch
         if session is not None:
             session.watch(session.active)

@@ -96,7 +96,7 @@ def _totals(broker: Broker) -> Iterator[Family]:
     )
     for name, text, value in gauges:
         yield single(_MANAGER + name, GAUGE, text, value)
-    changes = replicas.surroundings.isr_changes
+    changes = replicas.environment.isr_changes
     yield single(
         f"{_MANAGER}isrshrinks_total", COUNTER, "ISR shrinks of partitions that this broker leads", changes.shrinks
     )

@@ -18,8 +18,8 @@ _UNKNOWN_EPOCH = -1
 EventReporter = Callable[[Partition, str, dict[str, int]], None]
 
 
-class ReplicaSurroundings:
-    """The `replication.partition.Surroundings` of a broker."""
+class ReplicaEnvironment:
+    """The `replication.partition.Environment` of a broker."""
 
     def __init__(
         self, host: Host, config: BrokerConfig, ask: Ask, broker_epoch: Callable[[], int], report_event: EventReporter
