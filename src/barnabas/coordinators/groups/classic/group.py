@@ -1,17 +1,18 @@
 """A group of the classic protocol and its members: the state, and the rules that hold within it.
 
-    Empty                no members; may hold committed offsets
-    PreparingRebalance   members are awaited to join (again)
-    CompletingRebalance  all have joined; the leader's assignment is awaited
-    Stable               everybody has a place in this generation
-    Dead                 deleted, or this broker coordinates it no longer
+    Empty                no members; the group can have committed offsets
+    PreparingRebalance   members must join (again)
+    CompletingRebalance  all members have joined; the leader's assignment is missing
+    Stable               each member has its assignment in this generation
+    Dead                 deleted, or coordinated by another broker
 
 Invariants
-- A group with members has a leader, which is one of them, except while nobody has joined again yet.
+- A group with members has a leader, which is one of them, except while no member has joined again yet.
 - `awaiting_joins` counts the members whose JoinGroup is parked; a parked request is answered exactly once.
 - An instance id belongs to one member.
 
-Nothing here knows of time, logs or requests: `rebalance.py` and its neighbours act on it.
+This module does not read clocks or write logs: `rebalance.py`, `joining.py` and `membership.py` do, and change the
+group.
 """
 
 from __future__ import annotations
@@ -32,15 +33,15 @@ from barnabas.protocol.messages.sync_group import SyncGroupResponse
 JoinReply = Callable[[JoinGroupResponse], None]
 SyncReply = Callable[[SyncGroupResponse], None]
 
-#: What a member that has none yet sends for a member id.
+#: The member id in the request of a member that has none yet.
 UNKNOWN_MEMBER: Final = ""
 NO_TIMESTAMP: Final = -1
-#: What a member takes of memory beside what it brings along.
+#: The memory that a member takes in addition to its metadata.
 _MEMBER_BYTES: Final = 1_000
 
 
 class GroupState(Enum):
-    """Named as Kafka shows them."""
+    """The states of a group, with the names that Kafka shows."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"
@@ -59,7 +60,7 @@ TRANSITIONS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
 
 
 class Member:
-    """One member. `protocols` are those it can take part in, dearest first, with its metadata for each."""
+    """One member. `protocols` are those that it supports, in order of preference, with its metadata for each."""
 
     __slots__ = (
         "assignment",
@@ -95,7 +96,7 @@ class Member:
         self.protocols: dict[str, bytes] = {}
         self.rebalance_timeout_ms = 0
         self.session_timeout_ms = 0
-        #: It has not been through a whole join yet: its session covers the wait in the join, too.
+        #: True until the first join phase of the member is complete: its session also covers the wait for that.
         self.is_new = False
         self.join_reply: JoinReply | None = None
         self.sync_reply: SyncReply | None = None
@@ -106,23 +107,23 @@ class Member:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a request of its is parked."""
+        """Returns whether a request of this member is parked."""
         return self.join_reply is not None or self.sync_reply is not None
 
     @property
     def keeps_alive(self) -> bool:
-        """Whether a parked request speaks for it, so that it need not send heartbeats."""
+        """Returns whether a parked request stands in for the member's heartbeats."""
         return not self.is_new and self.is_waiting
 
     def supports_as(self, protocols: Mapping[str, bytes]) -> bool:
-        """Whether it would join with the same protocols, order and metadata as it did."""
+        """Returns whether these are the member's current protocols with the same order and metadata."""
         return list(self.protocols.items()) == list(protocols.items())
 
     def vote(self, candidates: frozenset[str]) -> str:
         return next(name for name in self.protocols if name in candidates)
 
     def complete_sync(self, response: SyncGroupResponse) -> bool:
-        """Answer the parked SyncGroup, if there is one."""
+        """Answers the parked SyncGroup; returns False if there is none."""
         reply = self.take_sync()
         if reply is None:
             return False
@@ -130,13 +131,13 @@ class Member:
         return True
 
     def take_sync(self) -> SyncReply | None:
-        """The parked SyncGroup, if there is one; the caller answers it."""
+        """Removes and returns the parked SyncGroup, which the caller answers; None if there is none."""
         reply, self.sync_reply = self.sync_reply, None
         return reply
 
 
 class HeldBytes:
-    """What the members of all groups of a broker have brought along, and how much that may be."""
+    """The memory that the members of all groups of a broker take, and its limit."""
 
     __slots__ = ("bytes", "bytes_max")
 
@@ -146,12 +147,12 @@ class HeldBytes:
 
 
 def weight_of(protocols: Mapping[str, bytes]) -> int:
-    """Bytes that a member with these protocols takes: what it brings along, and an allowance for itself."""
+    """Returns the memory in bytes that a member with these protocols takes, including a fixed cost."""
     return _MEMBER_BYTES + sum(len(name) + len(metadata) for name, metadata in protocols.items())
 
 
 class ClassicGroup:
-    """A group; see the module's text."""
+    """A group; the module's text has its states and invariants."""
 
     __slots__ = (
         "_automaton",
@@ -190,19 +191,19 @@ class ClassicGroup:
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        #: Members that were given an id and are to come back with it (KIP-394), and until when.
+        #: The member ids that clients were given and must join with (KIP-394), each with its deadline.
         self.pending_joins: dict[str, Deadline] = {}
-        #: Members of this generation that have not asked for their assignment yet; an ordered set.
+        #: The members of this generation that have not requested their assignment; an ordered set.
         self.pending_syncs: dict[str, None] = {}
         self.awaiting_joins = 0
         self.new_member_added = False
-        #: Topics that the members consume; None when that is not known.
+        #: The topics that the members consume; None if they are unknown.
         self.subscribed: frozenset[str] | None = None
         self.rebalance_reason = ""
         self.join_deadline = deadlines.new()
         self.sync_deadline = deadlines.new()
         self._supported: dict[str, int] = {}
-        #: What its members have brought along.
+        #: The memory that its members take.
         self.held_bytes = 0
         self._held = HeldBytes()
 
@@ -228,7 +229,8 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Unknown subscriptions of consumers count as subscribed: their offsets are in use for all we know."""
+        """Returns whether the group consumes the topic. Consumers with unknown subscriptions count as subscribed,
+        since their offsets may be in use."""
         return self.is_consumers if self.subscribed is None else topic in self.subscribed
 
     # -- members
@@ -237,7 +239,8 @@ class ClassicGroup:
         return self.leader_id == member_id
 
     def validate(self, member_id: str, instance_id: str | None) -> Member:
-        """The member. RequestFailed if it is none of this group, or was replaced under its instance id."""
+        """Returns the member. Raises RequestFailed if it is not in this group, or was replaced under its instance
+        id."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -250,7 +253,7 @@ class ClassicGroup:
         return member
 
     def supports(self, protocol_type: str, protocols: Mapping[str, bytes]) -> bool:
-        """Whether a member with these protocols can take part."""
+        """Returns whether a member with these protocols can join."""
         if self.is_in(GroupState.EMPTY):
             return bool(protocol_type) and bool(protocols)
         if self.protocol_type != protocol_type:
@@ -272,7 +275,7 @@ class ClassicGroup:
         self.forget_pending(member.member_id)
 
     def update(self, member: Member, protocols: Mapping[str, bytes], *, rebalance_ms: int, session_ms: int) -> None:
-        """What a member brings along when it joins (again)."""
+        """Stores the protocols and timeouts of a member's join."""
         known = self.members.get(member.member_id) is member
         if known:
             self._count(member, -1)
@@ -283,7 +286,7 @@ class ClassicGroup:
             self._count(member, 1)
 
     def remove(self, member_id: str) -> None:
-        """Forget a member. Its parked requests must be answered by the caller."""
+        """Removes a member, whose parked requests the caller has answered."""
         member = self.members.pop(member_id, None)
         if member is not None:
             assert not member.is_waiting, "a parked request would never be answered"
@@ -297,7 +300,8 @@ class ClassicGroup:
         self.pending_syncs.pop(member_id, None)
 
     def replace_static(self, old: Member, new_id: str, session: Deadline) -> Member:
-        """The same instance under a new member id. The caller has answered what the old one waits for."""
+        """Replaces a static member by one with a new member id. The caller has answered the old member's parked
+        requests."""
         assert old.instance_id is not None, "only static members are replaced"
         assert not old.is_waiting, "a parked request would never be answered"
         new = Member(
@@ -326,12 +330,12 @@ class ClassicGroup:
             deadline.cancel()
 
     def hold_in(self, held: HeldBytes) -> None:
-        """Its members count there from now on."""
+        """Adds the memory of the group's members, now and later, to `held`."""
         self._held = held
         held.bytes += self.held_bytes
 
     def release(self) -> None:
-        """It is gone: its members count nowhere."""
+        """Subtracts the memory of the group's members when the group ends."""
         self._held.bytes -= self.held_bytes
         self._held = HeldBytes()
 
@@ -353,7 +357,7 @@ class ClassicGroup:
             self.awaiting_joins += 1
 
     def complete_join(self, member: Member, response: JoinGroupResponse) -> bool:
-        """Answer the parked JoinGroup, if there is one."""
+        """Answers the member's parked JoinGroup; returns False if there is none."""
         reply = self.take_join(member)
         if reply is None:
             return False
@@ -361,7 +365,7 @@ class ClassicGroup:
         return True
 
     def take_join(self, member: Member) -> JoinReply | None:
-        """The parked JoinGroup, if there is one; the caller answers it."""
+        """Removes and returns the member's parked JoinGroup, which the caller answers; None if there is none."""
         reply, member.join_reply = member.join_reply, None
         if reply is not None:
             self.awaiting_joins -= 1
@@ -375,7 +379,7 @@ class ClassicGroup:
         return iter([member for member in self.members.values() if member.join_reply is None])
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is one who has joined. False if nobody has."""
+        """Makes sure that the leader has joined; returns False if no member has."""
         if self.leader_id is None:
             return False
         if self.members[self.leader_id].join_reply is None:
@@ -387,13 +391,14 @@ class ClassicGroup:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """The longest that a member asks for."""
+        """Returns the longest rebalance timeout of the members."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     # -- generations
 
     def select_protocol(self) -> str:
-        """The protocol that all support and most members prefer; of equals, the one voted for first."""
+        """Returns the protocol that all members support and most prefer; of equals, the one that was voted for
+        first."""
         candidates = frozenset(name for name, count in self._supported.items() if count == len(self.members))
         votes: dict[str, int] = {}
         for member in self.members.values():
@@ -402,7 +407,7 @@ class ClassicGroup:
         return max(votes, key=votes.__getitem__)
 
     def begin_generation(self, wall_ms: int) -> None:
-        """All who are to be in it have joined."""
+        """Starts the next generation: all its members have joined."""
         self.generation += 1
         self.pending_syncs.clear()
         if self.members:

@@ -1,4 +1,4 @@
-"""Groups as records say them, and back: `GroupMetadataValue` <-> `ClassicGroup`."""
+"""Conversion of classic groups to records and back: `GroupMetadataValue` <-> `ClassicGroup`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from barnabas.protocol.messages.records_group import GroupMetadataValue
 
 
 def new_group_record(group: ClassicGroup) -> KeyValue:
-    """A group's first record: nothing but that it exists. Members are not in it before their first generation."""
+    """Returns a group's first record, which only states that the group exists: members are stored with their first
+    generation."""
     value = GroupMetadataValue(
         protocol_type="",
         generation=0,
@@ -26,7 +27,7 @@ def new_group_record(group: ClassicGroup) -> KeyValue:
 
 
 def generation_record(group: ClassicGroup, assignment: Mapping[str, bytes]) -> KeyValue:
-    """The generation at hand with this assignment by member id."""
+    """Returns the record of the current generation with this assignment by member id."""
     name = group.protocol_name
     value = GroupMetadataValue(
         protocol_type=group.protocol_type or "",
@@ -52,8 +53,8 @@ def generation_record(group: ClassicGroup, assignment: Mapping[str, bytes]) -> K
 
 
 def restore_group(group_id: str, value: GroupMetadataValue, deadlines: Deadlines) -> ClassicGroup:
-    """The group as it was when it was written: stable with its members, or empty. DecodeError if it names a member or
-    an instance twice."""
+    """Returns the group of a record: stable with its members, or empty. Raises DecodeError if the record contains a
+    member or an instance id twice."""
     instances = [one.group_instance_id for one in value.members if one.group_instance_id is not None]
     if len({one.member_id for one in value.members}) < len(value.members) or len(set(instances)) < len(instances):
         raise DecodeError("a group that names one of its members twice")

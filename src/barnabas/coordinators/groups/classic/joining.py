@@ -1,8 +1,8 @@
-"""JoinGroup: who may join a group, and as whom.
+"""JoinGroup: which members can join a group, and under which member id.
 
-no member id, dynamic    version 4+: is given an id and comes back with it (KIP-394); before: joins at once
-no member id, static     joins as the instance, in the place of the one that had it (KIP-345)
-with a member id         joins again; a rebalance begins only if something changed, or the leader asks
+no member id, dynamic    version 4+: gets a member id and must join again with it (KIP-394); before: joins immediately
+no member id, static     joins in place of the previous member with the same instance id (KIP-345)
+with a member id         joins again; a rebalance begins only if its metadata changed, or if it is the leader
 """
 
 from __future__ import annotations
@@ -29,16 +29,17 @@ from barnabas.protocol.messages.join_group import JoinGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
 _SKIP_ASSIGNMENT_SINCE = 9
-#: A member id is a client's name, a dash and a UUID, and records hold strings of 32,767 bytes.
+#: The largest client id or instance id: a member id appends a dash and a UUID, and records hold strings of 32,767
+#: bytes.
 _PREFIX_BYTES_MAX = 32_767 - 37
-#: No client knows a tenth of so many ways to share partitions.
+#: An upper bound for protocols in a request; no client supports a tenth of that.
 _PROTOCOLS_MAX = 1_000
-#: Errors after which a record may be in the log, and be committed, all the same.
+#: Errors after which the record can be in the log nonetheless, and can be committed.
 _MAYBE_STORED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
 class Join(NamedTuple):
-    """A JoinGroup request, whatever its version."""
+    """A JoinGroup request of any version."""
 
     group_id: str
     member_id: str
@@ -57,7 +58,7 @@ class Join(NamedTuple):
 
 
 class Joining:
-    """Serves JoinGroup for one shard."""
+    """The JoinGroup requests of one shard."""
 
     __slots__ = ("_context", "_rebalancer")
 
@@ -66,7 +67,7 @@ class Joining:
         self._rebalancer = rebalancer
 
     def join(self, join: Join) -> None:
-        """Answer, at once or when the rebalance is through. RequestFailed as usual."""
+        """Answers the request, immediately or when the rebalance is complete. Raises RequestFailed."""
         if len(join.protocols) > _PROTOCOLS_MAX:
             raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         group = self._context.groups.get(join.group_id)
@@ -89,9 +90,9 @@ class Joining:
             self._store_new(group)
 
     def _check_weight(self, group: ClassicGroup | None, join: Join) -> None:
-        """RequestFailed: UNKNOWN_SERVER_ERROR of a member that no record of its group could hold, as it would be told
-        when the generation is written; COORDINATOR_NOT_AVAILABLE while the members of all groups hold what they may:
-        a client comes again after a while."""
+        """Raises RequestFailed: UNKNOWN_SERVER_ERROR for a member that fits into no record of its group, as the
+        write of the generation would fail later; COORDINATOR_NOT_AVAILABLE while the members of all groups use up
+        their memory, after which clients retry."""
         if any(len(metadata) > self._context.log.batch_bytes_max for metadata in join.protocols.values()):
             raise RequestFailed(storing_failed(ErrorCode.MESSAGE_TOO_LARGE))
         member = None if group is None else group.members.get(join.member_id)
@@ -101,7 +102,8 @@ class Joining:
             raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
     def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
-        """`group.max.size`. While a rebalance is prepared, who is awaited but has not come takes no room."""
+        """Returns whether the group can take the member (`group.max.size`). During PreparingRebalance, members that
+        have not joined again do not count."""
         size_max = self._context.config.group_size_max
         member = group.members.get(member_id)
         match group.state:
@@ -123,7 +125,7 @@ class Joining:
         self._context.log.append([new_group_record(group)], lambda code: self._on_new_stored(group, code))
 
     def _on_new_stored(self, group: ClassicGroup, code: ErrorCode) -> None:
-        """Without its first record the group does not exist; unless it has come further since."""
+        """Removes the group if its first record failed, unless it has completed a rebalance since."""
         if code is ErrorCode.NONE or group.generation > 0 or self._context.groups.get(group.group_id) is not group:
             return
         del self._context.groups[group.group_id]
@@ -161,12 +163,12 @@ class Joining:
         if group.is_in(GroupState.PREPARING_REBALANCE) and group.previous_state is GroupState.EMPTY:
             group.new_member_added = True
         group.add(member, join.protocol_type, join.reply)
-        # It cannot send heartbeats while its join is parked, and may be gone; if it is not, it tries again.
+        # The member cannot send heartbeats while its join is parked, and may be dead; if it is not, it joins again.
         self._rebalancer.schedule_session(group, member, self._context.config.new_member_join_timeout_ms)
         self._rebalancer.prepare_or_complete(group, f"member {member_id} joined")
 
     def _replace(self, group: ClassicGroup, old: Member, join: Join, member_id: str) -> None:
-        """The instance was restarted. It takes the old one's place, if possible without a rebalance."""
+        """Replaces a static member that was restarted with the same instance id, if possible without a rebalance."""
         leader_before = group.leader_id or ""
         self._rebalancer.dismiss(group, old, ErrorCode.FENCED_INSTANCE_ID, old.member_id)
         member = group.replace_static(old, member_id, self._context.deadlines.new())
@@ -177,7 +179,7 @@ class Joining:
             case GroupState.STABLE if group.select_protocol() == group.protocol_name:
                 self._store_replacement(group, old, member, join.api_version, leader_before)
             case GroupState.STABLE | GroupState.COMPLETING_REBALANCE:
-                # The leader assigns, or has assigned, to the old member id.
+                # The leader's assignment is for the old member id.
                 self._rebalancer.prepare(group, f"static member {join.instance_id} joined anew")
             case _:
                 self._rebalancer.maybe_complete_join(group)
@@ -190,7 +192,7 @@ class Joining:
 
         def on_stored(code: ErrorCode) -> None:
             if group.members.get(member.member_id) is not member or not group.is_in(GroupState.STABLE):
-                return  # a rebalance has begun, or it was replaced in turn: that answers
+                return  # a rebalance or another replacement has begun, which answers the join
             if code is not ErrorCode.NONE:
                 self._fail_replacement(group, old, member, code)
                 return
@@ -200,8 +202,9 @@ class Joining:
 
     @staticmethod
     def _replaced(group: ClassicGroup, member: Member, api_version: int, leader_before: str) -> JoinGroupResponse:
-        """A leader that is back must not assign again: since version 9 it is told so; before, it is kept from it by
-        the name of its predecessor (KAFKA-12984 and KIP-814)."""
+        """Returns the response to a static member that was replaced without a rebalance. A leader must not assign
+        again: since version 9 the response says so; before, it contains the old member id as the leader
+        (KAFKA-12984, KIP-814)."""
         if api_version >= _SKIP_ASSIGNMENT_SINCE:
             return replies.joined(group, member, skip_assignment=group.is_leader(member.member_id))
         response = replies.joined(group, member, with_members=False)
@@ -209,8 +212,8 @@ class Joining:
         return response
 
     def _fail_replacement(self, group: ClassicGroup, old: Member, member: Member, code: ErrorCode) -> None:
-        """The old member is as good as before, unless the record of the new one may yet be committed: then the instance
-        is best off joining once more, and what is known here stays what the next coordinator will read."""
+        """Restores the old member, unless the new member's record can still be committed. In that case the state
+        here stays as the next coordinator will read it, and the instance has to join again."""
         response = replies.joined(group, member, with_members=False)
         response.error_code, response.member_id = storing_failed(code), UNKNOWN_MEMBER
         group.complete_join(member, response)
@@ -235,12 +238,12 @@ class Joining:
             case GroupState.PREPARING_REBALANCE:
                 self._update(group, member, join, f"member {member.member_id} joined again")
             case GroupState.COMPLETING_REBALANCE if same:
-                # It may have missed the answer to its join: here it is again.
+                # The member may have missed the response to its join: it gets it again.
                 join.reply(replies.joined(group, member))
             case GroupState.STABLE if same and not group.is_leader(member.member_id):
                 join.reply(replies.joined(group, member))
             case GroupState.STABLE if same:
-                # The leader asks for a rebalance when what is shared has changed, such as the number of partitions.
+                # The leader joins again to start a rebalance, for example when the number of partitions has changed.
                 self._update(group, member, join, f"leader {member.member_id} joined again")
             case GroupState.COMPLETING_REBALANCE | GroupState.STABLE:
                 self._update(group, member, join, f"member {member.member_id} joined with other metadata")
@@ -248,7 +251,7 @@ class Joining:
                 raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
 
     def _update(self, group: ClassicGroup, member: Member, join: Join, reason: str) -> None:
-        # An earlier join of the same member is still parked if its connection broke: nobody reads that answer.
+        # An earlier join of the same member is still parked if its connection broke; no client reads that response.
         group.complete_join(member, replies.join_failed(ErrorCode.REBALANCE_IN_PROGRESS, member.member_id))
         group.update(member, join.protocols, rebalance_ms=join.rebalance_timeout_ms, session_ms=join.session_timeout_ms)
         group.park_join(member, join.reply)

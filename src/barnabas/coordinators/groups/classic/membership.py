@@ -1,4 +1,4 @@
-"""SyncGroup, Heartbeat and LeaveGroup: what members of a generation ask for."""
+"""SyncGroup, Heartbeat and LeaveGroup: the requests of a generation's members."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from barnabas.protocol.messages.sync_group import SyncGroupRequest
 
 
 class Leaving(NamedTuple):
-    """One member to be taken out: by its id, or by an administrator who knows the instance only."""
+    """One member to be removed: by its member id, or by its instance id alone, as an administrator does."""
 
     member_id: str
     instance_id: str | None
@@ -23,7 +23,7 @@ class Leaving(NamedTuple):
 
 
 class Membership:
-    """Serves members of the groups of one shard. RequestFailed carries the error to answer."""
+    """The requests of members for the groups of one shard. Raises RequestFailed with the error code of the response."""
 
     __slots__ = ("_context", "_rebalancer")
 
@@ -50,7 +50,8 @@ class Membership:
             case GroupState.PREPARING_REBALANCE:
                 raise RequestFailed(ErrorCode.REBALANCE_IN_PROGRESS)
             case GroupState.COMPLETING_REBALANCE:
-                # As with joins: an earlier one that is still parked has lost its reader.
+                # An earlier SyncGroup of the same member is still parked if its connection broke; no client reads that
+                # response.
                 member.complete_sync(replies.sync_failed(ErrorCode.REBALANCE_IN_PROGRESS))
                 member.sync_reply = later(reply)
                 self._rebalancer.synced(group, member)
@@ -75,7 +76,7 @@ class Membership:
         return ErrorCode.NONE
 
     def leave(self, group_id: str, leaving: Sequence[Leaving]) -> list[ErrorCode]:
-        """One code for each."""
+        """Removes members; returns an error code for each."""
         group = self._group(group_id)
         codes = [self._leave(group, one) for one in leaving]
         gone = [one.instance_id or one.member_id for one, code in zip(leaving, codes, strict=True) if not code]

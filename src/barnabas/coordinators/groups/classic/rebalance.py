@@ -1,14 +1,15 @@
-"""How a classic group gets from one generation to the next, and who drops out on the way.
+"""The rebalances of classic groups: from one generation to the next, and the removal of members.
 
-    any change of membership   -> PreparingRebalance: all members are to join again
-    all have joined, or the rebalance timeout is over (who has not joined by then is dropped, unless static)
-                               -> CompletingRebalance, generation + 1; all learn it, the leader learns who is there
+    any change of membership   -> PreparingRebalance: all members must join again
+    all members have joined, or the rebalance timeout is over (dynamic members that have not joined are removed)
+                               -> CompletingRebalance, generation + 1; all joins are answered, the leader's with the
+                                  list of members
     the leader's assignment is committed to the log
-                               -> Stable; everybody learns its part
-    nobody is left             -> Empty
+                               -> Stable; each member gets its part
+    no members are left        -> Empty
 
-The first rebalance of an empty group waits `group.initial.rebalance.delay.ms`, and again as long as members keep
-coming, up to the rebalance timeout. A session that runs out removes its member. Members that joined but never ask for
+The first rebalance of an empty group waits `group.initial.rebalance.delay.ms`, and again while new members keep
+joining, up to the rebalance timeout. A member is removed when its session expires. Members that join but never request
 their assignment are removed after the rebalance timeout (KAFKA-9752).
 """
 
@@ -39,12 +40,12 @@ _PREPARING = GroupState.PREPARING_REBALANCE
 _COMPLETING = GroupState.COMPLETING_REBALANCE
 _STABLE = GroupState.STABLE
 _DEAD = GroupState.DEAD
-#: Members that are answered in one turn of the loop.
+#: Members whose requests are answered in one turn of the loop.
 _ANSWERS: Final = 200
 
 
 class Rebalancer:
-    """Moves the groups of one shard."""
+    """The rebalances and sessions of one shard's classic groups."""
 
     __slots__ = ("_context",)
 
@@ -54,14 +55,14 @@ class Rebalancer:
     # -- sessions
 
     def extend_session(self, group: ClassicGroup, member: Member) -> None:
-        """It has been heard of."""
+        """Extends the member's session after a sign of life."""
         self.schedule_session(group, member, member.session_timeout_ms)
 
     def schedule_session(self, group: ClassicGroup, member: Member, timeout_ms: int) -> None:
         member.session.schedule(timeout_ms, lambda: self._on_session_expired(group, member))
 
     def schedule_pending(self, group: ClassicGroup, member_id: str, timeout_ms: int) -> None:
-        """A member was given its id; it has this long to come back with it."""
+        """Starts the time that a client has to join with the member id it was given."""
         deadline = group.pending_joins[member_id] = self._context.deadlines.new()
         deadline.schedule(timeout_ms, lambda: self.drop_pending(group, member_id))
 
@@ -78,17 +79,19 @@ class Rebalancer:
     # -- leaving
 
     def remove(self, group: ClassicGroup, member: Member) -> None:
-        """Take a member out. What it waits for is answered UNKNOWN_MEMBER_ID: if it is alive, it joins anew."""
+        """Removes a member. Its parked requests are answered with UNKNOWN_MEMBER_ID, after which a live client joins
+        as a new member."""
         self.dismiss(group, member, ErrorCode.UNKNOWN_MEMBER_ID, UNKNOWN_MEMBER)
         group.remove(member.member_id)
 
     def dismiss(self, group: ClassicGroup, member: Member, code: ErrorCode, member_id: str) -> None:
-        """Answer with an error whatever the member waits for."""
+        """Answers the member's parked requests with an error."""
         group.complete_join(member, replies.join_failed(code, member_id))
         member.complete_sync(replies.sync_failed(code))
 
     def after_removal(self, group: ClassicGroup, reason: str) -> None:
-        """Members have gone: the others have to share anew, or need not wait for them any longer."""
+        """Starts a rebalance after a removal, or completes the current one if it waited only for the removed
+        members."""
         if group.is_in(_STABLE, _COMPLETING):
             self.prepare(group, reason)
         else:
@@ -97,14 +100,14 @@ class Rebalancer:
     # -- joining
 
     def prepare_or_complete(self, group: ClassicGroup, reason: str) -> None:
-        """A member has joined: begin a rebalance, or go on with the one at hand."""
+        """Starts a rebalance after a join, or continues the current one."""
         if group.may_rebalance:
             self.prepare(group, reason)
         else:
             self.maybe_complete_join(group)
 
     def prepare(self, group: ClassicGroup, reason: str) -> None:
-        """Have all members join again."""
+        """Starts a rebalance: all members must join again."""
         if group.is_in(_COMPLETING):
             self._drop_assignment(group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.sync_deadline.cancel()
@@ -121,7 +124,8 @@ class Rebalancer:
             self._await_joins(group)
 
     def maybe_complete_join(self, group: ClassicGroup) -> None:
-        """End the join if nobody is missing. The initial delay is always waited out, others may be on their way."""
+        """Completes the join phase if all members have joined. The initial delay is never shortened, since more
+        members can arrive."""
         if group.is_in(_PREPARING) and group.all_joined and group.previous_state is not _EMPTY:
             self._complete_join(group)
 
@@ -138,7 +142,7 @@ class Rebalancer:
         group.join_deadline.schedule(next_ms, lambda: self._on_initial_delay(group, next_ms, next_left_ms))
 
     def _complete_join(self, group: ClassicGroup) -> None:
-        """The time to join is over. Static members may be late, the others are out."""
+        """Ends the join phase: dynamic members that have not joined are removed, static ones are kept."""
         if not group.is_in(_PREPARING):
             return
         group.join_deadline.cancel()
@@ -146,12 +150,12 @@ class Rebalancer:
             if not member.is_static:
                 self.remove(group, member)
         if not group.elect_joined_leader() and group.members:
-            self._await_joins(group)  # only static members, and none has come: their sessions will tell
+            self._await_joins(group)  # only static members, none of which has joined: their sessions decide
             return
         group.new_member_added = False
         group.begin_generation(self._context.wall_ms())
         if group.is_in(_EMPTY):
-            # Should this be lost, the members of the last generation come back with it and time out again.
+            # If this record is lost, the members of the last generation are restored by a load and time out again.
             self._context.log.append([generation_record(group, {})], lambda _: None)
             return
         self._answer_joins(group)
@@ -159,8 +163,8 @@ class Rebalancer:
         group.sync_deadline.schedule(group.rebalance_timeout_ms, lambda: self._on_sync_expired(group, generation))
 
     def _answer_joins(self, group: ClassicGroup) -> None:
-        """All members learn of the generation; the first at once, the others of a large group some in each turn of the
-        loop. What they are told is settled now."""
+        """Answers the parked joins with the new generation: the first ones immediately, those of a large group in
+        parts, one in each turn of the loop. The responses reflect the state now."""
         joined = replies.Joined(group)
         told: list[tuple[Member, JoinReply | None]] = []
         for member in group.members.values():
@@ -184,7 +188,7 @@ class Rebalancer:
             self.extend_session(group, member)
 
     def _answer_syncs(self, group: ClassicGroup, response: Callable[[Member], SyncGroupResponse]) -> None:
-        """As `_answer_joins`, of those that wait for their assignment."""
+        """Answers the parked SyncGroup requests, in parts like `_answer_joins`."""
         told = [(member, reply) for member in group.members.values() if (reply := member.take_sync()) is not None]
 
         def answer() -> Iterator[None]:
@@ -200,7 +204,7 @@ class Rebalancer:
     # -- assignments
 
     def synced(self, group: ClassicGroup, member: Member) -> None:
-        """A member has asked for its assignment."""
+        """Records that a member has requested its assignment."""
         group.pending_syncs.pop(member.member_id, None)
         if not group.pending_syncs:
             group.sync_deadline.cancel()
@@ -214,7 +218,7 @@ class Rebalancer:
         self.prepare(group, f"{len(missing)} members never asked for their assignment")
 
     def store_assignment(self, group: ClassicGroup, assignment: Mapping[str, bytes]) -> None:
-        """The leader has decided. It holds once it is in the log."""
+        """Writes the leader's assignment; it takes effect when it is committed."""
         generation = group.generation
         record = generation_record(group, assignment)
         self._context.log.append([record], lambda code: self._on_stored(group, generation, assignment, code))
@@ -223,7 +227,7 @@ class Rebalancer:
         self, group: ClassicGroup, generation: int, assignment: Mapping[str, bytes], code: ErrorCode
     ) -> None:
         if not group.is_in(_COMPLETING) or group.generation != generation:
-            return  # the next rebalance has begun meanwhile
+            return  # the next rebalance has begun
         if code is not ErrorCode.NONE:
             self._drop_assignment(group, storing_failed(code))
             self.prepare(group, f"the assignment could not be stored: {code.name}")
@@ -241,7 +245,7 @@ class Rebalancer:
     # -- the end
 
     def bury(self, group: ClassicGroup, code: ErrorCode) -> None:
-        """Deleted, or coordinated elsewhere from now on."""
+        """Ends a group that was deleted, or is coordinated elsewhere from now on."""
         if group.is_in(_DEAD):
             return
         _dismiss_all(self._context.host.timers, group, code)
@@ -253,7 +257,7 @@ class Rebalancer:
         group.become(_DEAD, self._context.wall_ms())
 
     def revive(self, group: ClassicGroup) -> None:
-        """After loading: everybody has a session's time to be heard of."""
+        """Starts the sessions of all members after a load."""
         if group.is_in(_DEAD):
             return
         for member in tuple(group.members.values()):
@@ -263,7 +267,7 @@ class Rebalancer:
 
 
 def _dismiss_all(timers: Timers, group: ClassicGroup, code: ErrorCode) -> None:
-    """Answers all that wait with an error, some in each turn of the loop."""
+    """Answers all parked requests with an error, in parts, one in each turn of the loop."""
     told: list[tuple[Member, JoinReply | None, SyncReply | None]] = []
     for member in group.members.values():
         member.session.cancel()

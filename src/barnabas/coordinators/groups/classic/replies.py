@@ -1,4 +1,4 @@
-"""The answers of the group APIs, as groups and members fill them."""
+"""The responses of the classic group APIs, built from groups and members."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ def join_failed(code: ErrorCode, member_id: str) -> JoinGroupResponse:
 def joined(
     group: ClassicGroup, member: Member, *, with_members: bool | None = None, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """The generation as this member sees it: the leader is told who is in it (`with_members` None), to assign."""
+    """Returns the JoinGroup response for this member. With `with_members` None, only the leader gets the list of
+    members, from which it assigns."""
     if with_members is None:
         with_members = group.is_leader(member.member_id)
     return JoinGroupResponse(
@@ -34,7 +35,7 @@ def joined(
 
 
 class Joined:
-    """What the members of a new generation are told, also when the group has gone on since."""
+    """The JoinGroup responses of one new generation; unchanged if the group changes before the last one is sent."""
 
     __slots__ = ("_leader_id", "_members", "_name", "_number", "_type")
 
@@ -87,7 +88,8 @@ def listed(group: ClassicGroup) -> ListGroupsResponse.ListedGroup:
 
 
 def described(group: ClassicGroup) -> DescribeGroupsResponse.DescribedGroup:
-    """Members' metadata is shown of a stable group only: before, it is not settled for which protocol."""
+    """Returns the description of a group. It contains members' metadata only for a stable group: before, the
+    protocol is not chosen."""
     name = group.protocol_name if group.is_in(GroupState.STABLE) else None
     return DescribeGroupsResponse.DescribedGroup(
         group_id=group.group_id,
@@ -113,7 +115,7 @@ def describe_failed(group_id: str, code: ErrorCode) -> DescribeGroupsResponse.De
 
 
 def describe_missing(group_id: str, api_version: int, message: str) -> DescribeGroupsResponse.DescribedGroup:
-    """Before version 6 (KIP-1043) a group that is not there was shown as a dead one."""
+    """Returns the description of a group that does not exist: before version 6 (KIP-1043) as a dead group."""
     group = DescribeGroupsResponse.DescribedGroup(group_id=group_id, group_state=GroupState.DEAD.value)
     if api_version >= 6:
         group.error_code = ErrorCode.GROUP_ID_NOT_FOUND
