@@ -19,7 +19,7 @@ from tests.support.kafka_json import to_kafka_json
 from tests.support.metadata_logs import snapshots
 
 from barnabas.broker.handlers import describe_cluster, describe_topic_partitions, metadata
-from barnabas.broker.lately_fenced import LatelyFenced
+from barnabas.broker.recently_fenced import RecentlyFenced
 from barnabas.broker.requests.steps import whole
 from barnabas.common.types import uuid_from_text
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
@@ -131,7 +131,7 @@ def test_our_answer_is_kafkas(frame: Json) -> None:
         cluster_id=CLUSTER_ID,
         config=make_config({"auto.create.topics.enable": "false"}),
         host=SimpleNamespace(random=SeededChance()),
-        lately_fenced=LatelyFenced(),
+        recently_fenced=RecentlyFenced(),
     )
     context = SimpleNamespace(api_key=api_key, api_version=version, listener=listener, principal="User:test")
     answer = HANDLERS[api_key].handle(context, request, services)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from barnabas.broker.own_registration import AfterOwnRegistration
+from barnabas.broker.own_registration import OwnRegistrationFilter
 from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Buffer
 from barnabas.controller import partition_change
@@ -74,7 +74,7 @@ def hw_beyond_the_log(patch: pytest.MonkeyPatch) -> None:
 
 def roles_of_the_last_life(patch: pytest.MonkeyPatch) -> None:
     """A broker that starts again leads what it led, before the controller knows that it was away."""
-    patch.setattr(AfterOwnRegistration, "on_image", lambda self, delta, image: self._subscriber(delta, image))
+    patch.setattr(OwnRegistrationFilter, "on_image", lambda self, delta, image: self._subscriber(delta, image))
 
 
 def ends_are_told_too_early(patch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from barnabas.broker.coordination import Coordinators
 from barnabas.broker.fetching.fetch_sessions import SessionCache
 from barnabas.broker.journal_wiring import make_journal
 from barnabas.broker.lifecycle import BrokerLifecycle
-from barnabas.broker.own_registration import AfterOwnRegistration, Door
+from barnabas.broker.own_registration import ClientGate, OwnRegistrationFilter
 from barnabas.broker.peers.broker_channels import BrokerChannels
 from barnabas.broker.peers.controller_access import ControllerAccess
 from barnabas.broker.peers.controller_registrar import ControllerRegistrar
@@ -50,7 +50,7 @@ _ASK_TIMEOUT_MS = 30_000
 #: A stopping voter waits up to the maximum for brokers that stop at the same time, and checks at this interval.
 _LINGER_MS_MIN = 30
 _LINGER_MS_MAX = 3_000
-_LINGER_LOOK_MS = 5
+_LINGER_CHECK_MS = 5
 
 
 def _nothing() -> None:
@@ -94,8 +94,8 @@ class Broker:
         self.replicas = ReplicaManager(host, config, self.logs, ports)
         partitions = InternalPartitions(self.replicas, host.clock)
         identity = (config.node_id, self._own_epoch, lambda: self.controller.is_active)
-        self._own_registration = AfterOwnRegistration(*identity, self.replicas.on_image)
-        self._door = Door(*identity)
+        self._registration_filter = OwnRegistrationFilter(*identity, self.replicas.on_image)
+        self._client_gate = ClientGate(*identity)
         self.brokers = BrokerChannels(host, self._area, config, self.metadata)
         self._registrar = ControllerRegistrar(host, config, self.controller, self.access, self.metadata)
         producer_ids = ProducerIdPool(self.access, config.node_id, self._own_epoch)
@@ -146,7 +146,7 @@ class Broker:
         if self.config.is_broker:
             self._open_replicas()
         self._opened = True
-        self.services.lately_fenced.follow(self.metadata, self.host.clock)
+        self.services.recently_fenced.follow(self.metadata, self.host.clock)
         self.metadata.subscribe(self.journal.on_image, past=self.journal.on_past)
         self.raft.start()
         self._joined = True
@@ -166,10 +166,10 @@ class Broker:
         self.logs.health.on_change.append(self.lifecycle.refusing_changed)
         self.replicas.start(self.logs.checkpointed_high_watermarks())
         self.coordinators.listen(self.memory)
-        self.metadata.subscribe(self._own_registration.on_image)
+        self.metadata.subscribe(self._registration_filter.on_image)
         self.metadata.subscribe(self.coordinators.on_image)
         self.metadata.subscribe(self.lifecycle.on_image)
-        self.metadata.subscribe(self._door.on_image)
+        self.metadata.subscribe(self._client_gate.on_image)
 
     def start(self, on_ready: Callable[[], None] = _nothing, on_open: Callable[[], None] = _nothing) -> None:
         """Joins the cluster. `on_open` is called, possibly within this call, when the host can open the client
@@ -190,19 +190,19 @@ class Broker:
             self.logs.previous_broker_epoch,
             on_ready,
         )
-        self._door.start(self.metadata.image, on_open)
+        self._client_gate.start(self.metadata.image, on_open)
 
     def _on_epoch(self) -> None:
         """Checks the current image again: it can have shown the registration before the controller's response
         arrived."""
 
-        def look() -> None:
+        def check() -> None:
             if self._opened:
-                self._own_registration.look(self.metadata.image)
-                self._door.look(self.metadata.image)
+                self._registration_filter.check(self.metadata.image)
+                self._client_gate.check(self.metadata.image)
 
         # Runs as an event of its own: the response can arrive within the publication of an image.
-        self.host.timers.call_soon(look)
+        self.host.timers.call_soon(check)
 
     def stop(self, done: Callable[[], None], release: Callable[[], None] = lambda: None) -> None:
         """Hands over leaderships while clients are still served, calls `release` (the host closes its listeners),
@@ -213,7 +213,7 @@ class Broker:
             done()
             return
         self._opened = False
-        self._door.close()
+        self._client_gate.close()
         self._watch.stop()
 
         def close() -> None:
@@ -242,17 +242,17 @@ class Broker:
             return
         begin_ms = self.host.clock.now_ms()
 
-        def look() -> None:
+        def check() -> None:
             leaving = any(
                 broker.in_controlled_shutdown and not broker.fenced and broker_id != self.config.node_id
                 for broker_id, broker in self.metadata.image.brokers.items()
             )
             if leaving and self.host.clock.now_ms() < begin_ms + _LINGER_MS_MAX:
-                self.host.timers.call_later(_LINGER_LOOK_MS, look)
+                self.host.timers.call_later(_LINGER_CHECK_MS, check)
             else:
                 then()
 
-        self.host.timers.call_later(_LINGER_MS_MIN, look)
+        self.host.timers.call_later(_LINGER_MS_MIN, check)
 
     # -- listeners
 

@@ -35,7 +35,7 @@ Ask = Callable[[AssignReplicasToDirsRequest, Callable[[Message | None], None]], 
 _Replica = tuple[bytes, int]
 
 
-class _Word(NamedTuple):
+class _Assignment(NamedTuple):
     directory_id: bytes
     done: Callable[[], None]
 
@@ -50,8 +50,8 @@ class DirectoryAssignments:
         self._store = store
         self._epoch = epoch
         self._ask = ask
-        self._ready: dict[_Replica, _Word] = {}
-        self._sent: dict[_Replica, _Word] = {}
+        self._ready: dict[_Replica, _Assignment] = {}
+        self._sent: dict[_Replica, _Assignment] = {}
         self._timer: Timer | None = None
         self._failures = 0
         self._closed = False
@@ -73,7 +73,7 @@ class DirectoryAssignments:
         replica = (topic_id, partition)
         if self._closed:
             return
-        self._ready[replica] = _Word(directory_id, done)
+        self._ready[replica] = _Assignment(directory_id, done)
         self._send_later(0)
 
     def _send_later(self, delay_ms: int) -> None:
@@ -93,7 +93,7 @@ class DirectoryAssignments:
         if not chosen:
             return
         self._sent = {replica: self._ready.pop(replica) for replica in chosen}
-        directories = {replica: word.directory_id for replica, word in self._sent.items()}
+        directories = {replica: assignment.directory_id for replica, assignment in self._sent.items()}
         self._ask(build_request(self._node_id, self._epoch(), directories), self._on_answer)
 
     def _is_ours(self, replica: _Replica) -> bool:
@@ -107,10 +107,10 @@ class DirectoryAssignments:
         if self._closed:
             return
         codes = _codes_of(response)
-        decided = [word for replica, word in sent.items() if codes.get(replica) == ErrorCode.NONE]
-        refused = {replica: word for replica, word in sent.items() if codes.get(replica) != ErrorCode.NONE}
-        for replica, word in refused.items():
-            self._ready.setdefault(replica, word)
+        decided = [assignment for replica, assignment in sent.items() if codes.get(replica) == ErrorCode.NONE]
+        refused = {replica: assignment for replica, assignment in sent.items() if codes.get(replica) != ErrorCode.NONE}
+        for replica, assignment in refused.items():
+            self._ready.setdefault(replica, assignment)
         if refused:
             self._failures += 1
             if self._failures > _QUIET_FAILURES:
@@ -119,10 +119,12 @@ class DirectoryAssignments:
         else:
             self._failures = 0
             self._send_later(0)
-        for word in decided:
-            word.done()
+        for assignment in decided:
+            assignment.done()
 
-    def _report(self, refused: dict[_Replica, _Word], codes: dict[_Replica, int], response: Message | None) -> None:
+    def _report(
+        self, refused: dict[_Replica, _Assignment], codes: dict[_Replica, int], response: Message | None
+    ) -> None:
         names = sorted({ErrorCode(codes[replica]).name for replica in refused if replica in codes})
         overall = getattr(response, "error_code", None)
         why = ", ".join(names) if names else "no answer" if overall is None else ErrorCode(overall).name

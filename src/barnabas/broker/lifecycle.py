@@ -33,12 +33,12 @@ _EAGER_MS: Final = 10
 #: The heartbeat interval while no response arrives: the connection can come back at any moment.
 _UNANSWERED_MS: Final = 200
 #: The heartbeat interval while heartbeats fail and a full directory is still to be reported.
-_TELL_AGAIN_MS: Final = 100
+_REPORT_RETRY_MS: Final = 100
 #: Pauses between attempts to register: the first, and the longest.
 _REGISTRATION_PAUSE_MS: Final = 50
 _REGISTRATION_PAUSE_MS_MAX: Final = 1_000
 #: Errors that a retry cannot fix, with their remedy.
-_HOPELESS: Final = {
+_PERMANENT_ERRORS: Final = {
     ErrorCode.INCONSISTENT_CLUSTER_ID: "its directories belong to another cluster: configure empty ones, or the right "
     "controller.quorum addresses",
     ErrorCode.INVALID_REGISTRATION: "one of log.dirs is a copy of another node's directory: each node needs its own",
@@ -50,7 +50,7 @@ _HOPELESS: Final = {
 _UNANSWERED: Final = "unanswered"
 _FENCED: Final = "fenced"
 #: Errors that can pass without intervention, with an explanation.
-_WAITING: Final = {
+_TRANSIENT_ERRORS: Final = {
     ErrorCode.DUPLICATE_BROKER_REGISTRATION: "; another process with this node.id is running, or ended a moment ago: "
     "each node needs its own node.id",
 }
@@ -81,19 +81,19 @@ class BrokerLifecycle:
         self._give_up_ms = 0
         self._pause_ms = _REGISTRATION_PAUSE_MS
         self._timer: Timer | None = None
-        self._asking = False
+        self._in_flight = False
         self._stopping = False
-        self._beats_no_more = False
+        self._heartbeats_ended = False
         self._on_ready: Callable[[], None] | None = None
         self._on_stopped: Callable[[], None] | None = None
         #: Ids of failed directories (KIP-858); every heartbeat contains them.
         self._lost_directories: list[bytes] = []
-        self._untold: Timer | None = None
+        self._failure_report_timer: Timer | None = None
         self._refusing = refusing
         #: The directories without writes that the last heartbeat reported.
-        self._told_refusing: Sequence[bytes] = ()
+        self._reported_refusing: Sequence[bytes] = ()
         #: Whether the controller ignored that report, as Apache Kafka's controller does.
-        self._is_unheard = False
+        self._is_report_ignored = False
         self._is_amending = False
         self._reports = LimitedReports(host.faults, host.clock)
         #: The time of the last heartbeat response.
@@ -145,43 +145,43 @@ class BrokerLifecycle:
         self._cancel_timer()
         self._stopping = True
         if self.epoch < 0 or not self._config.bool_of("controlled.shutdown.enable"):
-            self._beats_no_more = True
+            self._heartbeats_ended = True
             done()
             return
         self._on_stopped = done
-        if not self._asking:
-            self._beat()
+        if not self._in_flight:
+            self._send_heartbeat()
 
     def directory_failed(self, directory_id: bytes) -> None:
         """Reports a failed directory to the controller immediately. If that fails for `log.dir.failure.timeout.ms`, the
         process ends, because the cluster still takes this broker for the leader of partitions that it has lost."""
         self._lost_directories.append(directory_id)
-        if self._untold is None:
+        if self._failure_report_timer is None:
             timeout_ms = self._config.int_of("log.dir.failure.timeout.ms")
-            self._untold = self._host.timers.call_later(timeout_ms, self._give_up_telling)
-        self._beat_soon()
+            self._failure_report_timer = self._host.timers.call_later(timeout_ms, self._on_failure_unreported)
+        self._send_heartbeat_soon()
 
     def refusing_changed(self) -> None:
         """Reports immediately to the controller that the set of directories without writes has changed."""
         if not self._stopping:
-            self._beat_soon()
+            self._send_heartbeat_soon()
 
-    def _beat_soon(self) -> None:
+    def _send_heartbeat_soon(self) -> None:
         """Sends a heartbeat soon, unless one is in flight: the next one then follows its response immediately if there
         is more to report."""
         if self._timer is not None and self.epoch >= 0:
             self._cancel_timer()
             # The call can come from a request that met the fault, so the heartbeat is sent in a later event.
-            self._timer = self._host.timers.call_later(0, self._beat)
+            self._timer = self._host.timers.call_later(0, self._send_heartbeat)
 
-    def _give_up_telling(self) -> None:
+    def _on_failure_unreported(self) -> None:
         if not self._stopping:
             self._host.faults.fatal("cannot report a failed log directory to the controller")
 
-    def _told(self) -> None:
-        if self._untold is not None:
-            self._untold.cancel()
-            self._untold = None
+    def _failures_reported(self) -> None:
+        if self._failure_report_timer is not None:
+            self._failure_report_timer.cancel()
+            self._failure_report_timer = None
 
     def _cancel_timer(self) -> None:
         if self._timer is not None:
@@ -207,11 +207,11 @@ class BrokerLifecycle:
                 self._is_fenced = None
                 self._answered_ms = self._host.clock.now_ms()
                 self._on_epoch()
-                self._beat()
+                self._send_heartbeat()
                 return
         who = f"the controller refuses broker {self._config.node_id}: {code.name}"
-        if code in _HOPELESS:
-            self._host.faults.fatal(f"{who}; {_HOPELESS[code]}")
+        if code in _PERMANENT_ERRORS:
+            self._host.faults.fatal(f"{who}; {_PERMANENT_ERRORS[code]}")
         elif self._host.clock.now_ms() >= self._give_up_ms:
             self._host.faults.fatal(f"{who}; giving up after initial.broker.registration.timeout.ms")
         else:
@@ -219,7 +219,7 @@ class BrokerLifecycle:
             # first.
             if self._pause_ms >= _REGISTRATION_PAUSE_MS_MAX:
                 left_s = (self._give_up_ms - self._host.clock.now_ms()) // 1000
-                self._host.faults.report(f"{who}{_WAITING.get(code, '')}; retrying for {left_s} s")
+                self._host.faults.report(f"{who}{_TRANSIENT_ERRORS.get(code, '')}; retrying for {left_s} s")
             self._timer = self._host.timers.call_later(self._pause_ms, self._register)
             self._pause_ms = min(2 * self._pause_ms, _REGISTRATION_PAUSE_MS_MAX)
 
@@ -266,15 +266,15 @@ class BrokerLifecycle:
             broker is not None and broker.in_controlled_shutdown and not broker.fenced
             for broker in delta.changed_brokers.values()
         )
-        if leaving and self.epoch >= 0 and not self._asking:
+        if leaving and self.epoch >= 0 and not self._in_flight:
             self._cancel_timer()
-            self._timer = self._host.timers.call_later(0, self._beat)
+            self._timer = self._host.timers.call_later(0, self._send_heartbeat)
         if delta.changed_features or self._config.node_id in delta.changed_brokers:
             self._maybe_amend()
         if self._config.node_id in delta.changed_brokers:
-            self._tell_fencing(image)
+            self._log_fencing(image)
 
-    def _tell_fencing(self, image: MetadataImage) -> None:
+    def _log_fencing(self, image: MetadataImage) -> None:
         own = image.brokers.get(self._config.node_id)
         if own is None or own.epoch != self.epoch or own.fenced == self._is_fenced:
             return
@@ -287,10 +287,10 @@ class BrokerLifecycle:
                 _FENCED, f"{who} was fenced by the controller: other brokers lead its partitions for now"
             )
 
-    def _beat(self) -> None:
+    def _send_heartbeat(self) -> None:
         self._timer = None
-        self._asking = True
-        refusing = self._told_refusing = tuple(self._refusing())
+        self._in_flight = True
+        refusing = self._reported_refusing = tuple(self._refusing())
         request = BrokerHeartbeatRequest(
             broker_id=self._config.node_id,
             broker_epoch=self.epoch,
@@ -311,7 +311,7 @@ class BrokerLifecycle:
         ISR."""
         image, own_id = self._store.image, self._config.node_id
         own = image.brokers.get(own_id)
-        if not self._is_unheard or own is None or not set(own.directories) <= set(self._told_refusing):
+        if not self._is_report_ignored or own is None or not set(own.directories) <= set(self._reported_refusing):
             return False
         active = {broker_id for broker_id, broker in image.brokers.items() if broker.is_active and broker_id != own_id}
         return all(
@@ -321,23 +321,23 @@ class BrokerLifecycle:
         )
 
     def _on_heartbeat(self, response: Message | None, lost: int) -> None:
-        self._asking = False
-        if self._beats_no_more:
+        self._in_flight = False
+        if self._heartbeats_ended:
             return
         answer = response if isinstance(response, BrokerHeartbeatResponse) else None
         code = ErrorCode.REQUEST_TIMED_OUT if answer is None else ErrorCode(answer.error_code)
         if answer is None:
-            self._tell_silence()
+            self._log_silence()
         else:
             self._answered_ms = self._host.clock.now_ms()
             self._reports.over(_UNANSWERED, "the controller answers heartbeats again")
         if answer is not None and code is not ErrorCode.NONE:
             self._reports.report(code, f"the controller answered a heartbeat with {code.name}")
         elif answer is not None and lost == len(self._lost_directories):
-            self._told()
-        was_unheard = self._is_unheard
+            self._failures_reported()
+        was_report_ignored = self._is_report_ignored
         if answer is not None and code is ErrorCode.NONE:
-            self._is_unheard = bool(self._told_refusing) and read_refusing(answer.unknown_tags) is None
+            self._is_report_ignored = bool(self._reported_refusing) and read_refusing(answer.unknown_tags) is None
         if self._stopping and (answer is None or answer.should_shut_down or code is not ErrorCode.NONE):
             done, self._on_stopped = self._on_stopped, None
             if done is not None:
@@ -351,18 +351,22 @@ class BrokerLifecycle:
             on_ready, self._on_ready = self._on_ready, None
             on_ready()
         is_settled = (is_usable or code is not ErrorCode.NONE) and not self._stopping
-        if self._told_refusing and was_unheard and self._is_unheard:
+        if self._reported_refusing and was_report_ignored and self._is_report_ignored:
             is_settled = True  # the broker requested the fencing
-        elif lost < len(self._lost_directories) or self._is_unheard or tuple(self._refusing()) != self._told_refusing:
+        elif (
+            lost < len(self._lost_directories)
+            or self._is_report_ignored
+            or tuple(self._refusing()) != self._reported_refusing
+        ):
             is_settled = False
         interval_ms = self._config.int_of("broker.heartbeat.interval.ms") if is_settled else _EAGER_MS
         if answer is None and is_settled:
             interval_ms = min(interval_ms, _UNANSWERED_MS)
-        if self._told_refusing and code is not ErrorCode.NONE:
-            interval_ms = min(interval_ms, _TELL_AGAIN_MS)
-        self._timer = self._host.timers.call_later(interval_ms, self._beat)
+        if self._reported_refusing and code is not ErrorCode.NONE:
+            interval_ms = min(interval_ms, _REPORT_RETRY_MS)
+        self._timer = self._host.timers.call_later(interval_ms, self._send_heartbeat)
 
-    def _tell_silence(self) -> None:
+    def _log_silence(self) -> None:
         """Logs that no heartbeat was answered."""
         leader_id = self._access.leader_id()
         silent_s = (self._host.clock.now_ms() - self._answered_ms) / 1000

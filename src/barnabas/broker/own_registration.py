@@ -7,7 +7,7 @@ The replicas therefore receive no image until one shows that registration, and t
 installs its metadata publishers only when the controller has acknowledged that it is caught up, KIP-631).
 
 Clients have to wait too: this broker would report partitions as unknown that it has not learnt of yet, and clients
-would drop them. So its host opens the client listeners only then (`Door`); until then connections are refused and
+would drop them. So its host opens the client listeners only then (`ClientGate`); until then connections are refused and
 clients use another broker. Kafka opens them a little later, when the broker is unfenced, but then the first clients
 that see it unfenced find its listeners closed.
 
@@ -31,7 +31,7 @@ def is_current(image: MetadataImage, node_id: int, broker_epoch: int, is_control
     return own.epoch == broker_epoch or (len(image.brokers) == 1 and is_controller_active)
 
 
-class AfterOwnRegistration:
+class OwnRegistrationFilter:
     """A filter that passes images to `subscriber` once they show this incarnation."""
 
     def __init__(
@@ -55,13 +55,13 @@ class AfterOwnRegistration:
             delta = MetadataDelta.between(EMPTY_IMAGE, image)
         self._subscriber(delta, image)
 
-    def look(self, image: MetadataImage) -> None:
+    def check(self, image: MetadataImage) -> None:
         """Checks `image` again after the controller's response: it can already show the registration."""
         if not self._is_open:
             self.on_image(MetadataDelta(image), image)
 
 
-class Door:
+class ClientGate:
     """The one-time signal `on_open` that client listeners can open; it is never revoked."""
 
     def __init__(self, node_id: int, broker_epoch: Callable[[], int], is_controller_active: Callable[[], bool]) -> None:
@@ -72,16 +72,16 @@ class Door:
 
     def start(self, image: MetadataImage, on_open: Callable[[], None]) -> None:
         self._on_open = on_open
-        self.look(image)
+        self.check(image)
 
     def close(self) -> None:
         """Prevents a later `on_open`: client listeners that are not open yet stay closed."""
         self._on_open = None
 
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        self.look(image)
+        self.check(image)
 
-    def look(self, image: MetadataImage) -> None:
+    def check(self, image: MetadataImage) -> None:
         if self._on_open is None:
             return
         if is_current(image, self._node_id, self._broker_epoch(), self._is_controller_active()):

@@ -17,8 +17,8 @@ from barnabas.broker.handlers import (
     describe_topic_partitions,
     metadata,
 )
-from barnabas.broker.lately_fenced import LatelyFenced
 from barnabas.broker.peers.controller_access import ControllerAccess
+from barnabas.broker.recently_fenced import RecentlyFenced
 from barnabas.broker.requests.inner_requests import OwnController
 from barnabas.broker.requests.steps import whole
 from barnabas.broker.topics.topic_creation import SHARE_GROUP_STATE_TOPIC, ensure_internal_topic
@@ -50,7 +50,7 @@ class World:
             host=self.node.host,
             cluster_id=self.node.formatted.cluster_id,
             topics_in_creation=set(),
-            lately_fenced=LatelyFenced(),
+            recently_fenced=RecentlyFenced(),
         )
         host = self.node.host
         self.services.access = ControllerAccess(host, ReceiveArea(), "test", lambda: -1, lambda: None, 1000)

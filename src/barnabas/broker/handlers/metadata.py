@@ -48,10 +48,10 @@ def handle(context: RequestContext, request: MetadataRequest, services: Services
         )
     image = services.metadata.image
     brokers = _brokers(image.alive_brokers(), context.listener)
-    lately_fenced = _brokers(services.lately_fenced.listed(), context.listener)
+    recently_fenced = _brokers(services.recently_fenced.listed(), context.listener)
     topics = yield from _topics(context, request, services, image)
     response = MetadataResponse(
-        brokers=brokers + lately_fenced,
+        brokers=brokers + recently_fenced,
         cluster_id=services.cluster_id,
         controller_id=_some_broker(services, brokers),
         topics=topics,

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from barnabas.broker.lately_fenced import LatelyFenced
+from barnabas.broker.recently_fenced import RecentlyFenced
 from barnabas.broker.requests.request_counts import RequestCounts
 from barnabas.broker.requests.steps import Steps
 
@@ -100,7 +100,7 @@ class Services:
     #: The memory that clients can make this process hold.
     memory: MemoryBudget
     request_counts: RequestCounts = field(default_factory=RequestCounts)
-    lately_fenced: LatelyFenced = field(default_factory=LatelyFenced)
+    recently_fenced: RecentlyFenced = field(default_factory=RecentlyFenced)
     #: Names of topics whose creation this broker has requested on behalf of clients.
     topics_in_creation: set[str] = field(default_factory=set)
     #: The queue of long work.

@@ -18,7 +18,7 @@ from barnabas.metadata.store import MetadataStore
 _LISTED_MS: Final = 3_000
 
 
-class LatelyFenced:
+class RecentlyFenced:
     """The recently fenced brokers; none before `follow`."""
 
     def __init__(self) -> None:
