@@ -33,6 +33,7 @@ class FetchItem:
         "answered_high_watermark",
         "answered_log_start_offset",
         "current_leader_epoch",
+        "idle_follower",
         "index",
         "is_throttled",
         "keeper",
@@ -41,7 +42,6 @@ class FetchItem:
         "max_bytes",
         "offset",
         "partition",
-        "resting",
         "topic",
         "topic_id",
         "watched",
@@ -67,7 +67,7 @@ class FetchItem:
         #: The partition that this item watches.
         self.watched: Partition | None = None
         #: The fetching follower's state at the leader, while it is caught up here.
-        self.resting: Follower | None = None
+        self.idle_follower: Follower | None = None
 
     def watch(self, isolation: Isolation) -> None:
         """Watches the partition of the last read, instead of an earlier one."""

@@ -28,7 +28,7 @@ _NEVER_MS: Final = -(1 << 62)
 _UNREACHABLE: Final = 1 << 62
 
 
-class Heard:
+class SessionFetch:
     """The time of a fetch session's last fetch, which does not name partitions without changes."""
 
     __slots__ = ("ms",)
@@ -45,10 +45,10 @@ class Follower:
         "caught_up_ms",
         "directory",
         "fetched_ms",
-        "heard",
         "leader_leo",
         "leo",
         "log_start_offset",
+        "session_fetch",
     )
 
     def __init__(self, caught_up_ms: int) -> None:
@@ -65,20 +65,20 @@ class Follower:
         self.fetched_ms = 0
         self.leader_leo = _UNREACHABLE
         #: While it is caught up: its session, whose fetches count for this partition too.
-        self.heard: Heard | None = None
+        self.session_fetch: SessionFetch | None = None
 
-    def rest(self, heard: Heard) -> None:
+    def begin_idle(self, session_fetch: SessionFetch) -> None:
         """Credits the session's fetches to this follower, which is caught up and not named in them."""
-        self.heard = heard
+        self.session_fetch = session_fetch
 
-    def rouse(self, heard: Heard) -> None:
+    def end_idle(self, session_fetch: SessionFetch) -> None:
         """Stops crediting the session's fetches to this follower; it was caught up at the last one."""
-        if self.heard is heard:
-            self.caught_up_ms = self.fetched_ms = heard.ms
-            self.heard = None
+        if self.session_fetch is session_fetch:
+            self.caught_up_ms = self.fetched_ms = session_fetch.ms
+            self.session_fetch = None
 
     def on_fetch(self, offset: int, log_start_offset: int, broker_epoch: int, leader_leo: int, now_ms: int) -> None:
-        self.heard = None
+        self.session_fetch = None
         if offset >= leader_leo:
             self.caught_up_ms = now_ms
         elif offset >= self.leader_leo:
@@ -95,7 +95,7 @@ class Follower:
 
     def caught_up_at(self) -> int:
         """Returns the time, in ms, when it was last caught up with the leader's LEO of that time."""
-        return self.caught_up_ms if self.heard is None else self.heard.ms
+        return self.caught_up_ms if self.session_fetch is None else self.session_fetch.ms
 
 
 class Leadership:

@@ -18,7 +18,7 @@ from barnabas.common.errors import ErrorCode
 from barnabas.common.host import Random
 from barnabas.replication.delayed_fetch import DelayedFetch
 from barnabas.replication.fetch_items import NO_REPLICA, FetchItem, FetchResult, Reader
-from barnabas.replication.leadership import Heard
+from barnabas.replication.leadership import SessionFetch
 from barnabas.replication.partition import Isolation, Partition
 
 _EVICTION_MS = 120_000
@@ -46,8 +46,8 @@ class Session:
     """One reader's set of partitions. `epoch` is the one that its next request must carry."""
 
     __slots__ = (
-        "_heard",
         "_is_closed",
+        "_session_fetch",
         "active",
         "created_ms",
         "epoch",
@@ -74,7 +74,7 @@ class Session:
         self.progress = 0
         #: The session's fetch that waits in the purgatory.
         self.waiting: DelayedFetch | None = None
-        self._heard = Heard(now_ms)
+        self._session_fetch = SessionFetch(now_ms)
         self._is_closed = False
 
     @property
@@ -136,15 +136,15 @@ class Session:
             self._rouse(item)
 
     def _rouse(self, item: FetchItem) -> None:
-        if item.resting is not None:
-            item.resting.rouse(self._heard)
-            item.resting = None
+        if item.idle_follower is not None:
+            item.idle_follower.end_idle(self._session_fetch)
+            item.idle_follower = None
 
     # -- fetches
 
     def go_on(self, reader: Reader, now_ms: int) -> None:
         """Notes the begin of the session's next fetch."""
-        self._heard.ms = now_ms
+        self._session_fetch.ms = now_ms
         if reader != self.reader:
             self.reader = reader
             for item in self.items.values():
@@ -217,8 +217,8 @@ class Session:
         follower = leadership.followers.get(replica_id)
         if follower is None or follower.leo != item.offset:
             return False
-        follower.rest(self._heard)
-        item.resting = follower
+        follower.begin_idle(self._session_fetch)
+        item.idle_follower = follower
         return True
 
 
