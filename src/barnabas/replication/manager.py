@@ -321,7 +321,7 @@ class ReplicaManager:
             partition = self._open(topic, topic_id, index, image, is_new)
         if partition is not None:
             self._assume_role(partition, image)
-            self.moves.tell_directory(partition, image)
+            self.moves.report_directory(partition, image)
 
     def _assume_role(self, partition: Partition, image: PartitionImage) -> None:
         before, epoch_before = partition.role, partition.leader_epoch

@@ -28,7 +28,7 @@ UNSYNCED_BYTES_MAX = 32 * 1024 * 1024
 
 class Stage(Enum):
     COPYING = "copying"
-    TELLING = "telling"
+    REPORTING = "reporting"
     EXCHANGING = "exchanging"
     ENDED = "ended"
 

@@ -1,7 +1,7 @@
 """Moves of replicas between `log.dirs` while they are written and read (KIP-113, AlterReplicaLogDirs).
 
     copying     slice by slice, from the current log to the future log
-    telling     the copy is almost complete: the new directory is reported to the controller; copying continues then
+    reporting   the copy is almost complete: the new directory is reported to the controller; copying continues then
     exchanging  the copy is complete after a slice, and replaces the log in the same event
 
 Invariants
@@ -178,10 +178,10 @@ class ReplicaMoves:
         except StorageFault as fault:
             self._logs.storage_fault(fault)
 
-    def tell_directory(self, partition: Partition, image: PartitionImage) -> None:
+    def report_directory(self, partition: Partition, image: PartitionImage) -> None:
         """Reports the replica's directory to the controller if the metadata contain another one (KIP-858)."""
         move = self._moves.get(partition.topic_partition)
-        if move is not None and move.stage in (Stage.TELLING, Stage.EXCHANGING):
+        if move is not None and move.stage in (Stage.REPORTING, Stage.EXCHANGING):
             return
         directory_id = self._logs.roots.id_of(root_of(partition.log.directory))
         if directory_id not in (ZERO_UUID, image.directory_of(self._node_id)):
@@ -220,7 +220,7 @@ class ReplicaMoves:
         move = self._moves.pop(topic_partition, None)
         if move is None:
             return
-        if move.stage in (Stage.TELLING, Stage.EXCHANGING) and not is_deleted:
+        if move.stage in (Stage.REPORTING, Stage.EXCHANGING) and not is_deleted:
             directory_id = self._logs.roots.id_of(move.source)
             self._assignments.assign(move.partition.topic_id, topic_partition.partition, directory_id, _nothing)
         move.stage = Stage.ENDED
@@ -257,7 +257,7 @@ class ReplicaMoves:
         elif move.unsynced_bytes > LAST_SLICE_BYTES and move.is_synced_less:
             self._sync(move)
         elif move.stage is Stage.COPYING:
-            self._tell(move)
+            self._report_target(move)
         elif move.stage is Stage.EXCHANGING:
             self._exchange(move)
 
@@ -308,13 +308,13 @@ class ReplicaMoves:
 
     # -- completion
 
-    def _tell(self, move: Move) -> None:
+    def _report_target(self, move: Move) -> None:
         self._logs.futures.prepare()
         directory_id = self._logs.roots.id_of(move.target)
-        move.stage = Stage.TELLING
+        move.stage = Stage.REPORTING
 
         def known() -> None:
-            if move.stage is Stage.TELLING:
+            if move.stage is Stage.REPORTING:
                 move.stage = Stage.EXCHANGING
                 self._soon(move)
 
