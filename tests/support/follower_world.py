@@ -27,7 +27,7 @@ class QuietEnvironment:
     """`replication.partition.Environment` of a broker where nothing else happens."""
 
     lag_ms_max = 1000
-    tells_high_watermark = False
+    pushes_high_watermark = False
 
     def __init__(self, host: MemoryHost) -> None:
         self._host = host

@@ -59,7 +59,7 @@ class ReplicaEnvironment:
         self.follower_waits.expect(partition.leadership.followers)
 
     @property
-    def tells_high_watermark(self) -> bool:
+    def pushes_high_watermark(self) -> bool:
         return self.selector is not None
 
     def preferred(self, partition: Partition, offset: int, rack: str, listener: str) -> int:

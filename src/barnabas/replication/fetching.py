@@ -215,7 +215,7 @@ def _read_into(
                 _note_follower(partition, item, plan)
             item.is_throttled = loaded is None and replicas.quotas.holds_back(partition, plan.replica_id)
             behind = item.answered_high_watermark < partition.high_watermark
-            result.is_urgent = behind and replicas.environment.tells_high_watermark
+            result.is_urgent = behind and replicas.environment.pushes_high_watermark
         if result.diverging is None and not item.is_throttled and (remaining > 0 or min_one_batch):
             budget = min(item.max_bytes, remaining)
             read = None if loaded is None else log.take(loaded)

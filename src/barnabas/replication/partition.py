@@ -50,7 +50,7 @@ class Environment(Protocol):
         """Prepares for fetches of the partition's followers, when this broker leads it in a new epoch."""
 
     @property
-    def tells_high_watermark(self) -> bool:
+    def pushes_high_watermark(self) -> bool:
         """Whether followers learn of a new HW immediately, because they serve consumers (KIP-392)."""
 
     def propose(self, partition: Partition) -> None:
@@ -239,7 +239,7 @@ class Partition:
             return
         self.high_watermark = target
         if self._end_watchers:
-            if self._environment.tells_high_watermark:
+            if self._environment.pushes_high_watermark:
                 self.wake_followers(0)
             else:
                 _note(self._end_watchers)
