@@ -148,7 +148,7 @@ class Leadership:
                 follower = known or Follower(now_ms if replica in self.isr else _NEVER_MS)
                 follower.directory = directory
                 self.followers[replica] = follower
-        self._look()
+        self._update_is_alone()
 
     def commit_answer(self, isr: Sequence[int], partition_epoch: int) -> bool:
         """Applies an accepted proposal; False if a newer partition epoch is known already."""
@@ -161,19 +161,19 @@ class Leadership:
         self.isr = isr
         self.partition_epoch = partition_epoch
         self.proposed = None
-        self._look()
+        self._update_is_alone()
 
     def propose(self, isr: tuple[int, ...]) -> None:
         assert self.proposed is None, "one proposal at a time"
         self.proposed = isr
-        self._look()
+        self._update_is_alone()
 
     def withdraw(self) -> None:
         """Drops the proposal, which the controller refused; the committed ISR remains."""
         self.proposed = None
-        self._look()
+        self._update_is_alone()
 
-    def _look(self) -> None:
+    def _update_is_alone(self) -> None:
         self.is_alone = not self.followers and self.isr == (self.node_id,)
 
     # -- fetches of followers

@@ -26,7 +26,7 @@ from barnabas.replication.damage import is_waiting, set_aside, settle
 from barnabas.replication.environment import EventReporter, ReplicaEnvironment
 from barnabas.replication.fetcher_pool import FetcherPool
 from barnabas.replication.isr_changes import Ask
-from barnabas.replication.laggards import LaggardWatch
+from barnabas.replication.isr_expiration import IsrExpiration
 from barnabas.replication.moves import Assignments, ReplicaMoves
 from barnabas.replication.partition import Partition, Role
 from barnabas.replication.purgatory import Purgatory
@@ -128,7 +128,7 @@ class ReplicaManager:
             self.environment,
             self.quotas.follower,
         )
-        self._laggards = LaggardWatch(host.timers, self.environment, self.partitions)
+        self._isr_expiration = IsrExpiration(host.timers, self.environment, self.partitions)
         self._slices = InSlices(host.timers, host.clock, self._follow_image)
         #: Applies a new image, immediately or in slices.
         self.on_image: Subscriber = self._slices.on_image
@@ -140,7 +140,7 @@ class ReplicaManager:
     def start(self, checkpointed_high_watermarks: dict[TopicPartition, int]) -> None:
         """Adopts the HWs that the previous run stored (`replication-offset-checkpoint`)."""
         self._checkpointed_hws = dict(checkpointed_high_watermarks)
-        self._laggards.start()
+        self._isr_expiration.start()
 
     def listen(self, listener: LeadershipListener) -> None:
         self._listeners.add(listener)
@@ -151,7 +151,7 @@ class ReplicaManager:
 
     def close(self) -> None:
         self._slices.close()
-        self._laggards.close()
+        self._isr_expiration.close()
         self.fetchers.close()
         self.moves.close()
         self.purgatory.close()

@@ -8,7 +8,7 @@ from barnabas.common.host import Timer, Timers
 from barnabas.replication.partition import Environment, Partition
 
 
-class LaggardWatch:
+class IsrExpiration:
     """Checks twice per `replica.lag.time.max.ms`, so that a follower leaves the ISR at most half of it late, as in
     Kafka."""
 
@@ -19,9 +19,9 @@ class LaggardWatch:
         self._timer: Timer | None = None
 
     def start(self) -> None:
-        self._timer = self._timers.call_later(max(self._environment.lag_ms_max // 2, 1), self._look)
+        self._timer = self._timers.call_later(max(self._environment.lag_ms_max // 2, 1), self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         for partition in self._partitions():
             partition.shrink_isr()
         self.start()
