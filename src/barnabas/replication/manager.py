@@ -25,13 +25,13 @@ from barnabas.replication.cold_reads import ColdReads
 from barnabas.replication.damage import is_waiting, set_aside, settle
 from barnabas.replication.environment import EventReporter, ReplicaEnvironment
 from barnabas.replication.fetcher_pool import FetcherPool
+from barnabas.replication.image_slices import ImageSlices
 from barnabas.replication.isr_changes import Ask
 from barnabas.replication.isr_expiration import IsrExpiration
 from barnabas.replication.moves import Assignments, ReplicaMoves
 from barnabas.replication.partition import Partition, Role
 from barnabas.replication.purgatory import Purgatory
 from barnabas.replication.quotas import ReplicationQuotas
-from barnabas.replication.slices import InSlices
 from barnabas.replication.strays import set_strays_aside
 from barnabas.replication.traffic import Traffic
 from barnabas.replication.unopened import UnopenedReplicas
@@ -129,7 +129,7 @@ class ReplicaManager:
             self.quotas.follower,
         )
         self._isr_expiration = IsrExpiration(host.timers, self.environment, self.partitions)
-        self._slices = InSlices(host.timers, host.clock, self._follow_image)
+        self._slices = ImageSlices(host.timers, host.clock, self._follow_image)
         #: Applies a new image, immediately or in slices.
         self.on_image: Subscriber = self._slices.on_image
         logs.on_directory_failed.append(self._on_directory_failed)

@@ -9,7 +9,7 @@ from tests.support.wired import WiredBroker
 
 from barnabas.common.host import Timer
 from barnabas.metadata.image import EMPTY_IMAGE, MetadataDelta, MetadataImage
-from barnabas.replication.slices import InSlices
+from barnabas.replication.image_slices import ImageSlices
 from barnabas.simulation.host import VirtualTime
 
 MANY = 1_000
@@ -42,7 +42,7 @@ class Followed:
         self.sizes: dict[int, int] = {}
         self.failing: tuple[int, int] | None = None
         self.within: list[tuple[int, int]] = []
-        self.slices = InSlices(self.soon, VirtualTime(), self.apply)
+        self.slices = ImageSlices(self.soon, VirtualTime(), self.apply)
 
     def apply(self, delta: MetadataDelta, image: MetadataImage) -> Iterator[None]:
         for step in range(self.sizes[image.offset]):

@@ -24,7 +24,7 @@ _SLICE_MS: Final = 8
 _END: Final = object()
 
 
-class InSlices:
+class ImageSlices:
     """The queue of changes. `apply` does one step per `yield`. `on_image` is a `metadata.store.Subscriber`."""
 
     def __init__(
@@ -41,12 +41,12 @@ class InSlices:
     def on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
         self._waiting.append(self._apply(delta, image))
         if not self._scheduled and not self._running:
-            self._go_on()
+            self._run_slice()
 
     def close(self) -> None:
         self._waiting.clear()
 
-    def _go_on(self) -> None:
+    def _run_slice(self) -> None:
         self._scheduled = False
         self._running = True
         left = _STEPS_AT_ONCE
@@ -63,4 +63,4 @@ class InSlices:
             self._running = False
             if self._waiting:
                 self._scheduled = True
-                self._timers.call_soon(self._go_on)
+                self._timers.call_soon(self._run_slice)
