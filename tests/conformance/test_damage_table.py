@@ -111,7 +111,7 @@ def outcome(stop: str, damage: Damage) -> str:
             assert not wrong | missing | found.refused, "a partition that nobody touched"
             continue
         if wrong or missing:
-            is_told = any("cut off" in text or "is lost here" in text for text in told)
+            is_told = any("cut off" in text or "are lost on this broker" in text for text in told)
             is_unsynced = stop == "unclean" and not wrong and min(missing) >= 36
             assert is_named_by_verify(files) or (is_told and is_unsynced), (damage, wrong, missing, told)
             result = "told" if is_told else "named by verify"

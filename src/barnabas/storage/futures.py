@@ -109,8 +109,8 @@ class FutureLogs:
         other = self._futures.get(opening.topic_partition)
         if other is not None:
             raise ConfigError(
-                f"Duplicate log directories found: {opening.directory}, {other.directory}! Both are on their way to be "
-                f"the log of {opening.topic_partition}: remove one of the two"
+                f"Duplicate log directories found: {opening.directory}, {other.directory}! Both are future logs "
+                f"of {opening.topic_partition}: remove one of them"
             )
         future = self._open_log(opening)
         if future.losses.damage is not None:

@@ -35,9 +35,9 @@ _SETTLE_MS: Final = 10_000
 _SETTLE_MS_MAX: Final = 300_000
 _RELAPSE_MS: Final = 600_000
 
-FULL: Final = "has no room"
+FULL: Final = "has no free space"
 SLOW: Final = "is slow"
-HUNG: Final = "does not answer"
+HUNG: Final = "does not respond"
 FAILED: Final = "cannot be written"
 
 

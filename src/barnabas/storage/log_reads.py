@@ -73,13 +73,13 @@ class LogReader:
         if self.holes:
             self._check_not_lost(offset)
         read = self._with_room(self._read, offset, max_bytes, up_to, min_one_batch)
-        assert isinstance(read, LogRead), "only a reader that does not wait is told so"
+        assert isinstance(read, LogRead), "a read that waits returns data"
         return read
 
     def _check_not_lost(self, offset: int) -> None:
         hole = hole_at(self.holes, offset)
         if hole is not None:
-            text = f"the records {hole.text} of {self.topic_partition} are lost: go on at offset {hole.end}"
+            text = f"the records {hole.text} of {self.topic_partition} are lost: continue at offset {hole.end}"
             raise RequestFailed(ErrorCode.CORRUPT_MESSAGE, text)
 
     def past_hole(self, offset: int) -> int:

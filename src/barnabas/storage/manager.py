@@ -218,7 +218,7 @@ class LogManager:
         """Opens the logs, in several threads if they have to be scanned. From then on only the loop uses them."""
         host, services = self._host, self._services
         threads = 1 if directory.clean else self._config.int_of("num.recovery.threads.per.data.dir")
-        how = "after a stop in order" if directory.clean else "after a stop that was not in order"
+        how = "after a clean shutdown" if directory.clean else "after an unclean shutdown"
         progress = Progress(host, f"{directory.path}: opening logs {how}", len(openings))
         work = [partial(_try_to_open, services, opening) for opening in openings]
         for opening, log in zip(openings, host.blocking.run_all(work, threads), strict=True):
@@ -246,7 +246,7 @@ class LogManager:
             raise ConfigError(
                 f"Duplicate log directories for {opening.topic_partition} are found in both {opening.directory} and "
                 f"{other.directory}. It is likely that a log directory failed while the partition was being moved from "
-                "one to the other: remove one of the two, best the one on the disk that failed"
+                "one to the other: remove one of the two, preferably the one on the failed disk"
             )
         other.segments.release()
         del self._logs[opening.topic_partition]

@@ -112,7 +112,7 @@ def test_verify_names_each_fault_and_fails(killed: Path, capsys: Output) -> None
     assert run(["log", "verify", str(killed)]) == 1
     log = killed / "crash-0" / "00000000000000000028.log"
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == f"torn: {log}, byte 394, offset 30: a batch of 195 bytes where 100 are left"
+    assert lines[0] == f"torn: {log}, byte 394, offset 30: a batch of 195 bytes, but only 100 bytes are left"
     assert lines[-1].endswith(": 1 fault")
     assert run(["log", "verify", "--json", str(killed / "crash-0")]) == 1
     found = json.loads(capsys.readouterr().out)
@@ -123,7 +123,7 @@ def test_verify_names_each_fault_and_fails(killed: Path, capsys: Output) -> None
             "position": 394,
             "offset": 30,
             "kind": "torn",
-            "message": "a batch of 195 bytes where 100 are left",
+            "message": "a batch of 195 bytes, but only 100 bytes are left",
         }
     ]
     assert contents(killed) == before
@@ -135,7 +135,7 @@ def test_verify_tells_checkpoints_beyond_the_end_of_a_log(clean: Path, capsys: O
     assert run(["log", "verify", "--shallow", str(clean)]) == 1
     printed = capsys.readouterr().out
     assert f"checkpoint: {clean / 'recovery-point-offset-checkpoint'}" in printed
-    assert "epochs-0 at" in printed
+    assert "epochs-0 is at" in printed
 
 
 def test_epochs_behind_the_recovery_point_need_not_be_on_file_while_a_broker_runs(clean: Path, capsys: Output) -> None:
@@ -144,7 +144,7 @@ def test_epochs_behind_the_recovery_point_need_not_be_on_file_while_a_broker_run
     assert run(["log", "verify", str(clean)]) == 1, "a clean stop leaves all of them"
     (clean / ".kafka_cleanshutdown").unlink()
     assert run(["log", "verify", str(clean)]) == 1, "of what the recovery point says, all are there"
-    assert "no epoch, the log has epoch" in capsys.readouterr().out
+    assert "the file has no epoch, but the log has epoch" in capsys.readouterr().out
     points = clean / "recovery-point-offset-checkpoint"
     kept = [line for line in points.read_text().splitlines()[2:] if not line.startswith("epochs ")]
     points.write_text("\n".join(["0", str(len(kept)), *kept, ""]))
@@ -173,7 +173,7 @@ def test_repair_only_tells_unless_it_is_confirmed(killed: Path, capsys: Output) 
     before = contents(killed)
     assert run(["log", "repair", str(killed)]) == 0
     printed = capsys.readouterr()
-    assert "00000000000000000028.log: cut at byte 394, offset 30; 100 bytes kept aside" in printed.out
+    assert "00000000000000000028.log: cut at byte 394, offset 30; 100 bytes saved in the repair folder" in printed.out
     assert "--yes" in printed.err
     assert contents(killed) == before
 

@@ -140,7 +140,7 @@ def test_a_wrong_recovery_point_alone_is_no_loss() -> None:
     manager, host = started(files | {path: files[path].replace(b"orders 0 40", b"orders 0 90")})
     assert manager.damaged.waiting == set()
     assert host.faults.reported == []
-    assert any("checkpoint is taken for wrong" in text for text in host.faults.informed)
+    assert any("checkpoint is treated as wrong" in text for text in host.faults.informed)
     assert taken_up(manager).log_end_offset == 40
 
 
@@ -152,7 +152,7 @@ def test_reads_of_what_was_lost_name_the_range() -> None:
     with pytest.raises(RequestFailed) as caught:
         log.read(0, 1000, up_to=40)
     assert caught.value.code is ErrorCode.CORRUPT_MESSAGE
-    assert f"go on at offset {log.segments.bases[0]}" in str(caught.value)
+    assert f"continue at offset {log.segments.bases[0]}" in str(caught.value)
 
 
 @pytest.mark.parametrize("stop", [stopped, killed])

@@ -26,7 +26,7 @@ def test_it_is_named_and_taken_out() -> None:
     (fault,) = [fault for fault in faults if fault.kind is FaultKind.RECORDS]
     assert (fault.offset, fault.path.rpartition("/")[2]) == (2, f"{0:020d}.log")
     steps = repaired(disk)
-    assert any("offsets 2 to 6, gives way to one without records" in step for step in steps)
+    assert any("offsets 2 to 6, is replaced by an empty one" in step for step in steps)
     after = files_in(disk, world.root)
     assert [record.offset for record in records(batches(after))] == [0, 1, 7, 8, 9]
     assert verified(disk)[1] == []

@@ -101,7 +101,7 @@ def test_a_sync_that_does_not_end_is_a_disk_that_hangs() -> None:
     assert world.health.refusing() == []
     world.run(1_500)
     assert world.health.refusing() == ["/a"]
-    assert world.health.cause_of("/a") == "does not answer"
+    assert world.health.cause_of("/a") == "does not respond"
     world.run(60_000)
     assert len(parked) == 2, "the sync and one probe"
     parked[0](None, None)  # type: ignore[operator]

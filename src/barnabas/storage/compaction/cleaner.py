@@ -181,9 +181,8 @@ class UnreadableBatches:
             return
         if topic_partition not in self.counts:
             self._faults.report(
-                f"{topic_partition}: batches that cannot be read stay as they are in compaction, {unreadable.count} of "
-                f"them; the first is at {unreadable.first}. `barnabas log verify` names them, `barnabas log repair` "
-                "takes them out"
+                f"{topic_partition}: compaction keeps {unreadable.count} unreadable batches unchanged; the first is at "
+                f"{unreadable.first}. `barnabas log verify` lists them, `barnabas log repair` removes them"
             )
         self.counts[topic_partition] = unreadable.count
 

@@ -49,7 +49,7 @@ def swap_in(disk: Disk, log: Log, replaced: Sequence[Segment], end_offset: int) 
             _swap(disk, directory, log, replaced, placeholders)
         except OSError as error:
             if is_exhausted(error):
-                raise OSError(errno.EIO, f"a swap is half done: {error.strerror}") from error
+                raise OSError(errno.EIO, f"the swap of a segment is incomplete: {error.strerror}") from error
             raise
     finally:
         directory.close()

@@ -198,24 +198,24 @@ class Repair:
             cut = plan.cut
             yield (
                 f"{cut.path}: cut at byte {cut.valid_bytes}, offset {cut.next_offset}; "
-                f"{cut.size_bytes - cut.valid_bytes} bytes kept aside"
+                f"{cut.size_bytes - cut.valid_bytes} bytes saved in the repair folder"
             )
         for scan in self._verification.scans:
             for place in plan.emptied.get(scan.base_offset, ()):
                 yield (
                     f"{scan.path}: the batch at byte {scan.positions[place]}, offsets {scan.first_offsets[place]} to "
-                    f"{scan.last_offsets[place]}, gives way to one without records, and is kept aside"
+                    f"{scan.last_offsets[place]}, is replaced by an empty one and saved in the repair folder"
                 )
         for base in plan.dropped:
-            yield f"{path(base, LOG_SUFFIX)}: kept aside with its indexes, it stands behind the cut"
+            yield f"{path(base, LOG_SUFFIX)}: moved to the repair folder with its indexes, because it follows the cut"
         for base in plan.reindexed:
-            yield f"{path(base, LOG_SUFFIX)}: indexes made anew"
+            yield f"{path(base, LOG_SUFFIX)}: indexes rebuilt"
         for offset in plan.snapshots:
-            yield f"{path(offset, SNAPSHOT_SUFFIX)}: kept aside"
+            yield f"{path(offset, SNAPSHOT_SUFFIX)}: moved to the repair folder"
         for base in plan.transactions:
-            yield f"{path(base, TXN_INDEX_SUFFIX)}: made anew"
+            yield f"{path(base, TXN_INDEX_SUFFIX)}: rebuilt"
         if plan.epochs is not None:
-            yield f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}: made anew"
+            yield f"{self.directory}/{LEADER_EPOCH_CHECKPOINT}: rebuilt"
         for scan, position, _, epoch in plan.stamps:
             yield f"{scan.path}: leader epoch of the batch at byte {position} set to {epoch}"
 

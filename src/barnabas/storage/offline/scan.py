@@ -173,7 +173,7 @@ class _Scanner:
             header = read_header(data)
             is_sound = has_valid_crc(data, 0, header)
         except RecordsRejected as rejected:
-            scan.damaged(Fault(scan.path, FaultKind.CHECKSUM, f"no sound batch: {rejected}", position, base_offset))
+            scan.damaged(Fault(scan.path, FaultKind.CHECKSUM, f"an invalid batch: {rejected}", position, base_offset))
             return len(data)
         if not is_sound:
             text = f"the checksum of a batch of {len(data)} bytes is wrong"
@@ -199,17 +199,19 @@ class _Scanner:
         """Returns a fault unless a complete batch can be at this position."""
         path, expected = self._scan.path, self._scan.next_offset
         if left < PREFIX_BYTES:
-            return Fault(path, FaultKind.TORN, f"the last {left} bytes are no batch", position, expected)
+            return Fault(path, FaultKind.TORN, f"the last {left} bytes are not a batch", position, expected)
         prefix = self._window.at(position, PREFIX_BYTES)
         length = PREFIX.unpack_from(prefix)[1] + LOG_OVERHEAD
         magic = prefix[MAGIC_OFFSET]
         if magic > MAGIC_V2:
-            return Fault(path, FaultKind.HEADER, f"a batch of magic {magic}", position, expected)
+            return Fault(path, FaultKind.HEADER, f"a batch of unknown magic {magic}", position, expected)
         if length < (HEADER_BYTES if magic == MAGIC_V2 else LEGACY_MIN_BYTES):
-            text = f"a batch of {length} bytes; the last {left} bytes of the file cannot be read"
+            text = f"a batch cannot have {length} bytes; the last {left} bytes of the file are unreadable"
             return Fault(path, FaultKind.HEADER, text, position, expected)
         if length > left:
-            return Fault(path, FaultKind.TORN, f"a batch of {length} bytes where {left} are left", position, expected)
+            return Fault(
+                path, FaultKind.TORN, f"a batch of {length} bytes, but only {left} bytes are left", position, expected
+            )
         return None
 
     def _place(self, position: int, header: BatchHeader, data: memoryview) -> Fault | None:
@@ -227,12 +229,12 @@ class _Scanner:
                 self._pending = None
                 scan.next_offset, scan.valid_bytes = before, blamed
                 scan.gaps -= 1
-                text = f"a batch at offset {first} between {before - 1} and {header.base_offset}"
+                text = f"a batch at offset {first} between offsets {before - 1} and {header.base_offset}"
                 return Fault(scan.path, FaultKind.OFFSET, text, blamed, first)
-            text = f"offset {header.base_offset} where {scan.next_offset} or more must come"
+            text = f"offset {header.base_offset}, but at least {scan.next_offset} was expected"
             return Fault(scan.path, FaultKind.OFFSET, text, position, header.base_offset)
         if header.last_offset_delta < 0 or header.last_offset - scan.base_offset > _RELATIVE_MAX:
-            text = f"last offset {header.last_offset} in the segment of {scan.base_offset}"
+            text = f"an impossible last offset {header.last_offset} in the segment of {scan.base_offset}"
             return Fault(scan.path, FaultKind.OFFSET, text, position, header.base_offset)
         if self._end_offset is not None and header.last_offset >= self._end_offset:
             text = f"offset {header.last_offset} in a segment that ends before {self._end_offset}"
@@ -246,14 +248,14 @@ def _records_fault(path: str, position: int, header: BatchHeader, data: memoryvi
     try:
         records = decode_batch(data)
     except RecordsRejected as rejected:
-        return Fault(path, FaultKind.RECORDS, f"records that cannot be read: {rejected}", position, header.base_offset)
+        return Fault(path, FaultKind.RECORDS, f"the records cannot be read: {rejected}", position, header.base_offset)
     offset = header.base_offset - 1
     for record in records:
         if not offset < record.offset <= header.last_offset:
-            text = f"a record at offset {record.offset} in the batch {header.base_offset} to {header.last_offset}"
+            text = f"offset {record.offset} of a record in the batch {header.base_offset} to {header.last_offset}"
             return Fault(path, FaultKind.RECORDS, text, position, record.offset)
         offset = record.offset
     if header.magic != MAGIC_V2 and offset != header.last_offset:
-        text = f"a set that ends at offset {offset} in a message of offset {header.last_offset}"
+        text = f"a message set that ends at offset {offset} in a wrapper of offset {header.last_offset}"
         return Fault(path, FaultKind.RECORDS, text, position, header.base_offset)
     return None

@@ -221,7 +221,7 @@ class Verification:
             if self._disk.exists(path):
                 found.append(check(self._disk, path, scan))
             else:
-                found.append(Fault(path, FaultKind.MISSING, "is not there", None, scan.base_offset))
+                found.append(Fault(path, FaultKind.MISSING, "the file is missing", None, scan.base_offset))
         path = self.path(scan.base_offset, TXN_INDEX_SUFFIX)
         fault = transactions.check(self._disk, path, scan)
         if fault is not None or scan.damage is not None:
@@ -241,11 +241,11 @@ class Verification:
                 continue
             end = self.report.log_end_offset
             if offset > end and not self.report.is_damaged:
-                text = f"producers before offset {offset}, the log ends at {end}"
+                text = f"a snapshot at offset {offset}, but the log ends at {end}"
                 faults.append(Fault(path, FaultKind.PRODUCERS, text, None, offset))
             for producer in producers:
                 if any(batch.last_offset >= offset for batch in producer.batches):
-                    text = f"producer {producer.producer_id} with a batch behind offset {offset}"
+                    text = f"producer {producer.producer_id} has a batch at or above offset {offset}"
                     faults.append(Fault(path, FaultKind.PRODUCERS, text, None, offset))
         return faults
 
@@ -270,7 +270,7 @@ class Verification:
         faults += check_epochs(path, self.epochs, scans, self._epochs_below)
         for entry in self.epochs:
             if entry.start_offset > end and not self.report.is_damaged:
-                text = f"epoch {entry.epoch} begins at {entry.start_offset}, the log ends at {end}"
+                text = f"epoch {entry.epoch} begins at {entry.start_offset}, but the log ends at {end}"
                 faults.append(Fault(path, FaultKind.EPOCHS, text, None, entry.start_offset))
         return faults
 
@@ -285,9 +285,9 @@ class Verification:
         for name in self._names:
             stem, _, suffix = name.partition(".")
             if name.endswith(_LEFTOVER_SUFFIXES):
-                text = "left over; a broker removes or finishes it at its next start"
+                text = "a leftover that a broker removes or completes at its next start"
             elif f".{suffix}" in _INDEX_SUFFIXES and stem not in logs:
-                text = "an index without its log"
+                text = "an index without its .log file"
             else:
                 continue
             texts.setdefault(text, []).append(name)
@@ -345,9 +345,11 @@ def check_metadata_snapshot(disk: Disk, path: str) -> list[Fault]:
     if scan.faults:
         return scan.faults
     if kinds[:1] != [ControlType.SNAPSHOT_HEADER]:
-        return [Fault(path, FaultKind.RECORDS, "a snapshot that does not begin with its header", 0, 0)]
+        return [Fault(path, FaultKind.RECORDS, "the snapshot does not begin with a header", 0, 0)]
     if kinds[-1] != ControlType.SNAPSHOT_FOOTER:
-        return [Fault(path, FaultKind.TORN, "a snapshot without its footer", scan.size_bytes, scan.next_offset)]
+        return [
+            Fault(path, FaultKind.TORN, "the snapshot does not end with a footer", scan.size_bytes, scan.next_offset)
+        ]
     return []
 
 
@@ -386,7 +388,7 @@ def partition_dirs(disk: Disk, directory: str) -> tuple[list[str], list[Fault]]:
         if parsed is None or not disk.is_dir(path):
             continue
         if parsed.suffix:
-            text = f"a directory on its way ({parsed.suffix.removeprefix('-')}); its files were not looked at"
+            text = f"a directory marked {parsed.suffix}; its files were not checked"
             notes.append(Fault(path, FaultKind.LEFTOVER, text, is_note=True))
         else:
             found.append(path)
@@ -436,6 +438,6 @@ def _beyond(
             continue
         end = report.log_end_offset
         if offset > end or (is_exact and offset != end):
-            text = f"{topic_partition} at {offset}, its log ends at {end}"
+            text = f"{topic_partition} is at {offset}, but its log ends at {end}"
             faults.append(Fault(path, FaultKind.CHECKPOINT, text, None, offset))
     return faults

@@ -67,9 +67,9 @@ def check_time_index(disk: Disk, path: str, scan: SegmentScan) -> Fault | None:
         elif place == len(scan.last_offsets):
             if scan.damage is not None:
                 return None
-            text = f"entry {timestamp} -> {offset}, the segment ends at {scan.next_offset}"
+            text = f"entry {timestamp} -> {offset}, but the segment ends at {scan.next_offset}"
         elif scan.timestamps[place] != timestamp:
-            text = f"entry {timestamp} -> {offset}, whose batch has {scan.timestamps[place]}"
+            text = f"entry {timestamp} -> {offset}, whose batch has timestamp {scan.timestamps[place]}"
         if text is not None:
             return Fault(path, FaultKind.TIME_INDEX, text, at, offset)
         previous_offset, previous_timestamp = offset, timestamp
@@ -80,7 +80,7 @@ def _size_fault(path: str, kind: FaultKind, data: bytes, entry: struct.Struct) -
     # Preallocated space is a multiple of the entry size too.
     if len(data) % entry.size == 0:
         return None
-    text = f"{len(data)} bytes are no multiple of {entry.size}"
+    text = f"the size of {len(data)} bytes is not a multiple of {entry.size}"
     return Fault(path, kind, text, len(data) - len(data) % entry.size)
 
 
@@ -159,13 +159,13 @@ class Transactions:
         if version != 0:
             return f"an entry of version {version}"
         if entry.last_offset <= previous:
-            return f"an entry for offset {entry.last_offset} behind that for {previous}"
+            return f"an entry for offset {entry.last_offset} after that for {previous}"
         if self._markers.get(entry.last_offset) != entry.producer_id:
-            return f"producer {entry.producer_id} has aborted nothing at offset {entry.last_offset}"
+            return f"producer {entry.producer_id} did not abort a transaction at offset {entry.last_offset}"
         if expected is not None and self.is_whole and entry != expected:
-            return f"{entry} where the log has {expected}"
+            return f"{entry}, but the log has {expected}"
         if not 0 <= entry.first_offset < entry.last_offset or entry.last_stable_offset > entry.last_offset + 1:
-            return f"a transaction from offset {entry.first_offset} to {entry.last_offset}"
+            return f"an impossible transaction from offset {entry.first_offset} to {entry.last_offset}"
         return None
 
 
@@ -194,10 +194,12 @@ def check_epochs(
             if first >= complete_below and epoch > previous.epoch:
                 continue
             if epoch >= 0 and not entries:
-                return [Fault(path, FaultKind.EPOCHS, f"no epoch, the log has epoch {epoch}", None, first)]
+                return [
+                    Fault(path, FaultKind.EPOCHS, f"the file has no epoch, but the log has epoch {epoch}", None, first)
+                ]
             known = bisect_right(starts, first), bisect_right(starts, last)
             # Nothing is known about the offsets before the first entry.
             if any(count and entries[count - 1].epoch != epoch for count in known):
-                text = f"a batch of leader epoch {epoch} where {name} has {entries[known[1] - 1].epoch}"
+                text = f"a batch of leader epoch {epoch}, but {name} has {entries[known[1] - 1].epoch}"
                 faults.append(Fault(scan.path, FaultKind.EPOCHS, text, scan.positions[place], first))
     return faults

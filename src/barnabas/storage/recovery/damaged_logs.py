@@ -114,7 +114,7 @@ class DamagedLogs:
     def cannot_open(self, opening: Opening, error: CheckpointError) -> None:
         """Reports a log that cannot be opened, and leaves its files unchanged."""
         self.unusable[opening.topic_partition] = opening.directory
-        self._count(f"{opening.topic_partition} is damaged: its log cannot be opened, it is left as it is: {error}")
+        self._count(f"{opening.topic_partition} is damaged: its log cannot be opened and is left unchanged: {error}")
 
     def _count(self, text: str) -> None:
         self.total += 1
@@ -174,9 +174,9 @@ class DamagedLogs:
         lost = ", ".join(hole.text for hole in mended.holes)
         self._settled(
             topic_partition,
-            f"no other replica is in sync, so it goes on without the offsets {lost}; new records begin at offset "
-            f"{mended.log_end_offset}. Reads of lost offsets are answered CORRUPT_MESSAGE: let readers go on behind "
-            "them, or delete the records before them",
+            f"no other replica is in sync, so the partition continues without the lost offsets {lost}; new records "
+            f"begin at offset {mended.log_end_offset}. Fetches of lost offsets fail with CORRUPT_MESSAGE: move "
+            "consumers past them, or delete the records up to them",
         )
         return mended
 
@@ -187,7 +187,7 @@ class DamagedLogs:
             cut(self._disk, log)
         except OSError as error:
             raise storage_fault(log, "cannot truncate the log", error) from error
-        self._settled(topic_partition, f"cut at offset {log.log_end_offset}; the rest is fetched from the leader")
+        self._settled(topic_partition, f"truncated to offset {log.log_end_offset}; the rest is fetched from the leader")
 
     def give_up(self, topic_partition: TopicPartition) -> None:
         """Sets aside a log that cannot be opened, as another replica has its records; a new log replaces it. Raises
@@ -198,4 +198,4 @@ class DamagedLogs:
         except OSError as error:
             raise StorageFault(root_of(directory), f"cannot set {directory} aside: {error}") from error
         del self.unusable[topic_partition]
-        self._settled(topic_partition, f"set aside as {target}; all of it is fetched from the leader")
+        self._settled(topic_partition, f"set aside as {target}; the whole log is fetched from the leader")

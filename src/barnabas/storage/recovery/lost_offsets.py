@@ -79,7 +79,7 @@ def read_lost(disk: Disk, directory: str) -> KnownHoles:
     for start, end, state in decode_lines(path, disk.read(path), 3):
         hole = Hole(number(path, start), number(path, end))
         if state not in holes or not 0 <= hole.start < hole.end:
-            raise CheckpointError(path, f"{start} {end} {state} is no range of offsets with its state")
+            raise CheckpointError(path, f"{start} {end} {state} is not a range of offsets with a state")
         holes[state].append(hole)
     return KnownHoles(united(holes[_FOUND]), united(holes[_ACCEPTED]))
 

@@ -128,7 +128,9 @@ def open_log(services: LogServices, opening: Opening) -> Log:
             # The clean shutdown left something else: trust nothing but the recovery point.
             return _open_log(services, replace(opening, clean=False))
     except RecordsRejected as rejected:
-        advice = "`barnabas log verify` says where, `barnabas log repair` cuts there and keeps what it cuts off"
+        advice = (
+            "`barnabas log verify` shows where; `barnabas log repair` cuts the log there and keeps what it cuts off"
+        )
         raise DamagedLogError(opening.directory, f"{rejected.message}; {advice}") from rejected
 
 
@@ -247,7 +249,7 @@ def _topic_id(disk: Disk, opening: Opening, names: list[str], notes: list[str]) 
         except CheckpointError as error:
             if opening.evidence is None:
                 raise
-            notes.append(f"its topic id is taken from the metadata, for the file cannot be read: {error}")  # @M
+            notes.append(f"its topic id is taken from the metadata, because the file cannot be read: {error}")  # @M
     return ZERO_UUID if opening.topic_id is None else opening.topic_id, False
 
 
@@ -365,7 +367,7 @@ class _Recovery:
             segment.file.truncate(segment.size_bytes)
             segment.file.sync()
             self._ends[-1] = self._ends[-1]._replace(torn_bytes=0)
-            self._notes.append(f"{torn_bytes} bytes behind its last batch, at offset {end_offset}, are cut off")
+            self._notes.append(f"{torn_bytes} bytes after its last batch, at offset {end_offset}, are cut off")
 
     def losses(self, found: Sequence[str], log_start_offset: int, log_end_offset: int) -> Losses:
         """Applies @L. `found` are the files as the last run left them."""
@@ -396,8 +398,8 @@ class _Recovery:
                 )
         elif not opening.clean and (opening.high_watermark or 0) > log_end_offset:
             self._notes.append(
-                f"the log ends at {log_end_offset}, and the high watermark was {opening.high_watermark}: what lay "
-                "between was not synced before the stop, and is lost here"
+                f"the log ends at {log_end_offset}, and the high watermark was {opening.high_watermark}: the "
+                "records in between were not synced before the shutdown, and are lost on this broker"
             )
         ends = self._ends
         if not self.segments.active.is_made:
@@ -471,13 +473,13 @@ class _Recovery:
         cut_bytes = segment.file.size() - segment.size_bytes
         if cut_bytes:
             self._notes.append(
-                f"{cut_bytes} bytes from byte {segment.size_bytes} of {segment.log_path} on were not synced, are no "
-                "batches, and are cut off"
+                f"{cut_bytes} bytes from byte {segment.size_bytes} of {segment.log_path} on were not synced, are not "
+                "complete batches, and are cut off"
             )
 
     def _drop_behind(self, segments: list[Segment]) -> None:
         names = ", ".join(file_name(segment.base_offset, LOG_SUFFIX) for segment in segments)
-        self._notes.append(f"{names}: removed, for the segment before was not synced and does not reach so far")
+        self._notes.append(f"{names}: removed, because the segment before was not synced and ends earlier")
         for path in self.segments.drop(segments):
             self._disk.remove(path)
 

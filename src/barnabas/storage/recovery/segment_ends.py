@@ -160,7 +160,7 @@ def find_holes(
         return Hole(start, next((other for other in followers if other > base), start))
 
     told = [to_next(base, base) for base in missing]
-    causes = [f"{file_name(base, LOG_SUFFIX)} is not there" for base in missing]
+    causes = [f"{file_name(base, LOG_SUFFIX)} is missing" for base in missing]
     for end in ends:
         base = end.segment.base_offset
         had = 0 if evidence.inventory is None else evidence.inventory.get(base, 0)
