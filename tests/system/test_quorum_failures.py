@@ -148,7 +148,7 @@ def test_a_static_voter_that_lost_its_directory(nodes: Nodes) -> None:
     assert lost.process is not None
     assert lost.process.wait(120) == 1
     (line,) = [each for each in lost.log.splitlines() if "are empty" in each]
-    assert "give all nodes one cluster id" in line
+    assert "give all nodes the same cluster id" in line
     lost.launch(nodes.cluster_id)
     lost.wait()
     until("it has everything", lambda: caught_up(nodes))

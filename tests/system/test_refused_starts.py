@@ -97,7 +97,7 @@ def test_a_voter_and_a_broker_of_another_cluster(cluster: Cluster, tmp_path: Pat
     voter = {**settings_of(cluster, 3), "log.dirs": str(tmp_path / "empty")}
     for settings in (voter, joining(cluster, tmp_path)):
         line = refused(tmp_path, settings, CRITICAL, OTHER_CLUSTER)
-        assert f"is of another cluster than this node's {OTHER_CLUSTER}" in line
+        assert f"belongs to another cluster than this node ({OTHER_CLUSTER})" in line
         assert "format this node for that cluster" in line
     await_seen(cluster, {1, 2})
 

@@ -168,10 +168,10 @@ class Core:
             return True
         if self.quorum.hold is Hold.NEW and last_offset == self.log.end_offset == 0:
             return True
-        why = "is behind what it may have acknowledged" if self.quorum.hold is Hold.BEHIND else "is new"
+        why = "lacks records that it may have acknowledged" if self.quorum.hold is Hold.BEHIND else "is new"
         self._limited.inform(
             "held",
-            f"this voter gives node {candidate_id} no vote: its metadata log {why}; it votes again when it has "
+            f"this voter does not vote for node {candidate_id}: its metadata log {why}; it votes again when it has "
             "caught up with a leader",
         )
         return False
@@ -258,10 +258,10 @@ class Core:
             return
         self._refusals.add((who, code))
         if code is not ErrorCode.INCONSISTENT_CLUSTER_ID:
-            self.host.faults.report(f"{who} of the metadata quorum answers {code.name}")
+            self.host.faults.report(f"{who} of the metadata quorum responds with {code.name}")
             return
         message = (
-            f"{who} of the metadata quorum is of another cluster than this node's {self.cluster_id}: correct "
+            f"{who} of the metadata quorum belongs to another cluster than this node ({self.cluster_id}): correct "
             "controller.quorum.bootstrap.servers or controller.quorum.voters, or format this node for that cluster"
         )
         if self.has_joined:

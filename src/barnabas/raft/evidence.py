@@ -65,12 +65,12 @@ class Chain:
         if header.magic != MAGIC_V2 or epoch < 0:
             return f"a batch of magic {header.magic} and leader epoch {epoch}"
         if self._quorum_epoch is not None and epoch > self._quorum_epoch:
-            return f"a batch of leader epoch {epoch}, where quorum-state knows none above {self._quorum_epoch}"
+            return f"a batch of leader epoch {epoch}, but the epoch in quorum-state is only {self._quorum_epoch}"
         if epoch < self._epoch:
-            return f"a batch of leader epoch {epoch} behind epoch {self._epoch}"
+            return f"a batch of leader epoch {epoch} after epoch {self._epoch}"
         is_later = epoch > self._epoch >= 0
         if (is_later or header.is_control) and self._epoch >= 0 and is_later != _begins_an_epoch(header, batch):
-            return f"a batch of leader epoch {epoch} behind epoch {self._epoch}, which no leader can have written there"
+            return f"a batch of leader epoch {epoch} after epoch {self._epoch}, which no leader can have written there"
         return ""
 
 
@@ -157,16 +157,18 @@ class CutJudge:
                     f"{place}, and this is not a torn tail, because an intact batch follows ({intact[0]}, "
                     f"byte {intact[1]}); {advice(self._log_dir)}"
                 )
-        dropped = f" and {len(cut.dropped)} segments behind it" if cut.dropped else ""
-        why = "a torn tail that was not flushed" if self._is_voter else "this node gets it from the controllers again"
+        dropped = f" and {len(cut.dropped)} segments after it" if cut.dropped else ""
+        why = (
+            "a torn tail that was not flushed" if self._is_voter else "this node fetches it from the controllers again"
+        )
         self._warn(f"{place}: {behind} bytes{dropped} are cut off the metadata log ({why})")
 
 
 def advice(log_dir: str) -> str:
     return (
-        f"`barnabas log repair {log_dir}` tells what can be saved (with --yes it cuts there and keeps aside what it "
-        "cuts); where there are other voters, this one then gets the rest from their leader, and votes again when it "
-        "has it; without others, put the directory back from a copy"
+        f"`barnabas log repair {log_dir}` shows what can be kept (with --yes it cuts off the rest, and keeps a copy of "
+        "that); if there are other voters, this one then fetches the rest from their leader, and votes again when it "
+        "has caught up; if there are none, restore the directory from a backup"
     )
 
 

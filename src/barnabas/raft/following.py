@@ -314,8 +314,8 @@ class Following:
             core.fail(
                 ValueError(
                     f"node {core.quorum.leader_id}, which leads epoch {core.quorum.epoch}, has no record at {target}, "
-                    f"but everything before {core.delivery.offset} was committed: its log has lost records, or ours is "
-                    "of another quorum"
+                    f"but everything before {core.delivery.offset} was committed: its log has lost records, or "
+                    "this node's log belongs to another quorum"
                 )
             )
         core.draft.truncate(target)
@@ -335,7 +335,7 @@ class Following:
                     )
                     return False
                 if not has_valid_crc(records, position, header):
-                    raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "a batch does not fit its checksum")
+                    raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "a batch does not match its checksum")
                 appends.append(Append(view, read_batch(header, view, core.history)))
                 end_offset, epoch = header.last_offset + 1, header.partition_leader_epoch
         except (DecodeError, RecordsRejected) as error:
@@ -362,7 +362,7 @@ class Following:
                 if header.base_offset < max(end_offset, core.delivery.offset):
                     continue
                 if not has_valid_crc(records, position, header):
-                    raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "a batch does not fit its checksum")
+                    raise RecordsRejected(ErrorCode.CORRUPT_MESSAGE, "a batch does not match its checksum")
                 view = memoryview(bytes(records[position : position + header.size_bytes]))
                 batches.append(read_batch(header, view, core.history))
         except (DecodeError, RecordsRejected) as error:
@@ -445,6 +445,8 @@ class Following:
             core.host.faults.fatal(str(error))
             raise
         if (snapshot_id.epoch, snapshot_id.end_offset) <= core.last:
-            core.host.faults.report(f"the leader sent the snapshot {snapshot_id.file_name}, which is behind this log")
+            core.host.faults.report(
+                f"the leader sent the snapshot {snapshot_id.file_name}, which is older than this log"
+            )
             return
         core.draft.install(snapshot_id, snapshot)

@@ -123,20 +123,20 @@ def _cluster_of(
         known.add(cluster_id)
     if len(known) > 1:
         told = [f"{d} to {m.cluster_id}" for d, m in found.items() if m is not None and m.cluster_id is not None]
-        asked = [] if cluster_id is None else [f"--cluster-id says {cluster_id}"]
+        asked = [] if cluster_id is None else [f"--cluster-id is {cluster_id}"]
         raise ConfigError(
-            f"log.dirs={','.join(found)} belong to different clusters ({'; '.join(told + asked)}): take those of "
-            f"another cluster out of log.dirs, or correct cluster.id in their {META_PROPERTIES}"
+            f"log.dirs={','.join(found)} belong to different clusters ({'; '.join(told + asked)}): remove those "
+            f"of another cluster from log.dirs, or correct cluster.id in their {META_PROPERTIES}"
         )
     if known and found[config.metadata_log_dir] is None and any(found.values()):
         raise ConfigError(
-            f"{config.metadata_log_dir} holds no metadata log although other directories of node {config.node_id} are "
+            f"{config.metadata_log_dir} has no metadata log although other directories of node {config.node_id} are "
             "formatted: restore the lost directory, or empty all of them to start a new cluster"
         )
     if not known and not _is_alone(config):
         raise ConfigError(
             f"log.dirs={','.join(found)} are empty, and node {config.node_id} is one of several: give all nodes "
-            "one cluster id (barnabas broker FILE --cluster-id ID, or kafka-storage format)"
+            "the same cluster id (barnabas broker FILE --cluster-id ID, or kafka-storage format)"
         )
     return known.pop() if known else uuid_to_text(host.random.uuid())
 
@@ -190,8 +190,8 @@ def _check_identity(host: Host, config: BrokerConfig, path: str, meta: MetaPrope
     ):
         if value != expected and expected not in ("-", uuid_to_text(bytes(16))):
             raise ConfigError(
-                f"{path} has {key}={value}, but the metadata log beside it was written under {key}={expected}: correct "
-                f"it, or remove {mark_path(config.metadata_log_dir)} if the change was intended"
+                f"{path} has {key}={value}, but its metadata log was written with {key}={expected}: correct it, or "
+                f"remove {mark_path(config.metadata_log_dir)} if the change was intended"
             )
 
 
@@ -201,9 +201,9 @@ def _identity_advice(host: Host, config: BrokerConfig, directory: str) -> str:
     cluster = "that of the other nodes" if known is None else known.cluster_id
     lines = f"version=1, node.id={config.node_id}, cluster.id={cluster}"
     if directory != config.metadata_log_dir:
-        return f"put the file back, or write one with the lines {lines}; then the directory gets a new directory.id"
-    directory_id = "the one it had (a voter without it is another voter)" if known is None else known.directory_id
-    return f"put the file back, or write one with the lines {lines}, directory.id={directory_id}"
+        return f"restore the file, or write one with the lines {lines}; then the directory gets a new directory.id"
+    directory_id = "its former one (with another one this is another voter)" if known is None else known.directory_id
+    return f"restore the file, or write one with the lines {lines}, directory.id={directory_id}"
 
 
 def _check_empty(host: Host, config: BrokerConfig, directory: str) -> None:
@@ -212,7 +212,7 @@ def _check_empty(host: Host, config: BrokerConfig, directory: str) -> None:
     names = host.disk.list_dir(log) if host.disk.is_dir(log) else ()
     if any(name.endswith(LOG_SUFFIX) or name == QUORUM_STATE for name in names):
         raise ConfigError(
-            f"{log} holds a metadata log, but {directory}/{META_PROPERTIES} is missing: "
+            f"{log} contains a metadata log, but {directory}/{META_PROPERTIES} is missing: "
             f"{_identity_advice(host, config, directory)}; or empty the directory to start again"
         )
 

@@ -100,7 +100,7 @@ class _Opening:
         state = self._read_state(state_file)
         mark_file = MarkFile(self._disk, self._log_dir)
         if mark_file.is_damaged:
-            self._host.faults.warn(f"{mark_file.path} is damaged: rewritten from its remains and from the log")
+            self._host.faults.warn(f"{mark_file.path} is damaged: rewritten from its intact lines and from the log")
         mark = mark_file.mark
         self._files.remove_unfinished()
         snapshots = self._snapshots()
@@ -173,7 +173,7 @@ class _Opening:
                 raise
             what = str(fault).partition(";")[0]
             self._host.faults.warn(
-                f"{what}: removed; this node does not vote, and learns it from the controllers again"
+                f"{what}: removed; this node does not vote, and learns epoch and leader from the controllers"
             )
             self._disk.remove(f"{self._directory}/{FILE_NAME}")
             return None
@@ -189,25 +189,25 @@ class _Opening:
             return
         proof = ""
         if mark is not None:
-            proof = f"{self._log_dir}/{MarkFile.NAME} knows of records up to offset {mark.end}"
+            proof = f"{self._log_dir}/{MarkFile.NAME} has end offset {mark.end}"
         elif state is not None and state.epoch > 0:
-            proof = f"{FILE_NAME} beside it knows of epoch {state.epoch}"
+            proof = f"its {FILE_NAME} has epoch {state.epoch}"
         else:
             topics = self._topics()
             if topics:
-                proof = f"there are {len(topics)} directories of partitions, as {topics[0]}"
+                proof = f"there are {len(topics)} partition directories, such as {topics[0]}"
         if not proof:
             return
         if not self._is_voter:
             self._host.faults.warn(
-                f"the metadata log in {self._directory} is missing or empty, though {proof}: this node does not vote, "
-                "and gets it from the controllers again"
+                f"the metadata log in {self._directory} is missing or empty, although {proof}: this node does not "
+                "vote, and fetches it from the controllers again"
             )
             return
         raise FatalFault(
-            f"the metadata log in {self._directory} is missing or empty, but {proof}: put the directory back; where "
-            f"there are other voters, `barnabas log repair {self._log_dir} --yes` lets this one begin without its log, "
-            "get it from their leader, and vote again when it has it"
+            f"the metadata log in {self._directory} is missing or empty, but {proof}: restore the directory; or, if "
+            f"there are other voters, run `barnabas log repair {self._log_dir} --yes`: this voter then starts with an "
+            "empty log, fetches it from their leader, and votes again when it has caught up"
         )
 
     def _topics(self) -> list[str]:
@@ -223,8 +223,8 @@ class _Opening:
     def _check_state(self, mark: Mark | None, state: ElectionState | None, *, has_records: bool) -> None:
         path = f"{self._directory}/{FILE_NAME}"
         way_out = (
-            "without it this node might vote twice: put it back, or have "
-            f"`barnabas log repair {self._log_dir} --yes` write one that begins in a later epoch"
+            "without it this node could vote twice: restore the file, or run "
+            f"`barnabas log repair {self._log_dir} --yes`, which writes one that begins with a later epoch"
         )
         known_epoch = 0 if mark is None else mark.quorum_epoch
         if state is None:
@@ -232,7 +232,7 @@ class _Opening:
                 raise FatalFault(f"{path} is missing, but this node has taken part in the quorum before; {way_out}")
         elif state.epoch < known_epoch:
             raise FatalFault(
-                f"{path} is of epoch {state.epoch}, but this node has taken part in epoch {known_epoch}; {way_out}"
+                f"{path} has epoch {state.epoch}, but this node has taken part in epoch {known_epoch}; {way_out}"
             )
 
     # The log
@@ -254,14 +254,14 @@ class _Opening:
         if not snapshots.damaged:
             if not is_whole:
                 raise FatalFault(
-                    f"the metadata log in {self._directory} begins at offset {log.first_base}, and there is no "
-                    f"snapshot of what came before; {self._copy_advice()}"
+                    f"the metadata log in {self._directory} begins at offset {log.first_base}, but no "
+                    f"snapshot covers the records before it; {self._copy_advice()}"
                 )
             return
         path = self._files.path(snapshots.damaged[0])
         if not is_whole or (covered == log.end_offset == 0):
             raise FatalFault(
-                f"{path} cannot be read: {snapshots.why}; no older snapshot with the log behind it says the same; "
+                f"{path} cannot be read: {snapshots.why}; no older snapshot with the log after it can replace it; "
                 f"{self._copy_advice()}"
             )
         for snapshot_id in snapshots.damaged:
@@ -275,8 +275,8 @@ class _Opening:
         if not self._is_voter:
             return f"remove {self._directory}: this node does not vote, and fetches it from the controllers again"
         return (
-            f"put the directory back, or copy the segments and snapshots of another voter that is stopped into it, and "
-            f"run `barnabas log repair {self._log_dir} --yes`, so that this voter does not vote before it has caught up"
+            "restore the directory, or copy the segments and snapshots of a stopped voter into it and run "
+            f"`barnabas log repair {self._log_dir} --yes`, so that this voter does not vote before it has caught up"
         )
 
     def _hold(self, mark: Mark | None, state: ElectionState | None, log: MetadataLog, snapshots: _Snapshots) -> Hold:

@@ -115,6 +115,6 @@ def decode_state(data: bytes, path: str) -> ElectionState:
     except (ValueError, KeyError, TypeError) as error:
         log_dir = path.rpartition("/")[0].rpartition("/")[0]
         raise FatalFault(
-            f"{path} cannot be read ({error}); without it this node might vote twice: put it back, or have "
-            f"`barnabas log repair {log_dir} --yes` write one that begins in a later epoch"
+            f"{path} cannot be read ({error}); without it this node could vote twice: restore the file, or run "
+            f"`barnabas log repair {log_dir} --yes`, which writes one that begins with a later epoch"
         ) from error

@@ -134,7 +134,7 @@ class MetadataRepair:
             return
         for snapshot_id in found.damaged:
             path = f"{self._directory}/{snapshot_id.file_name}"
-            self.steps.append(f"{path}: kept aside, the log holds the same from offset {covered} on")
+            self.steps.append(f"{path}: moved aside; the log has the same from offset {covered} on")
             self.repaired.add(path)
 
     def _plan_state(self) -> None:
@@ -147,15 +147,15 @@ class MetadataRepair:
         )
         text = found.state_fault
         if not text and found.state is None and known > 0:
-            text = f"is missing, though this node took part in epoch {known}"
+            text = f"is missing, although this node took part in epoch {known}"
         elif not text and found.state is not None and found.state.epoch < known:
-            text = f"is of epoch {found.state.epoch}, though this node took part in epoch {known}"
+            text = f"has epoch {found.state.epoch}, although this node took part in epoch {known}"
         if not text:
             return
         self.faults.append(Fault(path, FaultKind.CHECKPOINT, text))
         self.repaired.add(path)
         self._state = ElectionState(known + 1)
-        self.steps.append(f"{path}: made anew, to begin with epoch {known + 1}")
+        self.steps.append(f"{path}: rewritten, to begin with epoch {known + 1}")
 
     def _plan_mark(self) -> None:
         found, mark = self._found, self._mark_file.mark
@@ -177,8 +177,8 @@ class MetadataRepair:
         quorum_epoch = max(before.quorum_epoch, epoch if state is None else state.epoch)
         self._mark = Mark(min(before.committed, end), min(found.end, end), found.epoch, quorum_epoch, Hold.BEHIND)
         self.steps.append(
-            f"{self._mark_file.path}: says that this voter, if there are others, does not vote before it has caught up "
-            "with a leader"
+            f"{self._mark_file.path}: records that this voter, if there are others, does not vote before it has caught "
+            "up with a leader"
         )
 
     # Execution

@@ -127,7 +127,7 @@ def _decode_batches(data: Buffer) -> Snapshot:
         if finished:
             raise DecodeError("bytes after the snapshot's footer", position)
         if not has_valid_crc(view, position, header):
-            raise DecodeError("a batch of the snapshot does not fit its checksum", position)
+            raise DecodeError("a batch of the snapshot does not match its checksum", position)
         for record in decode_batch(view, position):
             if not header.is_control:
                 if record.value is None:

@@ -113,7 +113,7 @@ def test_a_start_with_a_failed_directory_serves_the_rest(fault: Fault) -> None:
 def test_a_start_without_any_directory_is_refused_in_one_line() -> None:
     world = prepared()
     world.wired.stop()
-    for root, text in (("/meta", "/meta holds no metadata log"), ("/d", "none of log.dirs=/data,/d2 can be used")):
+    for root, text in (("/meta", "/meta has no metadata log"), ("/d", "none of log.dirs=/data,/d2 can be used")):
         world.disk.begin(None)
         world.disk.locked.clear()
         broken = Plan(Fault.BROKEN, root if root == "/meta" else "/")

@@ -102,7 +102,9 @@ def check(files: Files, whole: MetadataImage, properties: dict[str, str], path: 
     if world is None:
         assert path in refusal or path.rpartition("/")[0] in refusal, f"{where}: {refusal}"
         assert "\n" not in refusal, f"{where}: {refusal}"
-        assert "put the" in refusal or "`barnabas log repair" in refusal or "correct" in refusal, f"{where}: {refusal}"
+        assert "restore the" in refusal or "`barnabas log repair" in refusal or "correct" in refusal, (
+            f"{where}: {refusal}"
+        )
         return "refused"
     assert world.raft.is_leader, f"{where}: it started and leads nobody"
     assert held(world.image) == whole, f"{where}: something is missing, and all that was said is {world.said}"
@@ -192,7 +194,7 @@ def test_a_log_that_is_gone_beside_topics_is_refused_without_any_mark() -> None:
     kept = {path: data for path, data in files.items() if not path.startswith(METADATA_DIR) and path != MARK}
     kept[f"{LOG_DIR}/orders-0/partition.metadata"] = b""
     with pytest.raises(
-        FatalFault, match=r"missing or empty, but there are 1 directories of partitions, as /data/orders-0"
+        FatalFault, match=r"missing or empty, but there are 1 partition directories, such as /data/orders-0"
     ):
         NodeWorld(properties, disk=disk_of(kept), seed=9).start()
 
@@ -200,7 +202,7 @@ def test_a_log_that_is_gone_beside_topics_is_refused_without_any_mark() -> None:
 def test_an_empty_log_beside_a_quorum_state_is_refused_without_any_mark() -> None:
     files, _, properties = base("plain-clean")
     kept = {path: data for path, data in files.items() if path.endswith((META_PROPERTIES, FILE_NAME))}
-    with pytest.raises(FatalFault, match=r"missing or empty, but quorum-state beside it knows of epoch 3: put the"):
+    with pytest.raises(FatalFault, match=r"missing or empty, but its quorum-state has epoch 3: restore the"):
         NodeWorld(properties, disk=disk_of(kept), seed=9).start()
 
 

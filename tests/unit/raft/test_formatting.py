@@ -180,7 +180,7 @@ def test_a_format_that_was_cut_off_is_done_over() -> None:
     ("properties", "message"),
     [
         ({"node.id": "7"}, r"/d/meta.properties belongs to node 1, but node.id=7"),
-        ({"log.dirs": "/e,/d"}, r"/e holds no metadata log although"),
+        ({"log.dirs": "/e,/d"}, r"/e has no metadata log although"),
     ],
 )
 def test_a_directory_of_somebody_else_is_refused(properties: dict[str, str], message: str) -> None:

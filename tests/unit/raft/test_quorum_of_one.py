@@ -117,7 +117,7 @@ def test_a_quorum_state_from_before_is_refused() -> None:
     old = disk.read(f"{METADATA_DIR}/quorum-state")
     NodeWorld(disk=disk, seed=1).start().raft.stop()
     disk.write(f"{METADATA_DIR}/quorum-state", old)
-    with pytest.raises(FatalFault, match=r"quorum-state is of epoch 1, but this node has taken part in epoch 2"):
+    with pytest.raises(FatalFault, match=r"quorum-state has epoch 1, but this node has taken part in epoch 2"):
         NodeWorld(disk=disk, seed=2).start()
 
 
@@ -320,7 +320,9 @@ def test_an_unreadable_snapshot_before_which_there_is_no_log_stops_the_node() ->
     names = [name for name in disk.list_dir(METADATA_DIR) if name.endswith(".checkpoint")]
     for name in names:
         disk.write(f"{METADATA_DIR}/{name}", b"no snapshot")
-    with pytest.raises(FatalFault, match=rf"{names[-1]} cannot be read: .* copy the segments and snapshots of another"):
+    with pytest.raises(
+        FatalFault, match=rf"{names[-1]} cannot be read: .* copy the segments and snapshots of a stopped"
+    ):
         NodeWorld(SMALL, disk=disk, seed=1).start()
 
 

@@ -116,7 +116,7 @@ def test_a_log_of_a_newer_kraft_version() -> None:
 
 def test_peers_of_another_cluster_end_a_node_that_has_never_joined() -> None:
     _, host, _ = started(THREE, response=VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
-    with pytest.raises(AssertionError, match=f"is of another cluster than this node's {CLUSTER_ID}: correct"):
+    with pytest.raises(AssertionError, match=rf"belongs to another cluster than this node \({CLUSTER_ID}\): correct"):
         host.time.run_for(5_000)
 
 
