@@ -67,6 +67,7 @@ PLAIN_PACKAGES = frozenset(
         "monitor",
         "orders",
         "pipelines",
+        "protocol",
         "raft",
         "records",
         "replication",

@@ -1,7 +1,7 @@
-"""Which APIs and versions each kind of listener offers: the ApiVersions answer and the gate of dispatch.
+"""The APIs and versions that each kind of listener offers, for ApiVersions responses and for the dispatcher's check.
 
-The ranges are Kafka 4.1.0's. An API that is not served is absent, never half there. Kafka goes on naming 0 as Produce's
-lowest version, for librdkafka before 2.x (KIP-896), though versions 0-2 are refused.
+The ranges are Kafka 4.1.0's. An API that is not fully supported is not listed. Kafka still lists 0 as Produce's lowest
+version, for librdkafka before 2.x (KIP-896), though versions 0-2 are refused.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ API_VERSIONS = 18
 
 
 class Offer(NamedTuple):
-    """One API key: its handler's module, the versions served, and the lowest one shown."""
+    """One API key: its handler's module, the versions served, and the lowest one listed."""
 
     name: str
     version_min: int
     version_max: int
     shown_min: int
-    #: Only the active controller decides this: a broker passes it on, wherever that is (KIP-590).
+    #: Whether only the active controller decides this: a broker forwards it, wherever the controller is (KIP-590).
     is_forwarded: bool = False
 
 

@@ -1,17 +1,18 @@
-"""The asking half of a connection: requests to one peer, pipelined, their answers in order. Dials when there is
-something to ask.
+"""The client half of a connection: pipelined requests to one peer, and their responses in order. It connects when the
+first request is sent.
 
     idle --send--> dialling --connected--> negotiating --ApiVersions answered--> ready
       '<------------------- refused, closed, malformed, timed out -----------------'
 
 Invariants
-- Every request is answered exactly once: with the peer's response, or with None when the link failed or the time was
-  up. After that nothing of it is known; a request that timed out takes its link with it (KIP-219's peers do the same),
-  for the answers behind it would be misread.
-- Requests are written in the version that both sides know best, which the peer tells first (ApiVersions, KIP-511).
-- After a dial that failed the next one waits, longer from time to time; what is asked meanwhile waits with it.
-- A dial that does not connect is given up and begun anew soon, for the system's own attempts come ever more rarely: the
-  peer may be reachable again. A peer that connects and does not answer (paused, or busy) gets twice the time each time.
+- Every request gets exactly one reply: the peer's response, or None if the link failed or the request timed out. After
+  that it is forgotten; a request that times out closes its link (as KIP-219's peers do), because the responses after it
+  would be matched to the wrong requests.
+- Requests use the highest version that both sides support; the peer reports its versions first (ApiVersions, KIP-511).
+- After a failed dial the next one is delayed, each time longer; requests sent meanwhile wait for it.
+- A dial that does not connect is soon abandoned and repeated, because the system's own attempts become ever rarer and
+  the peer may be reachable again. A peer that connects and does not answer (paused, or busy) gets twice the time each
+  time.
 
 A response's records are views into the receive buffer: valid until `reply` returns.
 """
@@ -39,7 +40,7 @@ Reply = Callable[[Message | None], None]
 
 _FRAME_BYTES_MAX: Final = (1 << 31) - 1
 _API_VERSIONS: Final = 18
-#: Every broker since Kafka 2.4 answers this one; an older one answers version 0 and names what it has.
+#: Every broker since Kafka 2.4 supports this version; an older one answers in version 0 and lists its versions.
 _FIRST_ASKED_VERSION: Final = 3
 _HEADER: Final = struct.Struct(">ihhi")
 
@@ -58,14 +59,14 @@ class ChannelHost(Protocol):
 
 
 class ChannelTimes(NamedTuple):
-    """How long a channel waits, in ms."""
+    """The timeouts and delays of a channel, in ms."""
 
     request_timeout_ms: int = 30_000
-    #: For the answer about versions, at most.
+    #: The longest wait for the versions of the peer.
     setup_timeout_ms: int = 10_000
     backoff_ms: int = 50
     backoff_ms_max: int = 1_000
-    #: From the dial to the connection, and for the first answer about versions.
+    #: The time from the dial to the connection, and for the first response about versions.
     connect_timeout_ms: int = 2_000
 
 
@@ -78,14 +79,14 @@ class _Asked:
         self.request = request
         self.reply = later(reply)
         self.deadline_ms = deadline_ms
-        #: Its time begins anew with every piece of an answer, and is this long; 0 where it does not.
+        #: The time that starts again with each received piece of a response; 0 if it does not start again.
         self.patience_ms = patience_ms
         self.version_max = version_max
         self.version = -1
 
 
 class Channel:
-    """Requests to one address. `close` ends it for good; everything else mends itself."""
+    """Requests to one address. Only `close` ends it; it recovers from every failure of a link."""
 
     def __init__(
         self,
@@ -103,20 +104,20 @@ class Channel:
         self._link: Link | None = None
         self._end: _End | None = None
         self._correlation_id = 0
-        #: Not written yet.
+        #: Requests that are not yet written.
         self._queue: deque[_Asked] = deque()
         self._in_flight: deque[tuple[int, _Asked]] = deque()
         self._versions: dict[int, tuple[int, int]] | None = None
         self._failures = 0
-        #: Peers in a row that connected and did not tell their versions in time.
+        #: The number of consecutive peers that connected and did not report their versions in time.
         self._mute = 0
         self._dial_timer: Timer | None = None
         self._timer: Timer | None = None
         self._armed_ms = 0
         self._closed = False
-        #: Why the link ended last; None while it is well or when the peer just hung up.
+        #: The cause of the last link's end; None while a link works, or if the peer closed it without an error.
         self.last_error: OSError | None = None
-        #: Called whenever a link that was ready, or a dial, has failed; after the requests were answered with None.
+        #: Called when a ready link, or a dial, has failed, after its requests got None.
         self.on_lost: Callable[[OSError | None], None] = _ignore
 
     @property
@@ -132,8 +133,11 @@ class Channel:
         version_max: int | None = None,
         is_patient: bool = False,
     ) -> None:
-        """Ask. `reply` is called later, never from within this call. `is_patient`: the time begins anew with whatever
-        comes by the link, so that a large answer may take its time on a slow way."""
+        """Sends a request. `reply` is called later, never from within this call.
+
+        `is_patient`: the timeout starts again whenever the link receives data, so that a large response can take its
+        time on a slow network.
+        """
         timeout_ms = self._times.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._host.clock.now_ms() + timeout_ms
         asked = _Asked(request, reply, deadline_ms, version_max, timeout_ms if is_patient else 0)
@@ -149,7 +153,7 @@ class Channel:
             self._write(asked)
 
     def close(self) -> None:
-        """Hang up. Whoever still waits is answered with None."""
+        """Closes the link for good. Waiting requests get None."""
         self._closed = True
         self._fail(None)
         for timer in (self._timer, self._dial_timer):
@@ -201,7 +205,7 @@ class Channel:
         self._fail(error)
 
     def _fail(self, error: OSError | None) -> None:
-        """The link is no more: everybody who waits is told, and the next dial comes after a while."""
+        """Ends the link: all waiting requests get None, and the next dial follows after a delay."""
         link, self._link, self._end = self._link, None, None
         was_closed = self._closed
         self._versions = None
@@ -220,13 +224,15 @@ class Channel:
             self.on_lost(error)
 
     def _backoff_ms(self) -> int:
-        """Twice as long each time, give or take a fifth, so that peers do not come back all at once."""
+        """Returns the delay, doubled each time, with 20 % jitter, so that peers do not all reconnect at the same
+        moment.
+        """
         times = self._times
         base_ms = min(times.backoff_ms << min(self._failures - 1, 16), times.backoff_ms_max)
         return base_ms * (80 + self._host.random.below(41)) // 100
 
     def _dial_again(self) -> None:
-        """If somebody has asked since."""
+        """Dials again if requests were sent meanwhile."""
         self._dial_timer = None
         if self._queue and not self._closed:
             self._dial()
@@ -246,7 +252,7 @@ class Channel:
         try:
             self._put(asked, api_key, high)
         except EncodeError:
-            # The peer is too old for what is asked.
+            # The peer's version is too old for the fields that the request needs.
             self._host.timers.call_soon(lambda: asked.reply(None))
 
     def _put(self, asked: _Asked, api_key: int, version: int) -> None:
@@ -264,7 +270,7 @@ class Channel:
         self._link.write([frame])
 
     def on_frame(self, frame: memoryview) -> None:
-        """Raises DecodeError for an answer that nobody asked for, or that cannot be read."""
+        """Processes a response. Raises DecodeError if it has no request or is malformed."""
         if not self._in_flight or len(frame) < 4:
             raise DecodeError("an answer without a request")
         correlation_id, asked = self._in_flight[0]
@@ -276,7 +282,8 @@ class Channel:
         if response_header_version(api_key, asked.version) == 1:
             position = skip_tagged_fields(frame, position)
         if self._versions is None:
-            # The channel's own question. An error comes in version 0, whichever was asked for.
+            # It is the response to the channel's own ApiVersions. An error has version 0, whichever version was
+            # requested.
             failed = int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
             versions, _ = codec.decode(ApiVersionsResponse, 0 if failed else asked.version, frame, position)
             self._in_flight.popleft()
@@ -289,7 +296,7 @@ class Channel:
     # -- deadlines
 
     def _watch(self, deadline_ms: int) -> None:
-        """One timer for all deadlines."""
+        """Arms the one timer for all deadlines."""
         if self._timer is not None:
             if self._armed_ms <= deadline_ms:
                 return
@@ -324,7 +331,7 @@ class Channel:
 
 
 class _End:
-    """One link of a channel; after the channel has given it up, nothing of it is heard any more."""
+    """One link of a channel; the channel ignores a link that it has replaced."""
 
     __slots__ = ("_channel", "_frames", "heard_ms", "is_connected", "setup_deadline_ms")
 
@@ -333,7 +340,7 @@ class _End:
         self._frames = FrameReader(channel._area, _FRAME_BYTES_MAX)
         self.setup_deadline_ms = 0
         self.is_connected = False
-        #: When something came last.
+        #: The time of the last received data.
         self.heard_ms = 0
 
     @property

@@ -1,10 +1,10 @@
-"""How a client comes in, out of its properties: by the names of Java's clients, or by librdkafka's.
+"""The security of a client's connections, from its properties under the names of Java's clients or of librdkafka.
 
     security.protocol                      PLAINTEXT (default) | SSL | SASL_PLAINTEXT | SASL_SSL
-    sasl.mechanism, sasl.mechanisms        PLAIN | SCRAM-SHA-256 | SCRAM-SHA-512; Kafka's default GSSAPI is not there
+    sasl.mechanism, sasl.mechanisms        PLAIN | SCRAM-SHA-256 | SCRAM-SHA-512; not Kafka's default GSSAPI
     sasl.jaas.config                       ...ScramLoginModule required username="u" password="p"; (or Plain...)
-    sasl.username, sasl.password           the same in librdkafka's way
-    ssl.truststore.location, ssl.ca.location       certificates to trust, a PEM file; the system's without it
+    sasl.username, sasl.password           the same under librdkafka's names
+    ssl.truststore.location, ssl.ca.location       certificates to trust, a PEM file; without it the system's
     ssl.truststore.certificates, ssl.ca.pem        the same as text
     ssl.keystore.location, ssl.certificate.location, ssl.key.location, ssl.key.password
                                            the client's own certificate and its key, PEM; in one file or two
@@ -12,8 +12,8 @@
     enable.ssl.certificate.verification    false: nothing is checked
     ssl.enabled.protocols                  TLSv1.2,TLSv1.3 or one of them
 
-Anything else under security., sasl. and ssl. is refused: what is not heeded there would be a bad surprise. No error
-text holds the value of a key that may be secret.
+All other keys under security., sasl. and ssl. are refused: an ignored one would leave a connection less secure than
+configured. No error text contains the value of a key that may be secret.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from barnabas.protocol.sasl import MECHANISMS, Login
 PREFIXES: Final = ("security.", "sasl.", "ssl.", "enable.ssl.")
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 TLS_VERSIONS: Final = ("TLSv1.2", "TLSv1.3")
-#: All that is heeded.
+#: All supported keys.
 NAMES: Final = frozenset(
     {
         "security.protocol",
@@ -56,7 +56,7 @@ _JAAS_FORM: Final = 'a line such as org...ScramLoginModule required username="u"
 
 @dataclass(frozen=True)
 class Tls:
-    """What the host makes its TLS context of. Files are PEM; `authorities` None: those that the system trusts."""
+    """The description of a TLS context. Files are PEM; `authorities` None: those that the system trusts."""
 
     authorities_file: str | None = None
     authorities_text: str | None = None
@@ -70,14 +70,18 @@ class Tls:
 
 @dataclass(frozen=True)
 class ClientSecurity:
-    """Both None: plain text, and nobody asks who we are."""
+    """The security of a connection. Both fields None: plain text, without a login."""
 
     tls: Tls | None = None
     login: Login | None = None
 
 
 def client_security(properties: Mapping[str, str], prefix: str = "") -> ClientSecurity:
-    """ConfigError. `prefix` is put before the keys that an error names; keys of other kinds are not looked at."""
+    """Returns the security of a client; it ignores keys of other kinds. `prefix` precedes the keys in error texts.
+
+    Raises:
+        ConfigError: a key is not supported, or its value is wrong.
+    """
     reader = _Reader({key: value for key, value in properties.items() if key.startswith(PREFIXES)}, prefix)
     protocol = reader.choice("security.protocol", "PLAINTEXT", _PROTOCOLS)
     login, tls = _login(reader), _tls(reader)
@@ -95,7 +99,7 @@ class _Reader:
         self._prefix = prefix
 
     def text(self, *keys: str) -> str | None:
-        """The first of these that is there."""
+        """Returns the first of these that is present."""
         found = [value for value in (self._left.pop(key, None) for key in keys) if value is not None]
         return found[0] if found else None
 
@@ -132,7 +136,7 @@ def _login(reader: _Reader) -> Login | None:
 
 
 def _of_jaas(reader: _Reader, text: str, mechanism: str) -> tuple[str | None, str | None]:
-    """Of the form that Java's clients take; the text itself is never shown."""
+    """Returns username and password from the form that Java's clients use; no error shows the text itself."""
     match = _JAAS.fullmatch(text)
     if match is None or _JAAS_OPTION.sub("", match["rest"]).strip():
         raise reader.refused("sasl.jaas.config", _JAAS_FORM)
@@ -155,7 +159,7 @@ def _tls(reader: _Reader) -> Tls:
     for key in ("ssl.truststore.password", "ssl.keystore.password"):
         if reader.text(key) is not None:
             raise reader.refused(key, f"a PEM file has none; {_conversion(key.replace('password', 'location'))}")
-    reader.text("ssl.protocol")  # of Java; the versions do
+    reader.text("ssl.protocol")  # only Java needs it; the versions are enough
     versions = reader.text("ssl.enabled.protocols")
     chosen = TLS_VERSIONS if versions is None else tuple(each.strip() for each in versions.split(","))
     if not chosen or set(chosen) - set(TLS_VERSIONS):

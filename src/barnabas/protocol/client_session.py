@@ -1,14 +1,14 @@
-"""One connection of a client, without I/O: which bytes to send, and what the answers to them are.
+"""One connection of a client, without I/O: the bytes to send, and the meaning of the responses.
 
-The host, blocking or not, dials, drives the handshake, and from then on carries frames:
+The host, blocking or not, dials, drives the handshake, and from then on transports frames:
 
-    handshake()       yields frames to send, each in return for the body of the frame that answers the last one:
+    handshake()       yields frames to send; the body of each response frame is sent into the generator:
                       ApiVersions (KIP-511), then SaslHandshake and SaslAuthenticate (KIP-152) if there is a login
-    request(...)      a frame to send, in the highest version that both sides know
-    frame_size(...)   of the 4 bytes before every answer: how many follow
-    answer(...)       the message in the frame that has come; answers come in the order of the requests
+    request(...)      returns a frame to send, in the highest version that both sides support
+    frame_size(...)   returns the size of a response from the 4 bytes before it
+    answer(...)       returns the message in a received frame; responses come in the order of the requests
 
-Records in an answer are views into its frame. Whatever is raised here, the connection is of no further use, except for
+Records in a response are views into its frame. After any exception the connection is of no further use, except for
 UnknownRequest: then nothing was sent.
 """
 
@@ -32,11 +32,11 @@ from barnabas.protocol.messages.sasl_handshake import SaslHandshakeRequest, Sasl
 from barnabas.protocol.wire import skip_tagged_fields
 
 _HEADER: Final = struct.Struct(">ihhi")
-#: Every broker since Kafka 2.4 answers this one; an older one answers version 0 and names what it has.
+#: Every broker since Kafka 2.4 supports this version; an older one answers in version 0 and lists its versions.
 _FIRST_ASKED_VERSION: Final = 3
-#: With version 0 the messages of SASL go bare, outside of Kafka's frames; Kafka 1.0 and newer have 1.
+#: With version 0, the messages of SASL are not in Kafka's frames; Kafka 1.0 and newer support version 1.
 _HANDSHAKE_VERSION: Final = 1
-#: An answer longer than this is somebody who speaks another protocol.
+#: A longer response means that the peer uses another protocol.
 _FRAME_BYTES_MAX: Final = 1 << 30
 _TLS_ALERT: Final = b"\x15\x03"
 
@@ -44,15 +44,15 @@ M = TypeVar("M", bound=Message)
 
 
 class UnknownRequest(Exception):
-    """The broker does not know the request, or not in the form that is needed."""
+    """The broker does not support the request, or not in the required version."""
 
 
 class LoginRefused(Exception):
-    """The broker does not let us in, or is not the one it should be. No retry mends it."""
+    """The broker refuses the login, or its identity is wrong. A retry does not help."""
 
 
 def frame_size(prefix: Buffer) -> int:
-    """Bytes of the frame behind this prefix of 4. DecodeError if it is none of Kafka's."""
+    """Returns the size of the frame after this 4-byte prefix. Raises DecodeError if it is not a frame of Kafka."""
     size = int.from_bytes(prefix, "big", signed=True)
     if bytes(prefix[:2]) == _TLS_ALERT:
         raise DecodeError("it does not speak Kafka's protocol: this is a listener with TLS")
@@ -62,7 +62,7 @@ def frame_size(prefix: Buffer) -> int:
 
 
 class ClientSession:
-    """`nonce`: what SCRAM needs of chance; never the same for two sessions."""
+    """One session. `nonce`: the random text for SCRAM; no two sessions have the same."""
 
     def __init__(self, software: str, client_id: str, login: sasl.Login | None = None, nonce: str = "") -> None:
         assert login is None or nonce, "a login needs a nonce"
@@ -78,22 +78,24 @@ class ClientSession:
 
     @property
     def waiting(self) -> int:
-        """How many answers are still to come."""
+        """Returns the number of outstanding responses."""
         return len(self._in_flight)
 
     @property
     def hang_up_hint(self) -> str:
-        """What a peer that hangs up may mean by it: one that wants TLS or SASL does so at the first request."""
+        """Returns the probable cause of a closed connection: a peer that requires TLS or SASL closes it at the first
+        request.
+        """
         if self._is_proven or self._login is not None:
             return ""
         return " at the first request; does its listener want SASL?" if self._is_open else "; does it want TLS?"
 
     def knows(self, request_class: type[Message]) -> bool:
-        """Whether the broker has this API at all."""
+        """Returns whether the broker supports any version of this API."""
         return request_class.API_KEY in self._versions
 
     def version_of(self, request_class: type[Message], version_max: int | None = None) -> int:
-        """The highest version that both sides know. UnknownRequest if there is none."""
+        """Returns the highest version that both sides support. Raises UnknownRequest if there is none."""
         assert request_class.API_KEY is not None, "only requests are asked"
         low, high = self._versions.get(request_class.API_KEY, (0, -1))
         own_low, own_high = request_class.VERSIONS
@@ -103,7 +105,7 @@ class ClientSession:
         return high
 
     def request(self, request: Message, version_max: int | None = None) -> bytearray:
-        """The frame to send. UnknownRequest."""
+        """Returns the frame to send. Raises UnknownRequest."""
         assert self._is_open, "the handshake comes first"
         try:
             return self._framed(request, self.version_of(type(request), version_max))
@@ -111,7 +113,7 @@ class ClientSession:
             raise UnknownRequest(f"is too old: {error}") from error
 
     def answer(self, frame: Buffer) -> Message:
-        """What the body of a frame says to the oldest request without an answer. DecodeError."""
+        """Returns the response to the oldest outstanding request, from the body of its frame. Raises DecodeError."""
         api_key, version, position = self._answered(frame)
         if response_header_version(api_key, version) == 1:
             position = skip_tagged_fields(frame, position)
@@ -122,7 +124,7 @@ class ClientSession:
     # -- the handshake
 
     def handshake(self) -> Generator[bytearray, Buffer, None]:
-        """DecodeError, LoginRefused."""
+        """Yields the frames of the handshake. Raises DecodeError and LoginRefused."""
         versions = yield from self._ask_versions()
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in versions.api_keys}
         if self._login is not None:
@@ -137,7 +139,7 @@ class ClientSession:
                 request = ApiVersionsRequest(client_software_name=self._software, client_software_version=__version__)
             frame = yield self._framed(request, version)
             position = self._answered(frame)[2]
-            # An error comes in version 0, whichever was asked for.
+            # An error has version 0, whichever version was requested.
             code = int.from_bytes(frame[position : position + 2], "big", signed=True)
             known = codec.decode(ApiVersionsResponse, 0 if code else version, frame, position)[0]
             if code == ErrorCode.NONE:
@@ -153,7 +155,7 @@ class ClientSession:
         if shaken.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
             raise LoginRefused(f"takes no SASL {login.mechanism}, but {', '.join(shaken.mechanisms) or 'none'}")
         if shaken.error_code:
-            # A listener without SASL says ILLEGAL_SASL_STATE.
+            # A listener without SASL answers ILLEGAL_SASL_STATE.
             raise LoginRefused(f"takes no log-in here ({ErrorCode(shaken.error_code).name}): is it a SASL listener?")
         messages = sasl.exchange(login, self._nonce)
         try:
@@ -192,7 +194,7 @@ class ClientSession:
         return frame
 
     def _answered(self, frame: Buffer) -> tuple[int, int, int]:
-        """API key and version of the request, and where the rest of the header begins."""
+        """Returns API key and version of the request, and where the rest of the header begins."""
         assert self._in_flight, "nobody has asked"
         correlation_id, api_key, version = self._in_flight.popleft()
         if len(frame) < 4 or int.from_bytes(frame[:4], "big") != correlation_id:

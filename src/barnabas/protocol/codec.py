@@ -1,11 +1,11 @@
-"""Encode and decode any declared message in any of its versions; bodies only, headers are in `header`.
+"""Encoding and decoding of all declared messages in all versions; bodies only, headers are in `header`.
 
-The first use of a (class, version) writes a Python function for exactly that layout (`decoding`, `encoding`), compiles
-it and keeps it: no field is looked up by name, no version is compared while a message passes.
+The first use of a (class, version) generates and compiles a Python function for exactly that layout (`decoding`,
+`encoding`): later calls look up no field by name and compare no version.
 
-    decode   bytes from outside. Whatever they are, the outcome is a message or DecodeError; a count is believed only as
-             far as the bytes that are left could hold it, and all arrays together have a bounded number of elements
-    encode   values of ours. EncodeError for what the version cannot carry: a field it lacks (unless it is ignorable or
+    decode   untrusted bytes. The result is always a message or DecodeError; a count is accepted only if the remaining
+             bytes can hold that many elements, and all arrays together have a bounded number of elements
+    encode   our own values. EncodeError if the version cannot carry one: a field it lacks (unless it is ignorable or
              has its default), a null, a number out of range
 """
 
@@ -30,14 +30,14 @@ _encoders: dict[tuple[type[Message], int], Encoder] = {}
 
 
 def encode(message: Message, version: int) -> bytearray:
-    """The body of a message in one version."""
+    """Returns the body of a message in one version."""
     out = bytearray()
     encode_into(message, version, out)
     return out
 
 
 def encode_into(message: Message, version: int, out: bytearray) -> None:
-    """Append the body to `out`; after an EncodeError `out` holds a part of it and is of no use."""
+    """Appends the body to `out`; after an EncodeError `out` contains only a part of it."""
     try:
         function = _encoders[type(message), version]
     except KeyError:
@@ -46,7 +46,7 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
 
 def decode(cls: type[M], version: int, data: Buffer, offset: int = 0) -> tuple[M, int]:
-    """The message that starts at `offset`, and the offset behind it. Record fields are views into `data`."""
+    """Returns the message that begins at `offset`, and the offset after it. Record fields are views into `data`."""
     try:
         function = _decoders[cls, version]
     except KeyError:
@@ -55,7 +55,7 @@ def decode(cls: type[M], version: int, data: Buffer, offset: int = 0) -> tuple[M
 
 
 def encoder(cls: type[Message], version: int) -> Encoder:
-    """The specialised function behind `encode_into`."""
+    """Returns the specialised function that `encode_into` calls."""
     found = _encoders.get((cls, version))
     if found is None:
         if not cls.VERSIONS[0] <= version <= cls.VERSIONS[1]:
@@ -65,7 +65,7 @@ def encoder(cls: type[Message], version: int) -> Encoder:
 
 
 def decoder(cls: type[Message], version: int) -> Decoder:
-    """The specialised function behind `decode`."""
+    """Returns the specialised function that `decode` calls."""
     found = _decoders.get((cls, version))
     if found is None:
         if not cls.VERSIONS[0] <= version <= cls.VERSIONS[1]:
@@ -74,11 +74,11 @@ def decoder(cls: type[Message], version: int) -> Decoder:
     return found
 
 
-# -- long messages, a few elements at a time: generators that yield where others may have their turn
+# -- long messages, a few elements at a time: these generators yield where other work can run
 
 
 def decode_in_steps(cls: type[M], version: int, data: Buffer, offset: int = 0) -> Generator[int, None, tuple[M, int]]:
-    """As `decode`, in a version that the message has."""
+    """Decodes like `decode`, in a version that the message has."""
     function = _decoders_in_steps.get((cls, version))
     if function is None:
         function = _decoders_in_steps[cls, version] = compile_decoder_in_steps(cls, version)
@@ -86,7 +86,7 @@ def decode_in_steps(cls: type[M], version: int, data: Buffer, offset: int = 0) -
 
 
 def encode_in_steps(message: Message, version: int, out: bytearray) -> Generator[int, None, None]:
-    """As `encode_into`, in a version that the message has."""
+    """Encodes like `encode_into`, in a version that the message has."""
     cls = type(message)
     function = _encoders_in_steps.get((cls, version))
     if function is None:
@@ -99,7 +99,7 @@ _encoders_in_steps: dict[tuple[type[Message], int], Callable[[Message, bytearray
 
 
 def is_longer(message: Message, elements_max: int) -> bool:
-    """Whether all arrays of `message` together have more elements than that."""
+    """Returns whether all arrays of `message` together have more than `elements_max` elements."""
     return _count(type(message), message, elements_max) > elements_max
 
 
@@ -121,7 +121,7 @@ _known_arrays: dict[tuple[type[Message], type[Struct]], tuple[tuple[str, bool], 
 
 
 def _arrays(message: type[Message], struct: type[Struct]) -> tuple[tuple[str, bool], ...]:
-    """The array fields of a struct, each with whether its elements have arrays."""
+    """Returns the array fields of a struct, each with whether its elements have arrays."""
     found = _known_arrays.get((message, struct))
     if found is None:
         found = _known_arrays[message, struct] = tuple(

@@ -1,17 +1,17 @@
-"""The receiving half of a connection, without I/O: bytes in, whole frames out.
+"""The receiving half of a connection, without I/O: it splits a stream of bytes into frames.
 
 A frame is a 4-byte size and that many bytes (Kafka protocol guide, "Network"). All connections of one event loop share
-one receive area: the host reads into it and hands the bytes over, so an idle connection holds no buffer at all. Only a
-frame that has not arrived whole moves to a buffer of its own connection. A small buffer doubles with what has been
-received; a large frame gets all its room from `allocate`, whose memory costs nothing before it is written. A peer that
-announces a huge frame and sends nothing therefore costs nothing.
+one receive area: the host reads into it and passes the bytes on, so an idle connection holds no buffer at all. Only an
+incomplete frame moves to its connection's own buffer. A small buffer doubles as it fills; a large frame gets its full
+size from `allocate`, whose memory costs nothing before it is written. A peer that announces a huge frame and sends
+nothing therefore costs nothing.
 
     host                      FrameReader
-    get_buffer()         ->   where to read into
-    received(n)          ->   the n bytes are there
-    next_frame()         ->   a view of one frame's body, or None; valid until the next call of anything here
+    get_buffer()         ->   the memory to read into
+    received(n)          ->   n bytes have been read
+    next_frame()         ->   a view of one frame's body, or None; valid until the next call of any method
 
-Before another connection may read into the shared area, frames are asked for until there is none, or kept for later
+Before another connection can read into the shared area, the host takes frames until there is none, or keeps the rest
 with `keep_unserved`.
 """
 
@@ -24,17 +24,17 @@ from barnabas.common.host import Buffer
 
 SHARED_AREA_BYTES = 256 * 1024
 _OWN_BYTES_MIN = 4 * 1024
-#: Frames from this size on get all their room from `ReceiveArea.allocate` when they begin to arrive.
+#: Frames of at least this size get memory from `ReceiveArea.allocate` for all of it when they begin to arrive.
 _ALLOCATED_BYTES_MIN = 32 * 1024
 _POOLED_BYTES_MAX = 4 * 1024 * 1024
 _POOLED_BUFFERS_MAX = 4
 
 
 class ReceiveArea:
-    """What the connections of one loop share: the area to read into, and a few large buffers to use again.
+    """The buffers that the connections of one loop share: the area to read into, and a few large buffers for reuse.
 
-    `allocate(size)` returns writable memory of that size with any content, which is used up only as it is written;
-    it raises OSError or MemoryError where the system refuses. Without it, buffers double as they fill.
+    `allocate(size)` returns writable memory of that size with any content, which uses physical memory only as it is
+    written; it raises OSError or MemoryError if the system refuses. Without it, buffers double as they fill.
     """
 
     __slots__ = ("_allocate", "_free", "held_bytes", "read_bytes_max", "view")
@@ -43,21 +43,21 @@ class ReceiveArea:
         self.view = memoryview(bytearray(size))
         self._allocate = allocate
         self._free: list[Buffer] = []
-        #: Received bytes of unfinished or unserved frames, of all connections.
+        #: The number of received bytes of incomplete or unserved frames, of all connections.
         self.held_bytes = 0
-        #: The most bytes that a connection reads at once, if it is less than the area: where memory is short, for what
-        #: is read has to be kept.
+        #: The most bytes that a connection reads in one call. It is below the area's size when memory is short, because
+        #: what is read has to be kept.
         self.read_bytes_max = size
 
     def take(self, size: int) -> Buffer:
-        """A buffer of at least `size` bytes with any content."""
+        """Returns a buffer of at least `size` bytes with any content."""
         for index, buffer in enumerate(self._free):
             if len(buffer) >= size:
                 return self._free.pop(index)
         return bytearray(size)
 
     def take_large(self, size: int) -> Buffer | None:
-        """As `take`, for a size that may never be filled; None where the system refuses."""
+        """Returns a buffer like `take`, for a size that may never be filled; None if the system refuses."""
         if size <= _POOLED_BYTES_MAX:
             for index, buffer in enumerate(self._free):
                 if len(buffer) >= size:
@@ -65,7 +65,7 @@ class ReceiveArea:
         if self._allocate is None:
             return None
         if size <= _POOLED_BYTES_MAX:
-            # Frames of one producer differ by some bytes: the buffer of one is to serve the next.
+            # Frames of one producer differ by some bytes: rounding lets one buffer serve the next frame.
             size = 1 << (size - 1).bit_length()
         try:
             return self._allocate(size)
@@ -78,7 +78,7 @@ class ReceiveArea:
 
 
 class FrameReader:
-    """Cuts a byte stream into frames. `next_frame` raises FrameTooLarge or DecodeError; then the stream is lost."""
+    """A splitter of a byte stream into frames. It is of no use after FrameTooLarge or DecodeError of `next_frame`."""
 
     __slots__ = ("_area", "_end", "_frame_bytes_max", "_own", "_start", "_view", "held_bytes")
 
@@ -86,14 +86,14 @@ class FrameReader:
         self._area = area
         self._frame_bytes_max = frame_bytes_max
         self._own: Buffer | None = None
-        #: Bytes written to the buffer of its own.
+        #: Bytes written to the connection's own buffer.
         self.held_bytes = 0
         self._view = area.view
         self._start = 0
         self._end = 0
 
     def get_buffer(self) -> memoryview:
-        """Room for the next bytes, never empty."""
+        """Returns memory for the next bytes, never empty."""
         if self._start == self._end:
             self._release()
             area = self._area
@@ -113,11 +113,11 @@ class FrameReader:
 
     @property
     def missing_bytes(self) -> int:
-        """What the unfinished frame lacks; 0 without one."""
+        """Returns the number of bytes that the incomplete frame lacks; 0 if there is none."""
         return max(0, self._announced() - (self._end - self._start)) if self._own is not None else 0
 
     def next_frame(self) -> memoryview | None:
-        """The body of the next whole frame (without its size), or None when more bytes are needed."""
+        """Returns the body of the next complete frame (without its size), or None if more bytes are needed."""
         start = self._start
         buffered = self._end - start
         if buffered < 4:
@@ -140,13 +140,13 @@ class FrameReader:
         return view[start + 4 : end]
 
     def keep_unserved(self) -> None:
-        """No more frames are asked for now: leave the shared area to the others. The last frame's view ends here."""
+        """Releases the shared area before all frames were taken. The last frame's view becomes invalid."""
         buffered = self._end - self._start
         if self._own is None and buffered:
             self._adopt(self._area.take(buffered))
 
     def close(self) -> None:
-        """Forget everything and return the buffer."""
+        """Discards all data and returns the buffer."""
         self._start = self._end = 0
         self._release()
 
@@ -160,19 +160,19 @@ class FrameReader:
             self._area.give_back(own)
 
     def _announced(self) -> int:
-        """Bytes of the unfinished frame with its size field, as far as known."""
+        """Returns the size of the incomplete frame with its size field, as far as it is known."""
         if self._end - self._start < 4:
             return 4
         return 4 + int.from_bytes(self._view[self._start : self._start + 4], "big")
 
     def _keep_unfinished(self) -> None:
-        """The shared area is for the next connection: keep what is unfinished."""
+        """Copies incomplete data to an own buffer: the next connection uses the shared area."""
         buffered = self._end - self._start
         if self._own is None and buffered:
             self._adopt(self._room_for_more(buffered))
 
     def _grow(self) -> None:
-        """The own buffer is full: first use the room of frames already taken, else take a larger one."""
+        """Enlarges the full buffer, first by reusing the space of frames that were taken."""
         buffered = self._end - self._start
         if self._start > 0 and buffered <= self._start:
             view = self._view
@@ -182,8 +182,9 @@ class FrameReader:
         self._adopt(self._room_for_more(buffered))
 
     def _room_for_more(self, buffered: int) -> Buffer:
-        """A buffer for the `buffered` bytes that are there and more: of an unfinished frame, or of whole frames that
-        are not served yet."""
+        """Returns a buffer for the `buffered` bytes and more: of an incomplete frame, or of complete frames that are
+        not yet served.
+        """
         announced = self._announced()
         if announced <= buffered:
             return self._area.take(2 * buffered)

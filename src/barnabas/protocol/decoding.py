@@ -1,8 +1,8 @@
-"""Writes the function that decodes one version of one message.
+"""Generator of the function that decodes one version of one message.
 
-In the written text `b` is the data, `e` its end, `p` the position, `o...` a struct, `n...` a length or count, `q` the
-end of a value. Nothing is read without a bound: `struct` and indexing refuse to pass the end, slices are compared with
-`e` first. `left` is how many more elements all arrays together may have.
+In the generated text `b` is the data, `e` its end, `p` the position, `o...` a struct, `n...` a length or count, `q` the
+end of a value. Every read is bounded: `struct` and indexing refuse to pass the end, slices are compared with `e` first.
+`left` is the number of elements that all arrays together can still have.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from barnabas.protocol.wire import STRING_BYTES_MAX, TAGS_MAX, Buffer, continue_
 
 
 def compile_decoder(cls: type[Message], version: int) -> Callable[[Buffer, int], tuple[Message, int]]:
-    """The decoder of a version that the message has."""
+    """Returns the decoder of a version that the message has."""
     return cast("Callable[[Buffer, int], tuple[Message, int]]", _DecoderWriter(cls, version, in_steps=False).compile())
 
 
 def compile_decoder_in_steps(
     cls: type[Message], version: int
 ) -> Callable[[Buffer, int], Generator[int, None, tuple[Message, int]]]:
-    """The same as a generator, which yields 1 after every `ELEMENTS_PER_STEP` elements of arrays."""
+    """Returns the decoder as a generator, which yields 1 after every `ELEMENTS_PER_STEP` elements of arrays."""
     return cast(
         "Callable[[Buffer, int], Generator[int, None, tuple[Message, int]]]",
         _DecoderWriter(cls, version, in_steps=True).compile(),
@@ -44,7 +44,7 @@ class _DecoderWriter:
         label = self._label
 
         def fault(what: str | Exception, position: int) -> DecodeError:
-            """`what`: a field that passes the end, or the exception that reading met."""
+            """Returns the error. `what`: a field that passes the end, or the exception of a read."""
             if isinstance(what, UnicodeDecodeError):
                 return DecodeError(f"{label}: a string is not UTF-8: {what.reason}", position)
             if isinstance(what, Exception):
@@ -70,18 +70,18 @@ class _DecoderWriter:
         add("try:")
         source.indent()
         if self._in_steps:
-            # A generator, whatever the message holds.
+            # It makes the function a generator even if the message has no loop.
             add("if False: yield")
         result = self._struct(self._cls)
         add(f"return {result}, p")
         source.dedent()
-        # Ends of the data met by struct and indexing; text that is not UTF-8.
+        # The end of the data in `struct` or indexing; text that is not UTF-8.
         add("except (struct_error, IndexError, ValueError) as error:")
         add(" raise fault(error, p) from error")
         return source.function("decode", f"decode {label}")
 
     def _struct(self, cls: type[Struct]) -> str:
-        """Read a struct; the name of its variable."""
+        """Generates the read of a struct, and returns its variable."""
         add, layout = self._source.add, self._layout
         o = self._source.name("o")
         add(f"{o} = new({self._source.constant(f'C_{cls.__name__}', cls)})")
@@ -104,7 +104,7 @@ class _DecoderWriter:
         return repr(field.default)
 
     def _run(self, o: str, fixed: list[Field], field: Field | None) -> None:
-        """Fixed-size fields by one call, and the field behind them."""
+        """Generates one call for fixed-size fields, and the read of the field after them."""
         targets = [f"{o}.{each.attribute}" for each in fixed]
         codes = "".join(FIXED[each.type][0] for each in fixed)
         length = None
@@ -128,7 +128,7 @@ class _DecoderWriter:
         self._source.add(f"p += {struct.calcsize('>' + codes)}")
 
     def _uvarint(self) -> str:
-        """Read an unsigned varint; the name of its variable."""
+        """Generates the read of an unsigned varint, and returns its variable."""
         n = self._source.name("n")
         self._source.add(f"{n} = b[p]")
         self._source.add("p += 1")
@@ -136,7 +136,7 @@ class _DecoderWriter:
         return n
 
     def _value(self, target: str, field: Field, is_tagged: bool = False) -> None:
-        """Read one value on its own: an element or a tagged field."""
+        """Generates the read of one separate value: an element or a tagged field."""
         if field.type in FIXED:
             self._unpack([target], FIXED[field.type][0])
             return
@@ -147,7 +147,7 @@ class _DecoderWriter:
         self._variable(target, field, length, is_tagged)
 
     def _variable(self, target: str, field: Field, length: str | None, is_tagged: bool = False) -> None:
-        """Read a value of variable size; `length` is read already where it is not compact."""
+        """Generates the read of a value of variable size; if it is not compact, `length` is already read."""
         add, source = self._source.add, self._source
         nullable = field.is_nullable_in(self._layout.version)
         if field.is_struct and not field.is_array:
@@ -207,7 +207,9 @@ class _DecoderWriter:
         source.dedent()
 
     def _struct_value(self, target: str, field: Field, nullable: bool, is_tagged: bool) -> None:
-        """A single struct; a nullable one has a byte in front, negative for null (KIP-893); when tagged, 0 for null."""
+        """Generates the read of a single struct. A nullable one has a byte before it, negative for null (KIP-893); when
+        tagged, 0 for null.
+        """
         add, source = self._source.add, self._source
         if nullable:
             mark = source.name("n")
@@ -221,7 +223,7 @@ class _DecoderWriter:
             source.dedent()
 
     def _tags(self, o: str, cls: type[Struct]) -> None:
-        """The tagged fields behind the others."""
+        """Generates the read of the tagged fields, which follow the others."""
         add, source = self._source.add, self._source
         known = self._layout.tagged_fields(cls)
         for field in known:

@@ -1,7 +1,7 @@
-"""Writes the function that encodes one version of one message.
+"""Generator of the function that encodes one version of one message.
 
-In the written text `out` is the bytearray appended to, `o...` a struct, `v...` a value, `n...` a length, `t...` tagged
-fields. Values that do not fit make `struct`, `encode` or `len` fail; one place turns that into EncodeError.
+In the generated text `out` is the bytearray appended to, `o...` a struct, `v...` a value, `n...` a length, `t...`
+tagged fields. A value that does not fit makes `struct`, `encode` or `len` fail; one place turns that into EncodeError.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from barnabas.protocol.wire import STRING_BYTES_MAX, write_tagged_fields, write_
 
 
 def compile_encoder(cls: type[Message], version: int) -> Callable[[Message, bytearray], None]:
-    """The encoder of a version that the message has."""
+    """Returns the encoder of a version that the message has."""
     return cast("Callable[[Message, bytearray], None]", _EncoderWriter(cls, version, in_steps=False).compile())
 
 
 def compile_encoder_in_steps(
     cls: type[Message], version: int
 ) -> Callable[[Message, bytearray], Generator[int, None, None]]:
-    """The same as a generator, which yields 1 after every `ELEMENTS_PER_STEP` elements of arrays."""
+    """Returns the encoder as a generator, which yields 1 after every `ELEMENTS_PER_STEP` elements of arrays."""
     return cast(
         "Callable[[Message, bytearray], Generator[int, None, None]]",
         _EncoderWriter(cls, version, in_steps=True).compile(),
@@ -61,7 +61,7 @@ class _EncoderWriter:
             add("done = 0")
         add("try:")
         source.indent()
-        # A generator, whatever the message holds.
+        # It makes the function a generator even if the message has no loop.
         add("if False: yield" if self._in_steps else "pass")
         self._struct("o", self._cls, "out")
         source.dedent()
@@ -86,7 +86,7 @@ class _EncoderWriter:
             self._source.add(f"if {o}.unknown_tags: raise refuse('tagged fields', 'has no')")
 
     def _is_set(self, value: str, field: Field) -> str:
-        """The text of the test whether a field differs from its default."""
+        """Returns the generated test whether a field differs from its default."""
         if field.default is None:
             if field.is_struct and not field.is_array and field.nullable is None:
                 return f"{value} is not None and {value} != {self._fresh(field)}"
@@ -98,12 +98,12 @@ class _EncoderWriter:
         return f"{value} != {field.default!r}"
 
     def _fresh(self, field: Field) -> str:
-        """A struct with its defaults, to compare with."""
+        """Returns a constant for a struct with its defaults, for comparison."""
         cls = self._layout.struct_class(field)
         return self._source.constant(f"D_{cls.__name__}", cls())
 
     def _run(self, o: str, fixed: list[Field], field: Field | None, out: str) -> None:
-        """Fixed-size fields and the length of the next by one call."""
+        """Generates one call for fixed-size fields and the length of the next field."""
         values = [f"{o}.{each.attribute}" for each in fixed]
         codes = "".join(FIXED[each.type][0] for each in fixed)
         for each in fixed:
@@ -131,7 +131,7 @@ class _EncoderWriter:
         self._source.add(f"{out} += {name}({', '.join(values)})")
 
     def _measure(self, expression: str, field: Field) -> tuple[str, str]:
-        """Names of the value as it will be appended and of its length, -1 for null."""
+        """Returns the variables of the value as it will be appended and of its length, -1 for null."""
         source, add = self._source, self._source.add
         value, length = source.name("v"), source.name("n")
         add(f"{value} = {expression}")
@@ -151,7 +151,7 @@ class _EncoderWriter:
         return value, length
 
     def _compact(self, expression: str, field: Field, out: str, is_tagged: bool = False) -> None:
-        """A value whose length is compact, or a single struct."""
+        """Generates the write of a value whose length is compact, or of a single struct."""
         if field.is_struct and not field.is_array:
             self._struct_value(expression, field, out, is_tagged)
             return
@@ -166,7 +166,7 @@ class _EncoderWriter:
         self._source.add(f"else: uvarint({out}, {value})")
 
     def _content(self, value: str, field: Field, out: str) -> None:
-        """What follows a length."""
+        """Generates the write of the content that follows a length."""
         source, add = self._source, self._source.add
         if not field.is_array:
             add(f"{out} += {value}")
@@ -190,7 +190,7 @@ class _EncoderWriter:
         source.dedent()
 
     def _value(self, expression: str, field: Field, out: str, is_tagged: bool = False) -> None:
-        """One value on its own: an element or a tagged field."""
+        """Generates the write of one separate value: an element or a tagged field."""
         if field.type == "uuid":
             self._check_uuid(expression, field)
         if field.type in FIXED:
@@ -203,7 +203,9 @@ class _EncoderWriter:
             self._compact(expression, field, out, is_tagged)
 
     def _struct_value(self, expression: str, field: Field, out: str, is_tagged: bool) -> None:
-        """A single struct; a nullable one has a byte in front: 1, or -1 for null (KIP-893); when tagged, 0 for null."""
+        """Generates the write of a single struct. A nullable one has a byte before it: 1, or -1 for null (KIP-893);
+        when tagged, 0 for null.
+        """
         source, add = self._source, self._source.add
         value = source.name("o")
         add(f"{value} = {expression}")
@@ -218,7 +220,9 @@ class _EncoderWriter:
             source.dedent()
 
     def _tags(self, o: str, cls: type[Struct], out: str) -> None:
-        """Tagged fields that differ from their defaults, among the unknown ones kept from decoding."""
+        """Generates the write of tagged fields that differ from their defaults, and of the unknown ones kept from
+        decoding.
+        """
         source, add = self._source, self._source.add
         known = self._layout.tagged_fields(cls)
         if not known:

@@ -1,4 +1,4 @@
-"""Request and response headers: which version goes with which (API key, version), and the quick way to read one.
+"""Request and response headers: the version for each (API key, version), and a fast decoder of request headers.
 
     request v0   api key, version, correlation id                 ControlledShutdown 0 only
     request v1   ... and client id (nullable, int16 length)
@@ -6,8 +6,8 @@
     response v0  correlation id
     response v1  ... and tagged fields
 
-Flexible versions of an API have flexible headers, but the ApiVersions answer always has v0: a client must be able to
-read it before it knows what the broker speaks (KIP-511).
+Flexible versions of an API have flexible headers, but the ApiVersions response always has v0: a client must be able to
+read it before it knows which versions the broker supports (KIP-511).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _WITHOUT_CLIENT_ID = struct.Struct(">hhi")
 
 
 def request_header_version(api_key: int, api_version: int) -> int:
-    """Raises DecodeError for a key that does not exist."""
+    """Returns the version of the request's header. Raises DecodeError for an unknown key."""
     flexible_since = FLEXIBLE_SINCE.get(api_key)
     if flexible_since is None:
         raise DecodeError(f"unknown API key {api_key}")
@@ -35,14 +35,16 @@ def request_header_version(api_key: int, api_version: int) -> int:
 
 
 def response_header_version(api_key: int, api_version: int) -> int:
-    """Raises DecodeError for a key that does not exist."""
+    """Returns the version of the response's header. Raises DecodeError for an unknown key."""
     if api_key == _API_VERSIONS:
         return 0
     return 1 if request_header_version(api_key, api_version) == 2 else 0
 
 
 def decode_request_header(data: Buffer, offset: int = 0) -> tuple[int, int, int, str | None, int]:
-    """(api key, version, correlation id, client id, offset of the body). Raises DecodeError, also for unknown keys."""
+    """Returns (api key, version, correlation id, client id, offset of the body). Raises DecodeError, also for an
+    unknown key.
+    """
     try:
         api_key, api_version, correlation_id, length = _FIXED.unpack_from(data, offset)
     except struct.error:

@@ -1,9 +1,9 @@
-"""Messages as JSON text in the form that Kafka's own tools print: for people, and for scripts that read those tools.
+"""Messages as JSON text in the form that Kafka's own tools print, for people and for scripts that parse it.
 
-names      the schema's, first letter small                 versions   fields that the version has, in schema order
-bytes      base64                                           uuid       Kafka's 22 letters
-tagged     left out while they have their default           float64    as Java prints a double: 2.0E7
-null       null                                             text       not escaped beyond what JSON needs
+names      the schema's, with a small first letter      versions   fields that the version has, in schema order
+bytes      base64                                       uuid       Kafka's 22 letters
+tagged     omitted while they have their default        float64    as Java prints a double: 2.0E7
+null       null                                         text       not escaped beyond what JSON needs
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _SHORT_ESCAPES = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n
 
 
 def to_json_object(message: Message, version: int) -> JsonObject:
-    """The message as nested dictionaries, still to be turned into text by `to_json_text`."""
+    """Returns the message as nested dictionaries, for `to_json_text`."""
     return _struct(message, type(message), version)
 
 
 def to_json_text(value: Any) -> str:
-    """One line without blanks."""
+    """Returns the value as one line without blanks."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{_quoted(key)}:{to_json_text(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
@@ -42,7 +42,9 @@ def to_json_text(value: Any) -> str:
 
 
 def java_double(value: float) -> str:
-    """As `Double.toString`: plain from 1E-3 up to 1E7, else with an exponent; always a digit behind the point."""
+    """Formats like `Double.toString`: plain from 1E-3 up to 1E7, else with an exponent; always with a digit after the
+    point.
+    """
     if math.isnan(value) or math.isinf(value):
         return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
     if value == 0:

@@ -1,7 +1,7 @@
-"""How a struct lies in the bytes of one version: shared by the writers of decoders and encoders.
+"""The layout of a struct in the bytes of one version, shared by the generators of decoders and encoders.
 
-Fields of fixed size that follow each other form one run, read or written by one `struct` call. In versions that are not
-flexible a run also takes in the length of the string, bytes or array that ends it.
+Consecutive fields of fixed size form one run, which one `struct` call reads or writes. In versions that are not
+flexible, a run also includes the length of the string, bytes or array that ends it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ FIXED = {
     "uuid": ("16s", 16),
 }
 
-#: Most elements that all arrays of one message may hold together; short arrays of numbers are not counted. Two bytes of
-#: input can be one of them, but here it takes some hundred: a frame of the greatest size could else fill the memory.
-#: Real ones have far fewer.
+#: The most elements that all arrays of one message can have together, not counting short arrays of numbers. One element
+#: can be two bytes of input, but takes some hundred bytes in memory: without a limit, a frame of the greatest size
+#: could fill the memory. Real messages have far fewer.
 ELEMENTS_MAX = 1 << 20
-#: Elements that are decoded or encoded between two steps: some tenths of a millisecond.
+#: The number of elements that are decoded or encoded between two steps, which takes some tenths of a millisecond.
 ELEMENTS_PER_STEP = 100
-#: Arrays of numbers up to this length have their `struct` ready: most are lists of replicas.
+#: Lengths of number arrays for which a `struct` is prepared: most are lists of replicas.
 SHORT_ARRAYS = range(17)
 
 
 @cache
 def array_layouts(code: str, method: str) -> list[object]:
-    """`pack` or `unpack_from` for arrays of each short length."""
+    """Returns `pack` or `unpack_from` for arrays of each short length."""
     return [getattr(struct.Struct(f">{count}{code}"), method) for count in SHORT_ARRAYS]
 
 
 class Layout:
-    """The view of one version of a message on its structs."""
+    """The layout of a message's structs in one version."""
 
     def __init__(self, message: type[Message], version: int) -> None:
         self.message = message
@@ -50,7 +50,7 @@ class Layout:
         self._sizes_min: dict[type[Struct], int] = {}
 
     def struct_class(self, field: Field) -> type[Struct]:
-        """The class of a struct field or of its elements."""
+        """Returns the class of a struct field or of its elements."""
         found: type[Struct] = getattr(self.message, field.element_type)
         return found
 
@@ -58,7 +58,7 @@ class Layout:
         return self.is_flexible and field.flexible
 
     def plain_fields(self, cls: type[Struct]) -> list[Field]:
-        """Those in fixed order; the tagged ones come behind them."""
+        """Returns the fields in fixed order; the tagged ones follow them."""
         return [f for f in cls.FIELDS if f.is_in(self.version) and not self._is_tagged(f)]
 
     def tagged_fields(self, cls: type[Struct]) -> list[Field]:
@@ -66,14 +66,14 @@ class Layout:
         return sorted(found, key=lambda f: f.tag or 0)
 
     def absent_fields(self, cls: type[Struct]) -> list[Field]:
-        """Those that this version lacks."""
+        """Returns the fields that this version lacks."""
         return [f for f in cls.FIELDS if not f.is_in(self.version)]
 
     def _is_tagged(self, field: Field) -> bool:
         return self.is_flexible and field.is_tagged_in(self.version)
 
     def runs(self, cls: type[Struct]) -> Iterator[tuple[list[Field], Field | None]]:
-        """The plain fields as (fixed-size fields, the one of variable size behind them)."""
+        """Yields the plain fields as (fixed-size fields, the field of variable size after them)."""
         fixed: list[Field] = []
         for field in self.plain_fields(cls):
             if field.type in FIXED:
@@ -85,13 +85,13 @@ class Layout:
             yield fixed, None
 
     def length_code(self, field: Field) -> str:
-        """`struct` code of the length in front of a value, "" where it is compact or there is none."""
+        """Returns the `struct` code of the length before a value, "" if it is compact or there is none."""
         if self.is_compact(field) or (field.is_struct and not field.is_array):
             return ""
         return "h" if field.type == "string" else "i"
 
     def size_min(self, cls: type[Struct]) -> int:
-        """Fewest bytes that such a struct takes; what bounds the count of an array of them."""
+        """Returns the fewest bytes that a struct of this class takes; it bounds the count of an array of them."""
         known = self._sizes_min.get(cls)
         if known is None:
             known = sum(self.field_size_min(field) for field in self.plain_fields(cls)) + self.is_flexible
@@ -108,7 +108,7 @@ class Layout:
         return 2 if field.type == "string" else 4
 
     def element_size_min(self, field: Field) -> int:
-        """At least 1: an array of nothing could have any count."""
+        """Returns the fewest bytes of an element, at least 1: an array of empty elements could have any count."""
         if field.is_struct:
             return max(1, self.size_min(self.struct_class(field)))
         if field.element_type in FIXED:
@@ -117,7 +117,7 @@ class Layout:
 
 
 class Source:
-    """Python text in the making, with the objects that it names."""
+    """Python text under construction, with the objects that it names."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -135,21 +135,21 @@ class Source:
         self._depth -= 1
 
     def name(self, prefix: str) -> str:
-        """A variable that nothing else uses."""
+        """Returns an unused variable."""
         self._names += 1
         return f"{prefix}{self._names}"
 
     def constant(self, name: str, value: object) -> str:
-        """Make `value` known to the function as `name`."""
+        """Gives the function access to `value` under the name `name`."""
         self.namespace.setdefault(name, value)
         return name
 
     def count_step(self) -> None:
-        """Within a loop over elements: others may have their turn after some of them."""
+        """Generates, within a loop over elements, a yield after some of them, so that other work can run."""
         self.add("done += 1")
         self.add(f"if done >= {ELEMENTS_PER_STEP}: done = 0; yield 1")
 
     def function(self, name: str, label: str) -> object:
-        """Run the text and return the function `name` it defines."""
+        """Runs the text and returns the function `name` that it defines."""
         exec(compile("\n".join(self._lines), f"<{label}>", "exec"), self.namespace)
         return self.namespace[name]

@@ -1,7 +1,7 @@
-"""What a declared message is made of: `Field` facts, and the base classes of all generated messages.
+"""The parts of a declared message: `Field` descriptions, and the base classes of all generated messages.
 
-`Struct` is any group of fields; `Message` is a struct that stands alone on the wire or on disk. The generated classes
-hold plain values in slots. How they look in each version is told by FIELDS alone; `codec` makes its functions from it.
+`Struct` is any group of fields; `Message` is a struct that is complete on the wire or on disk. The generated classes
+keep plain values in slots. Only FIELDS describes their form in each version; `codec` generates its functions from it.
 
 Python values by schema type:
 
@@ -9,8 +9,8 @@ Python values by schema type:
     bool                     bool         bytes     bytes          Struct  its class
     float64                  float        uuid      16 raw bytes   records any bytes-like; a view after decoding
 
-None is the null of a nullable field. A tagged struct that is not nullable is None too while it is absent, that is,
-while all its fields have their defaults: most of them are absent in most messages, and then they should cost nothing.
+None is the null of a nullable field. A tagged struct that is not nullable is also None while it is absent, that is,
+while all its fields have their defaults: most are absent in most messages, and then they should cost nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Field(NamedTuple):
     nullable: tuple[int, int] | None = None
     tag: int | None = None
     tagged: tuple[int, int] | None = None
-    #: Whether a version that lacks the field may drop its value silently.
+    #: Whether a version that lacks the field can drop its value silently.
     ignorable: bool = False
     #: False for the one field (client id in the request header) that keeps its old form in flexible versions.
     flexible: bool = True
@@ -61,12 +61,12 @@ class Field(NamedTuple):
 
     @property
     def is_struct(self) -> bool:
-        """Whether the value (or each element) is a struct."""
+        """Returns whether the value (or each element) is a struct."""
         return self.element_type[0].isupper()
 
 
 class Struct:
-    """A group of fields. Equal when of the same class and equal in every field."""
+    """A group of fields. Two are equal if they have the same class and all fields are equal."""
 
     __slots__: tuple[str, ...] = ()
 
@@ -94,7 +94,7 @@ class Message(Struct):
     NAME: ClassVar[str]
     #: API key of a request or response, type id of a metadata or coordinator record, else None.
     API_KEY: ClassVar[int | None] = None
-    #: Lowest and highest version known here, from Kafka 3.9.1 and 4.1.0 together.
+    #: Lowest and highest known version, in Kafka 3.9.1 and 4.1.0 together.
     VERSIONS: ClassVar[tuple[int, int]]
     #: First flexible version (KIP-482), None if there is none.
     FLEXIBLE: ClassVar[int | None] = None

@@ -1,4 +1,4 @@
-"""Produce requests, read by hand to (topic, partition, memoryview): the records stay where the socket put them."""
+"""A hand-written decoder of produce requests to (topic, partition, memoryview): the records are not copied."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _INDEX_SIZE = struct.Struct(">ii")
 Asked = list[tuple[str | bytes, list[tuple[int, memoryview]]]]
 
 
-#: Frames with more rows are not read here.
+#: Frames with more rows (topics and partitions) are not decoded here.
 ROWS_MAX = 500
 
 
 class ManyRows(Exception):
-    """The request has more than `ROWS_MAX`."""
+    """The request has more than `ROWS_MAX` rows."""
 
 
 class ProduceFrame(NamedTuple):
-    """`transactional_id` is None where there is none."""
+    """A decoded produce request. `transactional_id` is None if there is none."""
 
     transactional_id: str | None
     acks: int
@@ -38,7 +38,7 @@ class ProduceFrame(NamedTuple):
 
 
 def parse_produce(frame: memoryview, position: int, version: int) -> ProduceFrame:
-    """The body of a produce request that begins at `position`. Raises DecodeError and ManyRows."""
+    """Decodes the body of a produce request that begins at `position`. Raises DecodeError and ManyRows."""
     try:
         if version >= FLEXIBLE_SINCE:
             return _parse_flexible(frame, position, version)
@@ -48,7 +48,7 @@ def parse_produce(frame: memoryview, position: int, version: int) -> ProduceFram
 
 
 def _parse_fixed(frame: memoryview, position: int) -> ProduceFrame:
-    """Versions 3-8."""
+    """Decodes versions 3-8."""
     length = _INT16.unpack_from(frame, position)[0]
     position += 2
     transactional_id = None
@@ -80,7 +80,7 @@ def _parse_fixed(frame: memoryview, position: int) -> ProduceFrame:
 
 
 def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceFrame:
-    """Versions 9-13: compact lengths (plus one, 0 is null) and tagged fields."""
+    """Decodes versions 9-13, with compact lengths (plus one, 0 is null) and tagged fields."""
     length, position = read_unsigned_varint(frame, position)
     transactional_id = None
     if length > 0:

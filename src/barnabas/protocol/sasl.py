@@ -1,7 +1,7 @@
 """SASL as a client: PLAIN (RFC 4616) and SCRAM (RFC 5802, 7677), without I/O.
 
-SCRAM is our own and not one of PyPI's libraries (scramp, for one) because those prepare passwords by SASLprep, which
-Kafka does not (KIP-84 takes their UTF-8 as it is): with a password such as "Ⅷ" they would never get in.
+SCRAM is implemented here because PyPI's libraries (scramp, for one) prepare passwords by SASLprep, which Kafka does not
+(KIP-84 uses their UTF-8 unchanged): a login with a password such as "Ⅷ" would always fail.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Final
 
 _HASHES: Final = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
 MECHANISMS: Final = ("PLAIN", *_HASHES)
-#: Fewer are refused, as by Kafka's own client: they would make guessing cheap for whoever plays the server.
+#: Fewer are refused, as by Kafka's own client: they would make guessing cheap for an impostor of the server.
 _ITERATIONS_MIN: Final = 4_096
 _ITERATIONS_MAX: Final = 1_000_000
 
 
 @dataclass(frozen=True)
 class Login:
-    """Who wants to come in. The password is never shown."""
+    """A user's credentials. The password is never shown."""
 
     mechanism: str
     username: str
@@ -30,9 +30,12 @@ class Login:
 
 
 def exchange(login: Login, nonce: str) -> Generator[bytes, bytes, None]:
-    """The messages to the server, each in return for the server's last one. ValueError for a server that is wrong.
+    """Yields the messages to the server; each response is sent into the generator.
 
     `nonce`: printable, without a comma, never used before.
+
+    Raises:
+        ValueError: the server's response is wrong.
     """
     if login.mechanism == "PLAIN":
         yield f"\0{login.username}\0{login.password}".encode()
@@ -44,7 +47,10 @@ def exchange(login: Login, nonce: str) -> Generator[bytes, bytes, None]:
 
 
 class ScramClient:
-    """`first`, then `final` with the server's first message, then `check` its last. ValueError for a wrong server."""
+    """A SCRAM exchange: `first`, `final` with the server's first message, `check` with its last one.
+
+    `final` and `check` raise ValueError if the server's message is wrong.
+    """
 
     def __init__(self, hash_name: str, username: str, password: str, nonce: str) -> None:
         self._hash = hash_name

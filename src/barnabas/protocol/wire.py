@@ -1,9 +1,9 @@
 """Primitives of Kafka's wire format over any bytes-like object, for hand-written code and for the codec.
 
-Readers take `(data, offset)` and return `(value, next offset)`; they raise DecodeError at the end of the data and on
-values that no writer makes. Writers append to a bytearray. Numbers are big-endian.
+Readers take `(data, offset)` and return `(value, next offset)`; they raise DecodeError at the end of the data and for
+values that no writer creates. Writers append to a bytearray. Numbers are big-endian.
 
-    unsigned varint   7 bits a byte, lowest first, top bit: more follows; at most 5 bytes (32 bits)
+    unsigned varint   7 bits per byte, lowest first; the top bit means that more follow; at most 5 bytes (32 bits)
     varint, varlong   zigzag, then as above; at most 5 and 10 bytes
     compact           the length plus one as unsigned varint, 0 for null (KIP-482)
     tagged fields     count, then tag, size and bytes of each, all numbers unsigned varints (KIP-482)
@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from barnabas.common.errors import DecodeError, EncodeError
 
 Buffer = bytes | bytearray | memoryview
-#: Record batches, never looked into by this layer.
+#: Record batches, which this layer never decodes.
 Records = bytes | bytearray | memoryview
 
-#: Longest string of the protocol (Kafka refuses longer ones in compact form too).
+#: The longest string of the protocol (Kafka refuses longer ones in compact form too).
 STRING_BYTES_MAX = 0x7FFF
 
 _INT16 = struct.Struct(">h")
@@ -38,7 +38,7 @@ def read_unsigned_varint(data: Buffer, offset: int) -> tuple[int, int]:
 
 
 def continue_unsigned_varint(data: Buffer, offset: int, first: int) -> tuple[int, int]:
-    """The rest of an unsigned varint whose first byte, read already, had its top bit set."""
+    """Reads the rest of an unsigned varint whose first byte, already read, had its top bit set."""
     value = first & 0x7F
     try:
         for shift in (7, 14, 21, 28):
@@ -64,12 +64,12 @@ def write_unsigned_varint(out: bytearray, value: int) -> None:
 
 
 def unsigned_varint_size(value: int) -> int:
-    """How many bytes `write_unsigned_varint` takes for it."""
+    """Returns the number of bytes that `write_unsigned_varint` writes for the value."""
     return max(1, (value.bit_length() + 6) // 7)
 
 
 def read_varint(data: Buffer, offset: int) -> tuple[int, int]:
-    """A signed 32-bit number, as in record fields."""
+    """Reads a signed 32-bit number, as in record fields."""
     value, offset = read_unsigned_varint(data, offset)
     return (value >> 1) ^ -(value & 1), offset
 
@@ -81,7 +81,7 @@ def write_varint(out: bytearray, value: int) -> None:
 
 
 def read_varlong(data: Buffer, offset: int) -> tuple[int, int]:
-    """A signed 64-bit number."""
+    """Reads a signed 64-bit number."""
     value = 0
     try:
         for shift in range(0, 70, 7):
@@ -108,7 +108,7 @@ def write_varlong(out: bytearray, value: int) -> None:
 
 
 def read_string(data: Buffer, offset: int) -> tuple[str | None, int]:
-    """Length as int16, -1 for null."""
+    """Reads a string with an int16 length, -1 for null."""
     try:
         (length,) = _INT16.unpack_from(data, offset)
     except struct.error:
@@ -163,7 +163,7 @@ def _string_bytes(value: str) -> bytes:
 
 
 def read_bytes(data: Buffer, offset: int) -> tuple[memoryview | None, int]:
-    """Length as int32, -1 for null; a view, not a copy."""
+    """Reads bytes with an int32 length, -1 for null; returns a view, not a copy."""
     try:
         (length,) = _INT32.unpack_from(data, offset)
     except struct.error:
@@ -203,12 +203,12 @@ def write_compact_bytes(out: bytearray, value: Buffer | None) -> None:
     out += value
 
 
-#: More tagged fields in one place are refused: the protocol has a handful, and each takes time to look at.
+#: More tagged fields in one place are refused: the protocol has a handful, and each takes time to process.
 TAGS_MAX = 64
 
 
 def read_tagged_fields(data: Buffer, offset: int) -> tuple[tuple[tuple[int, bytes], ...], int]:
-    """All tagged fields as (tag, bytes)."""
+    """Reads all tagged fields as (tag, bytes)."""
     count, offset = read_unsigned_varint(data, offset)
     if count == 0:
         return (), offset
@@ -228,14 +228,14 @@ def read_tagged_fields(data: Buffer, offset: int) -> tuple[tuple[tuple[int, byte
 
 
 def skip_tagged_fields(data: Buffer, offset: int) -> int:
-    """The offset behind the tagged fields."""
+    """Returns the offset after the tagged fields."""
     if offset < len(data) and data[offset] == 0:
         return offset + 1
     return read_tagged_fields(data, offset)[1]
 
 
 def write_tagged_fields(out: bytearray, fields: Sequence[tuple[int, Buffer]]) -> None:
-    """Tagged fields in the order of their tags; each tag may be there once."""
+    """Writes tagged fields in the order of their tags; each tag must be unique."""
     ordered = sorted(fields, key=lambda field: field[0])
     write_unsigned_varint(out, len(ordered))
     previous = -1
