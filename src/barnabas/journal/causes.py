@@ -14,7 +14,7 @@ from barnabas.common.types import uuid_to_text
 from barnabas.controller.kraft.result import Cause
 from barnabas.metadata.image import MetadataDelta
 from barnabas.metadata.topics import NO_LEADER, PartitionImage
-from barnabas.replication.isr_sightings import Member, Sighting, read_sighting
+from barnabas.replication.isr_reasons import IsrReason, Member, read_reason
 
 UNKNOWN: Final = "unknown"
 
@@ -30,7 +30,7 @@ class Why(NamedTuple):
     text: str
     actor: str
     is_inferred: bool = False
-    seen: Sighting | None = None
+    seen: IsrReason | None = None
 
 
 #: Event of a decision (`Cause.event`) -> code and sentence.
@@ -145,12 +145,12 @@ def is_unclean(before: PartitionImage, after: PartitionImage) -> bool:
     return after.leader not in (*before.isr, *before.elr)
 
 
-def _sighting(cause: Cause | None, key: tuple[bytes, int]) -> Sighting | None:
-    return None if cause is None else read_sighting(cause.seen.get(key, ()))
+def _isr_reason(cause: Cause | None, key: tuple[bytes, int]) -> IsrReason | None:
+    return None if cause is None else read_reason(cause.isr_reasons.get(key, ()))
 
 
 def _caught_up(whole: Why, cause: Cause | None, key: tuple[bytes, int], leader: int, joined: list[int]) -> Why:
-    seen = _sighting(cause, key)
+    seen = _isr_reason(cause, key)
     text = f"{_brokers(joined)} caught up with leader {leader}"
     if seen is not None:
         members = {member.broker_id: member for member in seen.members}
@@ -160,7 +160,7 @@ def _caught_up(whole: Why, cause: Cause | None, key: tuple[bytes, int], leader: 
 
 
 def _lagged(whole: Why, cause: Cause | None, key: tuple[bytes, int], leader: int, left: list[int]) -> Why:
-    seen = _sighting(cause, key)
+    seen = _isr_reason(cause, key)
     text = f"{_brokers(left)} fell behind leader {leader} for longer than replica.lag.time.max.ms"
     if seen is not None:
         told = "; ".join(_lag(member) for member in seen.members)

@@ -98,7 +98,7 @@ class IsrChanges:
                     ],
                     leader_recovery_state=RECOVERED,
                     partition_epoch=leadership.partition_epoch,
-                    unknown_tags=leadership.seen,
+                    unknown_tags=leadership.reason,
                 )
             )
             self._in_flight[partition.topic_id, index] = (partition, leadership, leadership.isr)

@@ -110,8 +110,8 @@ class Leadership:
         "node_id",
         "partition_epoch",
         "proposed",
+        "reason",
         "replication_factor",
-        "seen",
     )
 
     def __init__(self, node_id: int, image: PartitionImage, epoch_start_offset: int, now_ms: int) -> None:
@@ -121,8 +121,8 @@ class Leadership:
         self.followers: dict[int, Follower] = {}
         self.isr: tuple[int, ...] = image.isr
         self.proposed: tuple[int, ...] | None = None
-        #: The reason for the proposal (`replication.isr_sightings`).
-        self.seen: UnknownTags = ()
+        #: The reason for the proposal (`replication.isr_reasons`).
+        self.reason: UnknownTags = ()
         self.partition_epoch = image.partition_epoch
         self.replication_factor = len(image.replicas)
         self.is_alone = False

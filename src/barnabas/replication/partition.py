@@ -21,7 +21,7 @@ from barnabas.common.types import TopicPartition
 from barnabas.metadata.topics import RECOVERING, PartitionImage
 from barnabas.records.deferred import DeferredValidation
 from barnabas.replication.commit_waiters import CommitWaiter, CommitWaiters
-from barnabas.replication.isr_sightings import sighted
+from barnabas.replication.isr_reasons import encode_reason
 from barnabas.replication.leadership import UNKNOWN, Leadership
 from barnabas.replication.purgatory import StartWatcher, Watcher
 from barnabas.replication.traffic import TopicTraffic
@@ -267,7 +267,7 @@ class Partition:
             enlarged = leadership.enlarged(replica_id, self.high_watermark, environment.may_join)
             if enlarged is not None:
                 leadership.propose(enlarged)
-                leadership.seen = sighted(leadership, end_offset, now_ms)
+                leadership.reason = encode_reason(leadership, end_offset, now_ms)
                 environment.propose(self)
         self._advance_high_watermark()
         return True
@@ -281,7 +281,7 @@ class Partition:
         reduced = leadership.reduced(end_offset, now_ms, environment.lag_ms_max)
         if reduced is not None:
             leadership.propose(reduced)
-            leadership.seen = sighted(leadership, end_offset, now_ms)
+            leadership.reason = encode_reason(leadership, end_offset, now_ms)
             environment.propose(self)
 
     def on_isr_committed(self) -> None:

@@ -22,7 +22,7 @@ from barnabas.protocol.messages.create_partitions import CreatePartitionsRequest
 from barnabas.protocol.messages.create_topics import CreateTopicsRequest
 from barnabas.protocol.messages.delete_topics import DeleteTopicsRequest
 from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
-from barnabas.replication.isr_sightings import SIGHTING_TAG, sighted
+from barnabas.replication.isr_reasons import REASON_TAG, encode_reason
 from barnabas.replication.leadership import Leadership
 
 NODE = 9
@@ -141,7 +141,7 @@ def test_a_lagging_follower_as_its_leader_saw_it(world: TellingWorld) -> None:
     leadership.on_fetch(3, 40, 0, -1, 40, 5_000)
     leadership.propose((1, 2))
     request = isr_wish(world.image, [1, 2])
-    request.topics[0].partitions[0].unknown_tags = sighted(leadership, 100, 36_000)
+    request.topics[0].partitions[0].unknown_tags = encode_reason(leadership, 100, 36_000)
     event = one(world.tell(partitions.alter_partition(world.view(), request, 3)), "isr-shrink")
     assert (event["cause"], event["actor"]) == ("follower-lagged", "broker 1")
     assert event["seen"] == {"leader_leo": 100, "members": [{"broker_id": 3, "leo": 40, "lag_ms": 31_000}]}
@@ -159,14 +159,14 @@ def test_a_follower_that_caught_up(world: TellingWorld) -> None:
     leadership.on_fetch(3, 100, 0, -1, 100, 5_000)
     leadership.propose((1, 2, 3))
     request = isr_wish(world.image, [1, 2, 3])
-    request.topics[0].partitions[0].unknown_tags = sighted(leadership, 100, 5_000)
+    request.topics[0].partitions[0].unknown_tags = encode_reason(leadership, 100, 5_000)
     event = one(world.tell(partitions.alter_partition(world.view(), request, 3)), "isr-expand")
     assert event["cause"] == "follower-caught-up"
     assert event["text"] == "broker 3 caught up with leader 1: log end offset 100, the leader's 100"
 
 
 @pytest.mark.parametrize(
-    "tags", [(), ((SIGHTING_TAG, b""),), ((SIGHTING_TAG, b"x" * 9),), ((3, b"abc"),), ((SIGHTING_TAG, bytes(1 << 20)),)]
+    "tags", [(), ((REASON_TAG, b""),), ((REASON_TAG, b"x" * 9),), ((3, b"abc"),), ((REASON_TAG, bytes(1 << 20)),)]
 )
 def test_a_leader_that_says_nothing_readable(world: TellingWorld, tags: tuple[tuple[int, bytes], ...]) -> None:
     """Kafka's brokers send no such field, and anybody may send any."""

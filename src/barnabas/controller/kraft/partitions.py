@@ -109,8 +109,8 @@ def alter_partition(
     """Applies a leader's request for its ISR: compare-and-set on leader epoch and partition epoch (guards G9, G10)."""
     response = AlterPartitionResponse()
     records: list[Versioned] = []
-    seen: dict[tuple[bytes, int], UnknownTags] = {}
-    cause = Cause("AlterPartition", f"broker {request.broker_id}", seen=seen)
+    isr_reasons: dict[tuple[bytes, int], UnknownTags] = {}
+    cause = Cause("AlterPartition", f"broker {request.broker_id}", isr_reasons=isr_reasons)
     broker = view.image.brokers.get(request.broker_id)
     if broker is None or broker.epoch != request.broker_epoch:
         response.error_code = ErrorCode.STALE_BROKER_EPOCH
@@ -128,7 +128,7 @@ def alter_partition(
             if record is not None:
                 records.append(record)
                 if proposal.unknown_tags:
-                    seen[asked.topic_id, proposal.partition_index] = proposal.unknown_tags
+                    isr_reasons[asked.topic_id, proposal.partition_index] = proposal.unknown_tags
     return Result(records, response, cause)
 
 

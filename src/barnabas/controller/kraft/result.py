@@ -28,7 +28,7 @@ class Cause:
     actor: str
     detail: str = ""
     #: (topic id, partition) -> the tagged fields that its leader sent with its ISR request, undecoded.
-    seen: Mapping[tuple[bytes, int], UnknownTags] = field(default_factory=dict)
+    isr_reasons: Mapping[tuple[bytes, int], UnknownTags] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 from barnabas.protocol.message import UnknownTags
 from barnabas.replication.leadership import Leadership
 
-SIGHTING_TAG: Final = 8_192
+REASON_TAG: Final = 8_192
 _LEADER: Final = struct.Struct(">q")
 _MEMBER: Final = struct.Struct(">iqq")
 #: No partition has more replicas than this, so a longer field is not ours.
@@ -32,12 +32,12 @@ class Member(NamedTuple):
     lag_ms: int
 
 
-class Sighting(NamedTuple):
+class IsrReason(NamedTuple):
     leader_leo: int
     members: tuple[Member, ...]
 
 
-def sighted(leadership: Leadership, leader_leo: int, now_ms: int) -> UnknownTags:
+def encode_reason(leadership: Leadership, leader_leo: int, now_ms: int) -> UnknownTags:
     """Returns the tagged field for the replicas that the leadership's proposal adds or removes."""
     proposed = leadership.proposed or ()
     moved = [
@@ -51,16 +51,16 @@ def sighted(leadership: Leadership, leader_leo: int, now_ms: int) -> UnknownTags
         else:
             lag_ms = now_ms - follower.caught_up_at()
             data += _MEMBER.pack(replica, follower.leo, lag_ms if 0 <= lag_ms < 1 << 60 else -1)
-    return ((SIGHTING_TAG, bytes(data)),)
+    return ((REASON_TAG, bytes(data)),)
 
 
-def read_sighting(tags: Iterable[tuple[int, bytes]]) -> Sighting | None:
+def read_reason(tags: Iterable[tuple[int, bytes]]) -> IsrReason | None:
     """Returns the reason; None if missing or malformed, which is harmless because it is used for explanations only."""
     for tag, data in tags:
-        if tag == SIGHTING_TAG:
+        if tag == REASON_TAG:
             size = len(data) - _LEADER.size
             if size < 0 or size % _MEMBER.size or len(data) > _BYTES_MAX:
                 return None
             members = tuple(Member(*fields) for fields in _MEMBER.iter_unpack(data[_LEADER.size :]))
-            return Sighting(_LEADER.unpack_from(data)[0], members)
+            return IsrReason(_LEADER.unpack_from(data)[0], members)
     return None
