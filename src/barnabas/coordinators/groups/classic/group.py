@@ -11,8 +11,7 @@ Invariants
 - `awaiting_joins` counts the members whose JoinGroup is parked; a parked request is answered exactly once.
 - An instance id belongs to one member.
 
-This module does not read clocks or write logs: `rebalance.py`, `joining.py` and `membership.py` do, and change the
-group.
+This module reads no clock and writes no log: `rebalance.py`, `joining.py` and `membership.py` act on the group.
 """
 
 from __future__ import annotations

@@ -74,7 +74,9 @@ class Rebalancer:
         if group.is_in(_DEAD) or group.members.get(member.member_id) is not member or member.keeps_alive:
             return
         self.remove(group, member)
-        self.after_removal(group, f"member {member.member_id} was not heard of for {member.session_timeout_ms} ms")
+        self.after_removal(
+            group, f"the session of member {member.member_id} expired after {member.session_timeout_ms} ms"
+        )
 
     # -- leaving
 
@@ -215,7 +217,7 @@ class Rebalancer:
         missing = tuple(group.pending_syncs)
         for member_id in missing:
             self.remove(group, group.members[member_id])
-        self.prepare(group, f"{len(missing)} members never asked for their assignment")
+        self.prepare(group, f"{len(missing)} members never requested their assignment")
 
     def store_assignment(self, group: ClassicGroup, assignment: Mapping[str, bytes]) -> None:
         """Writes the leader's assignment; it takes effect when it is committed."""

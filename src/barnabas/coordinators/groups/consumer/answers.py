@@ -1,4 +1,4 @@
-"""Consumer groups as they are shown: ConsumerGroupDescribe, and their line in ListGroups."""
+"""The descriptions of consumer groups: ConsumerGroupDescribe, and their entries in ListGroups."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _described_member(group: ConsumerGroup, member: Member, topics: Topics) -> C
 
 
 def _assignment(assignment: Assignment, topics: Topics) -> ConsumerGroupDescribeResponse.Assignment:
-    """Topics that are gone are left out: they have no name any more."""
+    """Returns the assignment without deleted topics, which have no name any more."""
     found = [(topics.find_id(topic_id), assignment[topic_id]) for topic_id in sorted(assignment)]
     return ConsumerGroupDescribeResponse.Assignment(
         topic_partitions=[

@@ -1,9 +1,9 @@
-"""Who is to have which partitions: the server-side assignors of KIP-848.
+"""The server-side assignors of KIP-848: each computes the target assignment of a group.
 
-    uniform  as even as can be over all topics together, and as little as possible changes hands
-    range    of each topic, neighbouring partitions to members in order: co-partitioned topics stay together
+    uniform  as even as possible over all topics together, with as few partitions as possible moved
+    range    per topic, ranges of partitions to members in order: co-partitioned topics stay together
 
-Both are functions of subscriptions and the last target alone: equal inputs give equal assignments, in any process.
+Both depend only on subscriptions and the last target: equal inputs give equal assignments, in any process.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from barnabas.coordinators.groups.consumer.member import Assignment, assignment_
 
 
 class Subscriber(NamedTuple):
-    """A member as assignors see it. `topic_ids` are of topics that are there; `target` is the last one."""
+    """A member as assignors see it. `topic_ids` are those of existing topics; `target` is its last target
+    assignment."""
 
     member_id: str
     instance_id: str | None
@@ -24,9 +25,9 @@ class Subscriber(NamedTuple):
     target: Assignment
 
 
-#: By topic id.
+#: The partition counts by topic id.
 PartitionCounts = Mapping[bytes, int]
-#: By member id, for every subscriber.
+#: The target assignments by member id, one for each subscriber.
 Targets = dict[str, Assignment]
 Assignor = Callable[[Sequence[Subscriber], PartitionCounts], Targets]
 
@@ -34,7 +35,7 @@ _Partition = tuple[bytes, int]
 
 
 def assign_range(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Targets:
-    """Static members first, by instance id, so that they get the same again after a restart."""
+    """Assigns ranges. Static members come first, by instance id, so that a restart does not change their partitions."""
     in_order = sorted(subscribers, key=lambda one: (one.instance_id is None, one.instance_id or one.member_id))
     shared: dict[str, dict[bytes, frozenset[int]]] = {one.member_id: {} for one in in_order}
     for topic_id in sorted({topic_id for one in in_order for topic_id in one.topic_ids}):
@@ -59,7 +60,8 @@ def assign_uniform(subscribers: Sequence[Subscriber], counts: PartitionCounts) -
 
 
 def _kept(one: Subscriber, counts: PartitionCounts, taken: set[_Partition]) -> list[_Partition]:
-    """What it had and may keep, in order. A partition that two had stays with the first of them."""
+    """Returns the partitions of a member that it can keep, in order. A partition of two members stays with the first
+    one."""
     kept = []
     for topic_id in sorted(one.target):
         if topic_id in one.topic_ids:
@@ -72,7 +74,8 @@ def _kept(one: Subscriber, counts: PartitionCounts, taken: set[_Partition]) -> l
 
 
 def _share_alike(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Targets:
-    """All want the same topics: everybody gets the same number, or one more. The ones more stay where they are."""
+    """Assigns for equal subscriptions: each member gets the same number or one more; members with the most
+    partitions keep one more."""
     topic_ids = sorted(subscribers[0].topic_ids)
     taken: set[_Partition] = set()
     in_order = sorted(subscribers, key=lambda one: one.member_id)
@@ -95,14 +98,14 @@ def _share_alike(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> 
     for member_id, places in kept.items():
         while len(places) < limits[member_id]:
             places.append(next(free))
-    assert next(free, None) is None, "a partition is left over"
+    assert next(free, None) is None, "every partition is assigned"
     return {member_id: assignment_of(places) for member_id, places in kept.items()}
 
 
 class _Balance:
-    """Members want different topics: give what is free to who has least, then move from who has most to who has least,
-    as long as that evens them out. Each round of moves goes through all topics; overlapping subscriptions may need
-    several, and a few are enough to come close."""
+    """An assignment for different subscriptions: gives free partitions to the member with the fewest, then moves
+    partitions from the member with the most to the one with the fewest while that evens them out. A round of moves
+    goes through all topics; overlapping subscriptions can need several, and a few come close."""
 
     _ROUNDS_MAX: Final = 16
 
@@ -116,7 +119,7 @@ class _Balance:
             for topic_id in one.topic_ids:
                 self._takers.setdefault(topic_id, []).append(one.member_id)
         self._taken = taken
-        # Where there is least choice comes first.
+        # Topics with the fewest subscribers come first.
         self._topics = sorted(self._takers, key=lambda topic_id: (len(self._takers[topic_id]), topic_id))
 
     def assign(self) -> Targets:
@@ -138,7 +141,8 @@ class _Balance:
                 heapq.heapreplace(heap, (size + 1, member_id))
 
     def _even_out(self, topic_id: bytes) -> bool:
-        """Move partitions of this topic while the one that has most of all can give one to the one that has least."""
+        """Moves partitions of this topic from the member with the most to the one with the fewest, while their
+        numbers differ by two."""
         takers = self._takers[topic_id]
         own = {member_id: [place for place in self._has[member_id] if place[0] == topic_id] for member_id in takers}
         moved = False
@@ -157,5 +161,5 @@ class _Balance:
             moved = True
 
 
-#: By the name that members ask for and that `group.consumer.assignors` lists.
+#: The assignors by the name that members request and `group.consumer.assignors` contains.
 ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": assign_range}

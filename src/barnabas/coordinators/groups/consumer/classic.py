@@ -1,10 +1,11 @@
 """Members of the classic protocol in a consumer group: their JoinGroup, SyncGroup, Heartbeat and LeaveGroup.
 
-    JoinGroup   what a full heartbeat is to others: subscription and owned partitions in, the next epoch as generation
-    SyncGroup   the partitions of that epoch, as an assignor of the classic protocol would have written them
-    Heartbeat   REBALANCE_IN_PROGRESS while there is a next step to take: the member joins again, and takes it
+    JoinGroup   corresponds to a full heartbeat: contains subscription and owned partitions; the response has the next
+                epoch as its generation
+    SyncGroup   returns the partitions of that epoch, encoded as a classic assignor would
+    Heartbeat   REBALANCE_IN_PROGRESS while the member has a next step: it takes the step when it joins again
 
-None is asked to assign anything: everybody is told that somebody else leads.
+No member assigns partitions: every response names another leader.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _UNKNOWN: Final = ""
 
 
 class Joined(NamedTuple):
-    """A join as the group will see it."""
+    """A join with its member id and parsed subscription."""
 
     join: Join
     member_id: str
@@ -49,7 +50,7 @@ class Joined(NamedTuple):
 
 
 class ClassicMembers:
-    """Serves them for one shard."""
+    """The requests of classic members for the consumer groups of one shard."""
 
     __slots__ = ("_context", "_planner")
 
@@ -60,7 +61,7 @@ class ClassicMembers:
     # -- JoinGroup
 
     def join(self, draft: Draft, join: Join) -> Answer:
-        """RequestFailed."""
+        """Serves JoinGroup. Raises RequestFailed."""
         group = draft.group
         member_id = join.member_id or str(uuid.UUID(bytes=self._context.host.random.uuid()))
         size_max = self._context.config.group_size_max
@@ -114,7 +115,7 @@ class ClassicMembers:
         self._planner.expect(group_id, member.member_id, Due.SYNC, member.rebalance_timeout_ms, _is_classic)
         group = self._context.writes.group(group_id)
         if group is not None and group.all_classic_without(()):
-            # It took the place of the last member of the consumer protocol.
+            # The member replaced the last one that used the consumer protocol.
             self._context.writes.submit(group_id, Operation(self._downgrade, _ignore))
 
     def _downgrade(self, draft: Draft) -> Answer:
@@ -122,10 +123,10 @@ class ClassicMembers:
             self._context.downgrade(draft, frozenset())
         return _nothing
 
-    # -- SyncGroup and Heartbeat: of what is committed, they change nothing of it
+    # -- SyncGroup and Heartbeat: read the committed group and change nothing
 
     def sync(self, group: ConsumerGroup, request: SyncGroupRequest) -> SyncGroupResponse:
-        """RequestFailed."""
+        """Serves SyncGroup. Raises RequestFailed."""
         member = self._validate(group, request.member_id, request.group_instance_id, request.generation_id)
         assert member.classic is not None, "validated"
         name, metadata = member.classic.protocols[0]
@@ -143,7 +144,7 @@ class ClassicMembers:
         )
 
     def heartbeat(self, group: ConsumerGroup, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
-        """RequestFailed."""
+        """Serves Heartbeat. Raises RequestFailed."""
         member = self._validate(group, member_id, instance_id, generation)
         self._planner.hear_of(group.group_id, member)
         if not self._has_next_step(group, member):
@@ -184,7 +185,7 @@ class ClassicMembers:
     # -- LeaveGroup
 
     def leave(self, draft: Draft, leaving: Sequence[Leaving]) -> list[ErrorCode]:
-        """One code for each."""
+        """Removes members; returns an error code for each."""
         gone: dict[str, None] = {}
         codes = []
         for one in leaving:
@@ -214,7 +215,7 @@ class ClassicMembers:
 
 
 def _supports(group: ConsumerGroup, join: Join) -> bool:
-    """Whether all classic members, if any, have a protocol in common with this one."""
+    """Returns whether all classic members have a protocol in common with this one."""
     if join.protocol_type != CONSUMER or not join.protocols:
         return False
     others = [member.classic for member in group.members.values() if member.classic is not None]

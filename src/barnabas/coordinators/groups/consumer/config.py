@@ -1,4 +1,4 @@
-"""What consumer groups take from the configuration: the broker's `group.consumer.*`, and each group's own overrides."""
+"""The consumer groups' part of the configuration: the broker's `group.consumer.*`, and overrides of single groups."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from barnabas.common.config import BrokerConfig
 _UPGRADING: Final = frozenset({"upgrade", "bidirectional"})
 _DOWNGRADING: Final = frozenset({"downgrade", "bidirectional"})
 
-#: The override of a group's key, such as `consumer.session.timeout.ms`; None where the broker's setting holds.
+#: (group id, key) -> the group's override of a key such as `consumer.session.timeout.ms`; None if the broker's setting
+#: applies.
 GroupOverride = Callable[[str, str], str | None]
 
 
@@ -21,7 +22,7 @@ def no_override(group_id: str, key: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class ConsumerConfig:
-    """Defaults are Kafka's."""
+    """The settings of consumer groups; the defaults are Kafka's."""
 
     assignors: tuple[str, ...] = ("uniform", "range")
     session_timeout_ms: int = 45_000

@@ -1,4 +1,4 @@
-"""What the parts of one shard's consumer groups share."""
+"""The state and the ports that the parts of one shard's consumer groups share."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _HEARTBEAT_KEY = "consumer.heartbeat.interval.ms"
 
 @dataclass(slots=True)
 class ConsumerContext:
-    """`downgrade(draft, ids of members that go)`: make a classic group of it, if that is allowed and can be done."""
+    """The shared objects. `downgrade(draft, ids of leaving members)` converts the group into a classic one if
+    possible."""
 
     host: Host
     config: ConsumerConfig

@@ -1,7 +1,7 @@
-"""A group as it will be once some records are committed, together with these records.
+"""A draft: a consumer group as it will be after some records are committed, together with these records.
 
-Every method changes the group and writes the record that says so, so that what is replayed after a failover is what
-was served before it.
+Every method changes the group and adds the record of the change, so that a failover replays exactly the state that was
+served before it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from barnabas.coordinators.runtime import KeyValue
 
 
 class Mark(NamedTuple):
-    """A place to come back to when a request turns out to be refused."""
+    """A state of a draft to return to when a request is refused."""
 
     group: ConsumerGroup | None
     records: int
@@ -27,18 +27,18 @@ class Mark(NamedTuple):
 
 
 class Draft:
-    """Begins as the committed group, None if there is none. `records` are to be written as one batch."""
+    """A draft that starts as the committed group, None if there is none. `records` are written as one batch."""
 
     __slots__ = ("effects", "group_id", "is_last", "now", "records")
 
     def __init__(self, group_id: str, group: ConsumerGroup | None) -> None:
         self.group_id = group_id
-        #: The group with all changes so far; None: there is none, or none any more.
+        #: The group with all changes so far; None if there is none, or it was deleted.
         self.now = group
         self.records: list[KeyValue] = []
-        #: What else is to happen when the records are committed: timers, and the other kind of group.
+        #: Further effects of the commit, such as timers and the end of a classic group.
         self.effects: list[Callable[[], None]] = []
-        #: Nothing may follow in the same batch.
+        #: Whether no further operation can join the batch.
         self.is_last = False
 
     def mark(self) -> Mark:
@@ -52,7 +52,7 @@ class Draft:
 
     @property
     def group(self) -> ConsumerGroup:
-        assert self.now is not None, "there is a group here"
+        assert self.now is not None, "the draft has a group"
         return self.now
 
     # -- the group
@@ -62,12 +62,12 @@ class Draft:
         self.now = ConsumerGroup(self.group_id)
 
     def bump(self, metadata_hash: int) -> None:
-        """The next epoch."""
+        """Moves the group to its next epoch."""
         self.now = self.group.with_epoch(self.group.epoch + 1, metadata_hash)
         self.records.append(r.group_record(self.group_id, self.now.epoch, metadata_hash))
 
     def delete(self) -> None:
-        """The group with all that belongs to it."""
+        """Deletes the group with all its records."""
         group = self.group
         for kind in (ConsumerRecordType.CURRENT, ConsumerRecordType.TARGET):
             self._tombstones(kind, group.members)
@@ -78,7 +78,7 @@ class Draft:
         self.now = None
 
     def install(self, group: ConsumerGroup) -> None:
-        """A group that was made elsewhere, in the order in which Kafka writes one."""
+        """Sets a group that was built elsewhere, with its records in Kafka's order."""
         assert self.now is None, "a group is created once"
         self.now = group
         members = group.in_order()
@@ -93,7 +93,7 @@ class Draft:
     # -- members
 
     def put_member(self, member: Member) -> None:
-        """New, or changed in what it asks for or in what it has: one record for each."""
+        """Adds or replaces a member: one record each for a change of its subscription and of its partitions."""
         old = self.group.members.get(member.member_id)
         self.now = self.group.with_member(member)
         if old is None or not old.same_subscription_record(member):
@@ -109,7 +109,7 @@ class Draft:
     # -- targets and expressions
 
     def put_targets(self, epoch: int, targets: Mapping[str, Assignment]) -> None:
-        """Of all members; those that are as they were are not written again."""
+        """Sets the targets of all members; unchanged ones are not written again."""
         old = self.group.targets
         changed = {
             member_id: targets[member_id] for member_id in sorted(targets) if old.get(member_id) != targets[member_id]
@@ -119,7 +119,7 @@ class Draft:
         self.records.append(r.target_epoch_record(self.group_id, epoch))
 
     def put_target(self, member_id: str, target: Assignment) -> None:
-        """Of one member, in the assignment at hand."""
+        """Sets the target of one member in the current assignment."""
         self.now = self.group.with_targets(self.group.assignment_epoch, {member_id: target})
         self.records.append(r.target_record(self.group_id, member_id, target))
 

@@ -1,6 +1,6 @@
-"""What consumers of the classic protocol say inside JoinGroup and are told inside SyncGroup.
+"""The embedded consumer protocol: the metadata of classic consumers in JoinGroup and their assignment in SyncGroup.
 
-int16 version | subscription or assignment in that version; of a newer one than ours its known part is read
+int16 version | subscription or assignment in that version; of an unknown newer version, the known part is read
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Subscription(NamedTuple):
-    """Of a classic consumer. `owned` are (topic name, partition)."""
+    """The subscription of a classic consumer. `owned` contains (topic name, partition)."""
 
     topics: frozenset[str]
     owned: tuple[tuple[str, int], ...]
@@ -35,7 +35,7 @@ def _parse(kind: type[M], data: bytes) -> M:
 
 
 def embedded_version(data: bytes) -> int:
-    """DecodeError."""
+    """Returns the version to decode with. Raises DecodeError."""
     if len(data) < _INT16.size:
         raise DecodeError("an embedded message without a version")
     version: int = _INT16.unpack_from(data)[0]
@@ -45,14 +45,15 @@ def embedded_version(data: bytes) -> int:
 
 
 def parse_subscription(data: bytes) -> Subscription:
-    """DecodeError."""
+    """Returns the subscription. Raises DecodeError."""
     body = _parse(ConsumerProtocolSubscription, data)
     owned = tuple((one.topic, partition) for one in body.owned_partitions for partition in one.partitions)
     return Subscription(frozenset(body.topics), owned, body.rack_id)
 
 
 def parse_assignment(data: bytes) -> tuple[tuple[tuple[str, int], ...], bool]:
-    """The (topic name, partition)s, and whether an assignor has put something of its own beside them. DecodeError."""
+    """Returns the (topic name, partition) tuples, and whether the assignor added its own user data. Raises
+    DecodeError."""
     if not data:
         return (), False
     body = _parse(ConsumerProtocolAssignment, data)
@@ -61,7 +62,7 @@ def parse_assignment(data: bytes) -> tuple[tuple[tuple[str, int], ...], bool]:
 
 
 def encode_assignment(assignment: Assignment, topics: Topics, version: int) -> bytes:
-    """Topics that are gone are left out."""
+    """Returns the encoded assignment, without deleted topics."""
     by_name: dict[str, list[int]] = {}
     for topic_id, partition in partitions_of(assignment):
         topic = topics.find_id(topic_id)
@@ -78,7 +79,7 @@ def encode_assignment(assignment: Assignment, topics: Topics, version: int) -> b
 
 
 def with_ids(partitions: Iterable[tuple[str, int]], topics: Topics) -> Assignment:
-    """Partitions by topic id; of topics that are gone, none."""
+    """Returns the partitions by topic id, without deleted topics."""
     found = []
     ids: dict[str, bytes | None] = {}
     for name, partition in partitions:

@@ -1,4 +1,4 @@
-"""Who may commit and read offsets in a consumer group: its members, at their present epoch."""
+"""Access to the offsets of a consumer group: its members at their current epoch can commit and fetch."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import Member
 
-#: From this version on clients can be told STALE_MEMBER_EPOCH.
+#: The version since which clients know STALE_MEMBER_EPOCH.
 _EPOCHS_SINCE: Final = 9
 
 
 def check_commit(group: ConsumerGroup, member_id: str, epoch: int, api_version: int) -> None:
-    """RequestFailed. Whoever is no member may commit while the group is empty."""
+    """Raises RequestFailed unless the member can commit now. Others can commit while the group is empty."""
     if epoch < 0 and not group.members:
         return
     member = group.member(member_id)
@@ -23,7 +23,8 @@ def check_commit(group: ConsumerGroup, member_id: str, epoch: int, api_version: 
 
 
 def check_transactional_commit(group: ConsumerGroup, member_id: str, instance_id: str | None, epoch: int) -> None:
-    """RequestFailed. A producer need not say for which member it commits; one that does is fenced like it."""
+    """Raises RequestFailed unless the producer can commit now. It need not name a member; one that does is fenced
+    like the member."""
     if epoch < 0 and not group.members:
         return
     if epoch < 0 and not member_id and instance_id is None:
@@ -32,7 +33,8 @@ def check_transactional_commit(group: ConsumerGroup, member_id: str, instance_id
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> None:
-    """RequestFailed. Administrators do not say who they are."""
+    """Raises RequestFailed if the request names a member that is unknown or at another epoch. Admin clients name
+    none."""
     if member_id is None and epoch < 0:
         return
     _check_epoch(group.member(member_id or ""), epoch)

@@ -1,17 +1,17 @@
-"""A group of the consumer protocol (KIP-848) as a value: its members, what they are to have, and who has what.
+"""A group of the consumer protocol (KIP-848) as a value: its members, their targets, and the owner of each partition.
 
-    Empty         no members; may hold committed offsets
-    Assigning     the group has changed since the target assignment was made
-    Reconciling   some member does not have its part of the target yet
-    Stable        everybody has
+    Empty         no members; the group can have committed offsets
+    Assigning     the group has changed since the last target assignment
+    Reconciling   some member does not have its target assignment yet
+    Stable        all members have it
 
 Invariants
-- Epochs only grow: that of the group with every change of members, subscriptions or topics; that of the assignment to
-  the group's when a target is made; a member's to the assignment's when it has given back what it had to.
-- `owners` names one member for each partition that is assigned or not given back yet.
+- Epochs only grow: the group's with every change of members, subscriptions or topics; the assignment's to the group's
+  with each new target; a member's to the assignment's when it has released its revoked partitions.
+- `owners` contains one member for each partition that is assigned or not released yet.
 - An instance id belongs to one member.
 
-A group is never changed in place: what is on its way to the log is another value beside the committed one.
+A group is never changed in place: a change in flight is another value next to the committed one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
 
 
 class ConsumerGroupState(Enum):
-    """Named as Kafka shows them."""
+    """The states of a group, with the names that Kafka shows."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -38,7 +38,8 @@ class ConsumerGroupState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroup:
-    """See the module's text. Maps have no order of their own: whoever writes or answers from them sorts."""
+    """A group; the module's text has its states and invariants. Its maps have no order: records and responses are
+    sorted."""
 
     group_id: str
     epoch: int = 0
@@ -50,7 +51,7 @@ class ConsumerGroup:
     owners: Map[tuple[bytes, int], str] = field(default_factory=Map)
     static_ids: Map[str, str] = field(default_factory=Map)
 
-    # -- looking
+    # -- reading
 
     @property
     def state(self) -> ConsumerGroupState:
@@ -63,7 +64,7 @@ class ConsumerGroup:
         return ConsumerGroupState.RECONCILING
 
     def member(self, member_id: str) -> Member:
-        """RequestFailed: UNKNOWN_MEMBER_ID."""
+        """Returns the member. Raises RequestFailed with UNKNOWN_MEMBER_ID."""
         member = self.members.get(member_id)
         if member is None:
             text = f"Member {member_id} is not a member of group {self.group_id}."
@@ -81,12 +82,12 @@ class ConsumerGroup:
         return self.targets.get(member_id, NOTHING)
 
     def names_of(self, member: Member) -> frozenset[str]:
-        """Topics that it subscribes to, by name or by expression, whether they are there or not."""
+        """Returns the topics that the member subscribes to, by name or by expression, even if they do not exist."""
         resolved = self.regexes.get(member.regex) if member.regex else None
         return member.topic_names if resolved is None else member.topic_names | resolved.topics
 
     def names(self) -> frozenset[str]:
-        """Topics that anybody subscribes to."""
+        """Returns the topics that any member subscribes to."""
         topics: set[str] = set()
         for member in self.members.values():
             topics |= self.names_of(member)
@@ -102,11 +103,11 @@ class ConsumerGroup:
         return any(topic in self.names_of(member) for member in self.members.values())
 
     def all_classic_without(self, leaving: Iterable[str]) -> bool:
-        """Whether those who leave are all, and the only ones, who speak the consumer protocol."""
+        """Returns whether `leaving` contains exactly the members that use the consumer protocol."""
         gone = frozenset(leaving)
         return all(member.is_classic != (member_id in gone) for member_id, member in self.members.items())
 
-    # -- other groups made of this one
+    # -- changed copies
 
     def with_epoch(self, epoch: int, metadata_hash: int) -> ConsumerGroup:
         assert epoch > self.epoch, "a group's epoch grows"
@@ -122,7 +123,7 @@ class ConsumerGroup:
         return replace(self, regexes=self.regexes.delete(regex)) if regex in self.regexes else self
 
     def with_member(self, member: Member) -> ConsumerGroup:
-        """Added, or in the place of the one with its id."""
+        """Returns the group with this member, added or in place of the one with its id."""
         old = self.members.get(member.member_id)
         owners = self.owners
         if old is None or old.assigned is not member.assigned or old.revoking is not member.revoking:

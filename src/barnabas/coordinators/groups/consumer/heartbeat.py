@@ -1,11 +1,11 @@
-"""ConsumerGroupHeartbeat: joining, staying, giving back, leaving, all in one request.
+"""ConsumerGroupHeartbeat: a member joins, stays, releases partitions and leaves with the same request.
 
-    epoch 0     join, or come back after having been fenced     -> a member at the newest epoch it can be at
-    epoch > 0   a sign of life, with what has changed           -> the next step, if there is one
+    epoch 0     join, or join again after being fenced  -> a member at the newest epoch that it can have
+    epoch > 0   a sign of life, with changed fields     -> its next step, if there is one
     epoch -1    leave
-    epoch -2    leave for a while: the instance keeps its part until its session is over (KIP-345)
+    epoch -2    leave temporarily: the instance keeps its partitions until its session expires (KIP-345)
 
-A heartbeat that changes nothing is answered from the committed group, without waiting for what is on its way.
+A heartbeat that changes nothing is answered from the committed group, without waiting for writes in flight.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Reply = Callable[[ConsumerGroupHeartbeatResponse], None]
 
 
 class Beat(NamedTuple):
-    """One request and whom it is from."""
+    """One request and its client."""
 
     request: ConsumerGroupHeartbeatRequest
     client_id: str
@@ -51,7 +51,7 @@ class Beat(NamedTuple):
 
 
 class Heartbeats:
-    """Serves them for one shard. `enter(draft, epoch)`: make sure that the draft has a group, of whatever was there."""
+    """The heartbeats of one shard. `enter(draft, epoch)` makes sure that the draft has a consumer group."""
 
     __slots__ = ("_context", "_enter", "_planner")
 
@@ -61,7 +61,8 @@ class Heartbeats:
         self._enter = enter
 
     def beat(self, api_version: int, beat: Beat, *, after_settled: bool) -> None:
-        """Answers, at once or when what it changes is committed. RequestFailed: INVALID_REQUEST and others."""
+        """Answers a heartbeat, immediately or when its changes are committed. Raises RequestFailed with
+        INVALID_REQUEST and others."""
         request = beat.request
         check_heartbeat(request, api_version, self._context.config.assignors)
         if self._answer_at_once(beat):
@@ -71,7 +72,8 @@ class Heartbeats:
         self._context.writes.submit(request.group_id, operation, after_settled=after_settled)
 
     def _answer_at_once(self, beat: Beat) -> bool:
-        """A sign of life of a member that has all it should have."""
+        """Answers a heartbeat without changes from a member that has its target assignment; returns False for
+        others."""
         request = beat.request
         group = self._context.writes.group(request.group_id)
         if group is None or not is_plain(request):
@@ -135,7 +137,7 @@ class Heartbeats:
     def _find(
         self, draft: Draft, request: ConsumerGroupHeartbeatRequest, member_id: str, owned: Assignment | None
     ) -> Member | None:
-        """The member that this is; None if it is new."""
+        """Returns the member that sent the request; None if it is new."""
         group = draft.group
         if request.instance_id is not None:
             return self._find_static(draft, request, member_id, owned)
@@ -193,7 +195,7 @@ class Heartbeats:
 
 
 def replace_static(context: ConsumerContext, draft: Draft, old: Member, member_id: str) -> Member:
-    """The instance is back under another id: it takes the place of the one that had left, and what that one had."""
+    """Replaces a static member that joins with another member id; the new one gets its subscription and partitions."""
     new = replace(old, member_id=member_id, epoch=JOIN_EPOCH, previous_epoch=JOIN_EPOCH)
     target = draft.group.target(old.member_id)
     draft.remove_member(old.member_id)
@@ -205,7 +207,7 @@ def replace_static(context: ConsumerContext, draft: Draft, old: Member, member_i
 
 
 def check_instance(existing: Member | None, member_id: str, instance_id: str | None) -> Member:
-    """RequestFailed unless the instance is known, and by this member id."""
+    """Returns the static member. Raises RequestFailed unless the instance is known with this member id."""
     if existing is None:
         raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown.")
     if existing.member_id != member_id:
@@ -217,7 +219,8 @@ def check_instance(existing: Member | None, member_id: str, instance_id: str | N
 
 
 def _check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
-    """A member one step behind is taken if it has nothing that it should not have: the answer may have been lost."""
+    """Raises RequestFailed for a wrong epoch. A member at its previous epoch is accepted if it reports no partition
+    beyond its assignment: the response may have been lost."""
     if epoch > member.epoch:
         relation = "greater"
     elif epoch < member.epoch and (
@@ -234,7 +237,8 @@ def _check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
 
 
 def _updated(member: Member, beat: Beat) -> Member:
-    """With what the request says; what it leaves out stays as it was. It speaks the consumer protocol from now on."""
+    """Returns the member with the fields of the request; missing ones are unchanged. The member uses the consumer
+    protocol from now on."""
     request = beat.request
     names = request.subscribed_topic_names
     regex = request.subscribed_topic_regex
@@ -259,7 +263,7 @@ def _is_new(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def _new_id(random: bytes) -> str:
-    """As Kafka's ids look."""
+    """Returns a member id in the form of Kafka's ids."""
     return urlsafe_b64encode(random).decode().rstrip("=")
 
 

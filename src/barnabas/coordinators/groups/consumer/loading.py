@@ -1,4 +1,4 @@
-"""Consumer groups put together from the last record of each key, in whatever order these come."""
+"""Loading of consumer groups: built from the last record of each key, in any order of the records."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from barnabas.coordinators.groups.consumer.member import Assignment, Member, ass
 from barnabas.coordinators.groups.consumer.records import ConsumerKey, ConsumerRecordType, Current
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex
 
-#: Members in one step.
+#: Members processed in one step.
 _STEP: Final = 128
 
 
 @dataclass(slots=True)
 class _Found:
-    """What the log says of one group."""
+    """The records of one group."""
 
     epoch: tuple[int, int] | None = None
     assignment_epoch: int = 0
@@ -29,7 +29,7 @@ class _Found:
 
 
 class GroupLoading:
-    """`take` every record, then `finish`."""
+    """The consumer groups of one partition while it loads: `take` every record, then `finish`."""
 
     __slots__ = ("_found",)
 
@@ -37,7 +37,7 @@ class GroupLoading:
         self._found: dict[str, _Found] = {}
 
     def take(self, key: ConsumerKey, value: bytes) -> None:
-        """DecodeError."""
+        """Takes a record. Raises DecodeError."""
         found = self._found.setdefault(key.group_id, _Found())
         match key.type:
             case ConsumerRecordType.GROUP:
@@ -53,11 +53,11 @@ class GroupLoading:
             case ConsumerRecordType.REGEX:
                 found.regexes[key.name] = r.parse_regex(value)
             case ConsumerRecordType.PARTITION_METADATA:
-                pass  # the next change of the group compares its topics anyway
+                pass  # not needed: the group's next change compares the topics anyway
 
     def finish(self, install: Callable[[ConsumerGroup], None]) -> Iterator[None]:
-        """Give the groups by id, in steps. One without the record of its epoch is none: its last record is written
-        last, and goes last."""
+        """Passes the groups to `install` in order of their ids, in steps. Skips a group without an epoch record:
+        that record is written last and deleted last."""
         for group_id, found in sorted(self._found.items()):
             if found.epoch is not None:
                 install((yield from _build(group_id, found)))
@@ -93,7 +93,7 @@ def _build(group_id: str, found: _Found) -> Generator[None, None, ConsumerGroup]
 
 
 def _free(taken: Container[tuple[bytes, int]], assignment: Assignment) -> Assignment:
-    """What is not taken: of a log in which two members have a partition, or one has it twice, one has it once here."""
+    """Returns the partitions that are not taken: if a log assigns a partition twice, only the first one counts."""
     if any(place in taken for place in partitions_of(assignment)):
         return assignment_of(place for place in partitions_of(assignment) if place not in taken)
     return assignment

@@ -1,10 +1,10 @@
-"""A member of a consumer group as a value: what it asked for, what it has, and what it is to give back.
+"""A member of a consumer group as a value: its subscription, its partitions, and those it must release.
 
-    STABLE                 it has what it should have at its epoch
-    UNREVOKED_PARTITIONS   it was told to give partitions back, and has not said yet that it has
-    UNRELEASED_PARTITIONS  it is at the newest epoch and waits for partitions that others have not given back
+    STABLE                 it has all its partitions at its epoch
+    UNREVOKED_PARTITIONS   it was told to release partitions, and has not reported yet that it did
+    UNRELEASED_PARTITIONS  it is at the newest epoch and waits for partitions that others have not released
 
-A partition belongs to the member that has it assigned or has yet to give it back, and to nobody else.
+A partition belongs to the one member that has it assigned or has yet to release it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-#: Partitions by topic id. Never changed in place; topics without partitions are not in it.
+#: Partitions by topic id; never changed in place, and without topics that have no partitions.
 Assignment = Mapping[bytes, frozenset[int]]
 NOTHING: Final[Assignment] = {}
 
-#: Member epochs with a meaning of their own: join (again), leave, leave for a while as a static member.
+#: Member epochs with a special meaning: join (again), leave, leave temporarily as a static member.
 JOIN_EPOCH: Final = 0
 LEAVE_EPOCH: Final = -1
 STATIC_LEAVE_EPOCH: Final = -2
@@ -27,7 +27,7 @@ NO_REGEX: Final = ""
 
 
 class MemberState(IntEnum):
-    """Numbered as in the log. UNKNOWN stands for what a later release may write."""
+    """The states of a member, numbered as in the log. UNKNOWN stands for numbers that a later release may write."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -40,7 +40,8 @@ class MemberState(IntEnum):
 
 
 class ClassicInfo(NamedTuple):
-    """Of a member that speaks the classic protocol: (name, metadata) of what it can take part in, dearest first."""
+    """The classic part of a member that uses the classic protocol: its protocols as (name, metadata), in order of
+    preference."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
@@ -48,7 +49,8 @@ class ClassicInfo(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """See the module's text. `previous_epoch` is taken, too, from a member that may have missed an answer."""
+    """One member; the module's text has its states. Requests with `previous_epoch` are also accepted, since the
+    member may have missed a response."""
 
     member_id: str
     instance_id: str | None = None
@@ -71,11 +73,11 @@ class Member:
         return self.classic is not None
 
     def at_epoch(self, epoch: int) -> Member:
-        """The epoch that it leaves is remembered, also if it is the same."""
+        """Returns the member at a new epoch; the old one becomes `previous_epoch`, even if it is the same."""
         return replace(self, epoch=epoch, previous_epoch=self.epoch)
 
     def same_subscription_record(self, other: Member) -> bool:
-        """Whether both are written alike, what they have of partitions apart."""
+        """Returns whether both have the same record except for their epochs and partitions."""
         return (
             self.instance_id == other.instance_id
             and self.rack_id == other.rack_id
@@ -101,7 +103,7 @@ class Member:
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def holdings(self) -> Iterator[tuple[bytes, int]]:
-        """Every partition that nobody else may have."""
+        """Yields every partition that no other member can get."""
         yield from partitions_of(self.assigned)
         yield from partitions_of(self.revoking)
 
@@ -120,7 +122,7 @@ def assignment_of(partitions: Iterable[tuple[bytes, int]]) -> Assignment:
 
 
 def has_any(owned: Assignment, of: Assignment) -> bool:
-    """Whether the two share a partition."""
+    """Returns whether the two assignments share a partition."""
     return any(not partitions.isdisjoint(owned.get(topic_id, ())) for topic_id, partitions in of.items())
 
 

@@ -1,13 +1,13 @@
-"""From a classic group to a consumer group and back, with its members going on (KIP-848).
+"""Online migration: from a classic group to a consumer group and back, while its members keep working (KIP-848).
 
-Which of the two may happen says `group.consumer.migration.policy`.
+`group.consumer.migration.policy` allows or forbids each direction.
 
-    classic -> consumer    when a member of the consumer protocol joins: all keep what they have; classic members join
-                           again and are served from the consumer group
-    consumer -> classic    when the last member of the consumer protocol has gone: a rebalance of the classic protocol
+    classic -> consumer    when a member of the consumer protocol joins: all members keep their partitions; classic
+                           members join again and are served from the consumer group
+    consumer -> classic    when the last member of the consumer protocol has left: a rebalance of the classic protocol
 
-Both are one batch of records: the one group's tombstones and the other's records. A group without members is dropped
-instead of converted. What has been committed stays where it is: offsets belong to the group id.
+Both are one batch: the tombstones of one group and the records of the other. A group without members is deleted instead
+of converted. Committed offsets are not touched: they belong to the group id.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from barnabas.coordinators.groups.subscription import CONSUMER
 
 
 class Migration:
-    """Of the groups of one shard. `planner` is set once it is there: the two know each other."""
+    """The conversions of one shard's groups. `planner` is set after construction, because both refer to each other."""
 
     __slots__ = ("_config", "_context", "_rebalancer", "_sessions", "_topics", "planner")
 
@@ -67,8 +67,8 @@ class Migration:
     # -- classic to consumer
 
     def enter(self, draft: Draft, epoch: int) -> None:
-        """Make sure that the draft has a consumer group: there is one, or who joins begins one, or converts the classic
-        group. RequestFailed: GROUP_ID_NOT_FOUND."""
+        """Makes sure that the draft has a consumer group: a join creates one, or converts the classic group. Raises
+        RequestFailed with GROUP_ID_NOT_FOUND."""
         if draft.now is not None:
             return
         group_id = draft.group_id
@@ -102,12 +102,12 @@ class Migration:
             raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, text) from error
         draft.records.append(group_tombstone(classic.group_id))
         draft.install(group)
-        assert self.planner is not None, "set when the shard was made"
+        assert self.planner is not None, "set when the shard is built"
         planner = self.planner
         draft.effects.append(lambda: planner.revive(group))
 
     def _as_consumer_group(self, classic: ClassicGroup, start: str) -> ConsumerGroup:
-        """DecodeError, RequestFailed."""
+        """Returns the consumer group that corresponds to a classic one. Raises DecodeError, RequestFailed."""
         group = ConsumerGroup(classic.group_id, epoch=classic.generation, assignment_epoch=classic.generation)
         targets: dict[str, Assignment] = {}
         for old in classic.members.values():
@@ -118,7 +118,7 @@ class Migration:
                     start + "an unsupported custom assignor is in use. Please refer to the documentation or switch to "
                     "a default assignor before re-attempting the upgrade.",
                 )
-            # An assignor of a client may have given a partition to two: here it has one owner.
+            # A client's assignor can assign a partition to two members: here only the first one gets it.
             free = [place for place in partitions_of(with_ids(assigned, self._topics)) if place not in group.owners]
             member = _as_consumer_member(old, classic, assignment_of(free))
             group = group.with_member(member)
@@ -128,7 +128,7 @@ class Migration:
     # -- consumer to classic
 
     def downgrade(self, draft: Draft, leaving: frozenset[str]) -> bool:
-        """If only members of the classic protocol are left when those `leaving` have gone, the group becomes theirs.
+        """Converts the group into a classic one if only classic members remain after those in `leaving` have left.
         Returns whether it does."""
         group = draft.group
         left = len(group.members) - len(leaving)

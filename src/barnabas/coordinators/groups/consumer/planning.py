@@ -1,8 +1,10 @@
-"""What follows from a change of members, subscriptions or topics: new epochs, a new target, the members' next steps.
+"""The effects of changes to members, subscriptions or topics: new epochs, a new target assignment, members' next steps.
 
-subscription or topics change      -> group epoch + 1
-group epoch > assignment's epoch   -> the next request of any member makes a new target
-member's epoch < assignment's      -> its next heartbeat takes it a step further
+subscriptions or topics change      -> group epoch + 1
+group epoch > assignment epoch      -> the next request of any member computes a new target assignment
+member epoch < assignment epoch     -> the member's next heartbeat performs its next step
+
+Expired sessions and other missed deadlines remove their members here, too.
 """
 
 from __future__ import annotations
@@ -21,14 +23,14 @@ from barnabas.coordinators.groups.consumer.sessions import Due
 from barnabas.coordinators.groups.consumer.topics import metadata_hash
 from barnabas.coordinators.groups.consumer.writes import Answer, Operation
 
-#: Topics that come and go make expressions be looked at again no more often than this.
+#: The minimum time between two resolutions of an expression because topics changed.
 REGEX_REFRESH_MIN_MS: Final = 10_000
-#: When it could not be written that a member is thrown out.
+#: The delay before the removal of a member is tried again after a failed write.
 _AGAIN_MS: Final = 1_000
 
 
 class Planner:
-    """Of the groups of one shard."""
+    """The epochs, target assignments and deadlines of one shard's consumer groups."""
 
     __slots__ = ("_context",)
 
@@ -38,8 +40,8 @@ class Planner:
     # -- subscriptions
 
     def subscribe(self, draft: Draft, before: Member | None, member: Member) -> bool:
-        """Put a member that may ask for other topics than before. Returns whether it does, and its group's epoch has
-        grown. RequestFailed: INVALID_REGULAR_EXPRESSION."""
+        """Stores a member that may have changed its subscription. Returns whether the group's subscribed topics may
+        have changed, which bumps the group epoch. Raises RequestFailed with INVALID_REGULAR_EXPRESSION."""
         old_regex = before.regex if before is not None else ""
         if member.regex and member.regex != old_regex:
             check_regex(member.regex)
@@ -52,7 +54,7 @@ class Planner:
         return changed or resolved_anew
 
     def is_behind(self, group: ConsumerGroup) -> bool:
-        """Whether the group was not compared with the newest topics yet, or has expressions to look at again."""
+        """Returns whether the group must be compared with newer topics, or has expressions to resolve again."""
         slot = self._context.writes.slots.get(group.group_id)
         if slot is None or slot.topics_version != self._context.topics.version:
             return True
@@ -67,7 +69,7 @@ class Planner:
         )
 
     def _resolve_regexes(self, draft: Draft) -> bool:
-        """Look at those again that are new or stale. Returns whether one stands for other topics now."""
+        """Resolves new and stale expressions. Returns whether one matches other topics now."""
         group, topics = draft.group, self._context.topics
         wanted = sorted({member.regex for member in group.members.values() if member.regex})
         changed = False
@@ -102,7 +104,7 @@ class Planner:
     # -- targets
 
     def make_target(self, draft: Draft) -> None:
-        """A new one if the group has changed since the last was made."""
+        """Computes a new target assignment if the group has changed since the last one."""
         group = draft.group
         if group.epoch <= group.assignment_epoch:
             return
@@ -123,7 +125,7 @@ class Planner:
         draft.put_targets(group.epoch, assign(subscribers, counts))
 
     def assignor_of(self, group: ConsumerGroup) -> str:
-        """The one that most members ask for; of equals the one that is configured first."""
+        """Returns the assignor that most members request; of equals, the one that is configured first."""
         votes = dict.fromkeys(self._context.config.assignors, 0)
         for member in group.members.values():
             if member.server_assignor in votes:
@@ -135,7 +137,7 @@ class Planner:
     def advance(
         self, draft: Draft, member: Member, owned: Assignment | None, *, subscription_changed: bool = False
     ) -> Member:
-        """RequestFailed: FENCED_MEMBER_EPOCH."""
+        """Returns the member after its next step. Raises RequestFailed with FENCED_MEMBER_EPOCH."""
         group = draft.group
         if not subscription_changed and member.is_reconciled_to(group.assignment_epoch):
             return member
@@ -154,7 +156,8 @@ class Planner:
         return stepped
 
     def _watch_revocation(self, group_id: str, member: Member) -> None:
-        """What a member is to give back, it gives back within its rebalance timeout, or is thrown out."""
+        """Starts or ends the deadline of a revocation: a member that does not release its partitions within its
+        rebalance timeout is removed."""
         sessions, member_id, epoch = self._context.sessions, member.member_id, member.epoch
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
             sessions.cancel(group_id, member_id, Due.REBALANCE)
@@ -168,7 +171,7 @@ class Planner:
     # -- sessions
 
     def hear_of(self, group_id: str, member: Member) -> None:
-        """Its session begins anew."""
+        """Restarts the session of a member."""
         member_id = member.member_id
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
@@ -178,7 +181,7 @@ class Planner:
             self.expect(group_id, member_id, Due.SESSION, timeout_ms, _anybody)
 
     def revive(self, group: ConsumerGroup) -> None:
-        """After loading: everybody has a session's time to be heard of, and to give back what it had to."""
+        """Starts the deadlines of all members after a load: for their sessions, and for revocations in progress."""
         for member in group.in_order():
             self.hear_of(group.group_id, member)
             if not member.is_classic:
@@ -187,7 +190,7 @@ class Planner:
     def expect(
         self, group_id: str, member_id: str, due: Due, timeout_ms: int, concerns: Callable[[Member], bool]
     ) -> None:
-        """Throw the member out after this time if it still concerns it, and it was not given more time since."""
+        """Removes the member after this time if `concerns(member)` is still true and the deadline was not moved."""
         sessions, writes = self._context.sessions, self._context.writes
 
         def run(draft: Draft) -> Answer:
@@ -198,7 +201,7 @@ class Planner:
 
         def on_due() -> None:
             if writes.group(group_id) is not None:
-                # Where it cannot be written, this is the coordinator no longer, or it is tried again.
+                # If the write fails, this broker is no longer the coordinator, or tries again.
                 writes.submit(group_id, Operation(run, lambda _: schedule(_AGAIN_MS)))
 
         def schedule(delay_ms: int) -> None:
@@ -210,7 +213,7 @@ class Planner:
     # -- leaving
 
     def remove(self, draft: Draft, member_ids: frozenset[str]) -> None:
-        """Take members out for good. If only members of the classic protocol are left, the group becomes theirs."""
+        """Removes members. If only classic members are left, the group is converted into a classic one."""
         if self._context.downgrade(draft, member_ids):
             return
         regexes = {draft.group.members[member_id].regex for member_id in member_ids}

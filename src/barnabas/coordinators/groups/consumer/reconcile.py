@@ -1,11 +1,11 @@
-"""How a member gets from what it has to what it is to have: the next step, from what it says that it owns.
+"""Reconciliation: a member's next step from its current to its target assignment, given the partitions that it reports.
 
-    it has partitions that it should not have, and owns them still   UNREVOKED, at its old epoch, and told to give them
-                                                                     back; nothing new before it has
-    else, some that it should have are free                          it gets these, at the target's epoch
-    some are with others still                                       UNRELEASED, else STABLE, at the target's epoch
+    it reports partitions that it must not have     UNREVOKED, at its old epoch, with the partitions to release; it gets
+                                                    no others before it has released them
+    otherwise, some target partitions are free      it gets these, at the epoch of the target
+    other target partitions belong to others        UNRELEASED, else STABLE, at the epoch of the target
 
-A partition is thus given out only after its last owner has said that it has let go, or was thrown out of the group.
+A partition is therefore assigned only after its last owner has reported its release, or was removed from the group.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _NONE: frozenset[int] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What the member is to have, and what is to be known to take it there."""
+    """The target of a member, and what its next step depends on."""
 
     epoch: int
     target: Assignment
-    #: Ids of the topics that it subscribes to and that are there.
+    #: The ids of existing topics that it subscribes to.
     subscribed: Collection[bytes]
-    #: Who has a partition at present; None if it is free.
+    #: Returns the member id of a partition's owner; None if it is free.
     owner_of: Callable[[bytes, int], str | None]
 
 
 def reconcile(member: Member, goal: Goal, owned: Assignment | None, *, subscription_changed: bool) -> Member:
-    """The member after its next step, or the same. `owned` is what it reports to have, None if it reports nothing.
-    RequestFailed: FENCED_MEMBER_EPOCH."""
+    """Returns the member after its next step, or the same member. `owned` contains the partitions that it reports,
+    None if it reports none. Raises RequestFailed with FENCED_MEMBER_EPOCH."""
     match member.state:
         case MemberState.STABLE:
             if member.epoch != goal.epoch:
@@ -61,7 +61,7 @@ def reconcile(member: Member, goal: Goal, owned: Assignment | None, *, subscript
 
 
 def _drop_unsubscribed(member: Member, goal: Goal, owned: Assignment | None) -> Member:
-    """It no longer wants some topics: their partitions go at once, whatever the epoch."""
+    """Revokes the partitions of topics that the member no longer subscribes to immediately, at any epoch."""
     unwanted = {topic_id: taken for topic_id, taken in member.assigned.items() if topic_id not in goal.subscribed}
     if not unwanted:
         return member
@@ -102,7 +102,8 @@ def _advance(member: Member, goal: Goal, owned: Assignment | None) -> Member:
 
 
 def _step(member: Member, epoch: int, state: MemberState, assigned: Assignment, revoking: Assignment) -> Member:
-    """The same member if nothing but the epoch that it came from would be another: nothing to write then."""
+    """Returns the member after a step; the same member if only its previous epoch would change, which needs no
+    record."""
     if epoch == member.epoch and state is member.state and assigned == member.assigned and revoking == member.revoking:
         return member
     return replace(member.at_epoch(epoch), state=state, assigned=assigned, revoking=revoking)

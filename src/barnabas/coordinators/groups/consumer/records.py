@@ -2,12 +2,12 @@
 
 key type   key                   value
 3          group                 group epoch, hash of the topics
-4          group                 (before 4.1: the topics themselves; not written, not read)
-5          group, member         what the member asked for
+4          group                 (before 4.1: the topics themselves; neither written nor read)
+5          group, member         the member's subscription and settings
 6          group                 epoch of the target assignment
 7          group, member         target assignment
-8          group, member         member epoch, state, partitions it has and is to give back
-16         group, expression     topics that the expression stands for
+8          group, member         member epoch, state, assigned partitions and those pending revocation
+16         group, expression     topics that match the regular expression
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ConsumerRecordType(IntEnum):
 
 
 class ConsumerKey(NamedTuple):
-    """`name` is the member id or the expression, empty for records of the group itself."""
+    """The key of a record. `name` is the member id or the regular expression; empty for records of the group itself."""
 
     type: ConsumerRecordType
     group_id: str
@@ -170,7 +170,7 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> KeyValue
 
 
 def parse_consumer_key(key: bytes) -> ConsumerKey | None:
-    """None for a key of another kind. DecodeError."""
+    """Returns the parsed key; None for other types of keys. Raises DecodeError."""
     if len(key) < 2:
         raise DecodeError(f"a coordinator key of {len(key)} bytes")
     number: int = _INT16.unpack_from(key)[0]
@@ -198,7 +198,7 @@ def _parse(kind: type[M], value: bytes) -> M:
 
 
 def parse_group_epoch(value: bytes) -> tuple[int, int]:
-    """(group epoch, hash of the topics)."""
+    """Returns (group epoch, hash of the topics)."""
     body = _parse(ConsumerGroupMetadataValue, value)
     return body.epoch, body.metadata_hash
 
@@ -213,7 +213,7 @@ def parse_target(value: bytes) -> Assignment:
 
 
 def parse_member(member_id: str, value: bytes) -> Member:
-    """Without what it has: that is another record."""
+    """Returns a member without its epochs and partitions, which are in another record."""
     body = _parse(ConsumerGroupMemberMetadataValue, value)
     classic = None
     if body.classic_member_metadata is not None:
@@ -235,7 +235,7 @@ def parse_member(member_id: str, value: bytes) -> Member:
 
 
 class Current(NamedTuple):
-    """The part of a member that changes with every step of a rebalance."""
+    """The part of a member that each step of a rebalance changes."""
 
     epoch: int
     previous_epoch: int

@@ -10,7 +10,7 @@ from barnabas.coordinators.patterns import PATTERN_LETTERS_MAX, PatternError, ma
 
 
 class ResolvedRegex(NamedTuple):
-    """The topics that an expression stood for when the metadata was at `version`, at that wall-clock time."""
+    """The topics that matched an expression in metadata of `version`, at that wall-clock time."""
 
     topics: frozenset[str]
     version: int
@@ -18,7 +18,7 @@ class ResolvedRegex(NamedTuple):
 
 
 def check_regex(regex: str) -> None:
-    """RequestFailed: INVALID_REGULAR_EXPRESSION."""
+    """Raises RequestFailed with INVALID_REGULAR_EXPRESSION if the expression is invalid."""
     try:
         matcher(regex)
     except PatternError as error:
@@ -29,7 +29,8 @@ def check_regex(regex: str) -> None:
 
 
 def resolve(regex: str, names: Iterable[str], *, version: int, timestamp_ms: int) -> ResolvedRegex:
-    """One that cannot be compiled, as from another's log, stands for nothing."""
+    """Returns the names that match. An expression that does not compile, for example from a log of Kafka, matches
+    none."""
     try:
         matches = matcher(regex)
     except PatternError:

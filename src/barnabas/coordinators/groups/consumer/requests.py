@@ -1,4 +1,4 @@
-"""What a ConsumerGroupHeartbeat may say at all, whatever the group: checked before anything is looked up."""
+"""Checks of ConsumerGroupHeartbeat requests that do not depend on the group, made before all others."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from barnabas.coordinators.groups.consumer.member import (
 )
 from barnabas.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
-#: From this version on members bring their own ids (KIP-1082).
+#: The version since which members choose their own ids (KIP-1082).
 _MEMBER_ID_REQUIRED_SINCE: Final = 1
 
-#: So many topics one member may name: each costs some microseconds with every change of the group. A regular expression
-#: may stand for more.
+#: The number of topics in one member's subscription: each costs some microseconds with every change of the group. A
+#: regular expression can match more.
 TOPICS_MAX: Final = 10_000
 
 
 def check_heartbeat(request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: Sequence[str]) -> None:
-    """RequestFailed: INVALID_REQUEST or UNSUPPORTED_ASSIGNOR, in Kafka's words."""
+    """Raises RequestFailed with INVALID_REQUEST or UNSUPPORTED_ASSIGNOR and Kafka's message."""
     epoch = request.member_epoch
     needs_id = api_version >= _MEMBER_ID_REQUIRED_SINCE or epoch != JOIN_EPOCH
     if needs_id:
@@ -60,7 +60,7 @@ def is_leaving(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def is_plain(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """Nothing but a sign of life."""
+    """Returns whether the request is only a sign of life."""
     return (
         request.member_epoch > 0
         and request.topic_partitions is None
@@ -72,7 +72,8 @@ def is_plain(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
-    """A member says all it has to say when it joins, and after an error: it is told all, too."""
+    """Returns whether the request has all fields, as a join or the first request after an error; the response then
+    has the assignment."""
     return (
         request.rebalance_timeout_ms != -1
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)
@@ -81,7 +82,7 @@ def is_full(request: ConsumerGroupHeartbeatRequest) -> bool:
 
 
 def owned_of(request: ConsumerGroupHeartbeatRequest) -> Assignment | None:
-    """The partitions that it says it has; None if it does not say."""
+    """Returns the partitions that the member reports; None if the request contains none."""
     if request.topic_partitions is None:
         return None
     owned: dict[bytes, frozenset[int]] = {}

@@ -1,7 +1,7 @@
-"""The consumer groups of one shard: what comes in, to which part it goes, and which kind of group it finds there.
+"""The consumer groups of one shard: the requests for them, and the choice between consumer group and classic group.
 
-A group id has a classic group, or a consumer group, or neither. While it changes from one to the other, whatever comes
-for it waits, and then goes to the kind that it has become.
+A group id has a classic group, a consumer group, or neither. During a conversion from one to the other, requests wait
+and are then served by the resulting kind.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from barnabas.coordinators.groups.context import GroupContext
 from barnabas.protocol.messages.consumer_group_describe import ConsumerGroupDescribeResponse
 from barnabas.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
-#: Done with what is there: the committed consumer group, or None where the classic protocol is to serve.
+#: Called with the committed consumer group, or with None if the classic protocol serves the request.
 Served = Callable[[ConsumerGroup | None], None]
 
 
 class ConsumerGroups:
-    """See the module's text."""
+    """The consumer groups of one shard; the module's text describes the choice between both kinds."""
 
     __slots__ = ("_classic", "_context", "_groups", "_heartbeats", "_loading", "_planner")
 
@@ -58,10 +58,10 @@ class ConsumerGroups:
         self._classic = ClassicMembers(self._context, self._planner)
         self._loading = GroupLoading()
 
-    # -- looking
+    # -- reading
 
     def groups(self) -> tuple[ConsumerGroup, ...]:
-        """As committed, by id."""
+        """Returns the committed groups, in order of their ids."""
         slots = self._context.writes.slots
         return tuple(group for _, slot in sorted(slots.items()) if (group := slot.group) is not None)
 
@@ -69,7 +69,7 @@ class ConsumerGroups:
         return self._context.writes.group(group_id)
 
     def has(self, group_id: str) -> bool:
-        """Whether it is a consumer group, or may be becoming or ceasing to be one."""
+        """Returns whether the id has a consumer group, or one that is being created or deleted."""
         return group_id in self._context.writes.slots
 
     def describe(self, group: ConsumerGroup) -> ConsumerGroupDescribeResponse.DescribedGroup:
@@ -78,7 +78,7 @@ class ConsumerGroups:
     # -- loading and leaving
 
     def replay(self, key: bytes, value: bytes) -> bool:
-        """False: it is none of ours."""
+        """Takes a record; returns False if it is not one of a consumer group."""
         parsed = parse_consumer_key(key)
         if parsed is None:
             return False
@@ -86,7 +86,7 @@ class ConsumerGroups:
         return True
 
     def finish_loading(self) -> Iterator[None]:
-        """In steps."""
+        """Builds the groups from the replayed records, in steps."""
         return self._loading.finish(self._context.writes.install)
 
     def revive(self, group: ConsumerGroup) -> None:
@@ -99,7 +99,7 @@ class ConsumerGroups:
     # -- members of the consumer protocol
 
     def heartbeat(self, api_version: int, beat: Beat) -> None:
-        """RequestFailed."""
+        """Serves ConsumerGroupHeartbeat. Raises RequestFailed."""
         group_id = beat.request.group_id
         takes_over = not self.has(group_id) and group_id in self._groups.groups
         self._heartbeats.beat(api_version, beat, after_settled=takes_over)
@@ -107,7 +107,7 @@ class ConsumerGroups:
     # -- members of the classic protocol
 
     def join(self, join: Join, serve_classic: Callable[[Join], None]) -> None:
-        """`serve_classic(join)` if it turns out not to be a consumer group."""
+        """Serves JoinGroup; calls `serve_classic(join)` if there is no consumer group."""
 
         def hand_over() -> None:
             try:
@@ -129,7 +129,7 @@ class ConsumerGroups:
     def sync(
         self, request: SyncGroupRequest, reply: Callable[[SyncGroupResponse], None], serve_classic: Answer
     ) -> None:
-        """RequestFailed, also from `serve_classic`: then nothing was answered yet."""
+        """Serves SyncGroup. Raises RequestFailed, also from `serve_classic`, if nothing was answered."""
 
         def serve(group: ConsumerGroup | None) -> None:
             if group is None:
@@ -148,7 +148,7 @@ class ConsumerGroups:
         reply: Callable[[ErrorCode], None],
         serve_classic: Callable[[], ErrorCode],
     ) -> None:
-        """RequestFailed."""
+        """Serves Heartbeat. Raises RequestFailed."""
 
         def serve(group: ConsumerGroup | None) -> None:
             if group is None:
@@ -159,7 +159,7 @@ class ConsumerGroups:
         self._read(group_id, serve, reply)
 
     def _read(self, group_id: str, serve: Served, fail: Callable[[ErrorCode], None]) -> None:
-        """At once of what is committed; if nothing is yet, after what is on its way."""
+        """Serves a request from the committed group; if there is none yet, after the write in flight."""
         group = self.find(group_id)
         if group is not None:
             serve(group)
@@ -200,7 +200,7 @@ class ConsumerGroups:
     # -- deleting
 
     def delete(self, group_id: str, take_offsets: Callable[[Draft], None], done: Callable[[ErrorCode], None]) -> None:
-        """An empty group; `take_offsets` puts the end of its offsets into the same batch."""
+        """Deletes a group without members; `take_offsets` adds the tombstones of its offsets to the same batch."""
 
         def run(draft: Draft) -> Answer:
             if draft.now is None:

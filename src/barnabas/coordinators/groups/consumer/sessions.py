@@ -1,10 +1,10 @@
-"""The deadlines of members: how long each may be silent, and how long it may take to do what it was asked.
+"""The deadlines of members: for their heartbeats, and for the steps of a rebalance.
 
-    session     every member: heard of it within its session timeout
-    rebalance   consumer protocol: give partitions back within the rebalance timeout
-    join, sync  classic protocol: join again, and ask for the assignment, within the rebalance timeout
+    session     every member: a request within its session timeout
+    rebalance   consumer protocol: revoked partitions are released within the rebalance timeout
+    join, sync  classic protocol: JoinGroup and SyncGroup within the rebalance timeout
 
-Nothing of this is in the log: after a failover every session begins anew.
+The deadlines are not in the log: after a failover every session starts anew.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MemberKey = tuple[str, str]
 
 
 class Sessions:
-    """Of the consumer groups of one shard."""
+    """The deadlines of the consumer groups of one shard."""
 
     __slots__ = ("_deadlines", "_members")
 
@@ -35,7 +35,7 @@ class Sessions:
         self._members: dict[_MemberKey, dict[Due, Deadline]] = {}
 
     def schedule(self, group_id: str, member_id: str, due: Due, delay_ms: int, callback: Callable[[], None]) -> None:
-        """Begin, or begin again."""
+        """Starts or restarts a deadline."""
         own = self._members.setdefault((group_id, member_id), {})
         deadline = own.get(due)
         if deadline is None:
@@ -43,7 +43,8 @@ class Sessions:
         deadline.schedule(delay_ms, callback)
 
     def extend(self, group_id: str, member_id: str, due: Due, delay_ms: int) -> bool:
-        """Begin again what has begun, with the same callback; False if nothing has. It is what most heartbeats do."""
+        """Restarts a deadline with the same callback; returns False if it is not scheduled. Most heartbeats do only
+        this."""
         own = self._members.get((group_id, member_id))
         deadline = None if own is None else own.get(due)
         if deadline is None or not deadline.is_scheduled:
@@ -61,7 +62,7 @@ class Sessions:
             own[due].cancel()
 
     def forget(self, group_id: str, member_id: str) -> None:
-        """It has left."""
+        """Cancels the deadlines of a member that has left."""
         for deadline in self._members.pop((group_id, member_id), {}).values():
             deadline.cancel()
 

@@ -1,7 +1,7 @@
-"""What consumer groups know of topics: ids, names and numbers of partitions, as of the newest metadata.
+"""The topics as consumer groups see them: ids, names and partition counts in the newest metadata.
 
-A group remembers what it last shared out by a hash over its topics, so that after any change, and after a change of
-coordinator, one comparison tells whether to share anew.
+A group stores a hash of the topics of its last assignment: after any change, and after a failover of the coordinator,
+one comparison shows whether a new assignment is needed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class Topics(Protocol):
 
     @property
     def version(self) -> int:
-        """Grows whenever a topic comes, goes, or has more partitions: an offset of the metadata log."""
+        """Returns an offset of the metadata log, which grows whenever a topic is created, deleted or gets more
+        partitions."""
 
     def find(self, name: str) -> Topic | None: ...
 
@@ -38,7 +39,7 @@ class Topics(Protocol):
 
 
 class NoTopics:
-    """Of a coordinator that serves the classic protocol alone."""
+    """The topics of a coordinator that serves only the classic protocol: none."""
 
     version: Final = 0
 
@@ -53,8 +54,8 @@ class NoTopics:
 
 
 def metadata_hash(topics: Topics, names: Iterable[str]) -> int:
-    """Changes with the ids and the partitions of those of the topics that are there. Kafka hashes by another function,
-    which costs a group whose log changes hands between the two one more rebalance."""
+    """Returns a hash over the ids and partition counts of the existing topics among `names`. Kafka uses another
+    function, so that a group whose log moves between the two has one additional rebalance."""
     digest = blake2b(digest_size=_HASH.size)
     found = False
     for name in sorted(names):

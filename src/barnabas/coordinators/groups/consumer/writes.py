@@ -1,11 +1,11 @@
-"""One write at a time for each consumer group, and what comes meanwhile together in the next one.
+"""Writes of consumer groups: one in flight per group; requests that arrive in the meantime share the next one.
 
-    request -> nothing on its way: run on the committed group; no records: answered at once
-                                   else one batch with the records of all that waits; answered when committed
-            -> a write on its way: waits its turn
+    request -> no write in flight: runs on the committed group; without records, it is answered immediately;
+                                   else one batch has the records of all waiting requests, answered when committed
+            -> a write in flight:  waits for it
 
-So a request always sees the effects of those before it, of which none is half there: a batch that fails takes all that
-ran in it back, and they are told. A hundred members that join at once cost some two writes, not a hundred.
+A request therefore sees all effects of earlier ones, and never a part of them: if a batch fails, the effects of all its
+requests are undone, and all get the error. A hundred members that join together need about two writes, not a hundred.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from barnabas.coordinators.groups.consumer.draft import Draft, Mark
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.runtime import KeyValue, ShardLog, storing_failed
 
-#: A batch takes no further request in beyond this; with a large group's targets it still fits into a batch of 1 MB.
+#: A batch above this takes no further request; with the target assignment of a large group it still fits into 1 MB.
 _BATCH_BYTES: Final = 256 * 1024
 _BATCH_OPERATIONS: Final = 256
 
-#: In partitions and members of a group: each that a new target is made of, and what an operation costs beside it.
+#: In partitions and members of a group: the cost of a new target assignment, and the fixed cost of an operation.
 _TURN_WORK: Final = 10_000
 _OPERATION_WORK: Final = 25
 
@@ -35,17 +35,17 @@ Answer = Callable[[], None]
 
 
 class Operation(NamedTuple):
-    """`run` changes the draft and returns what answers once that is committed; RequestFailed: it changes nothing.
-    `fail` answers in the other case."""
+    """A request: `run` changes the draft and returns the function that answers after the commit; it raises
+    RequestFailed without a change. `fail` answers with an error."""
 
     run: Callable[[Draft], Answer]
     fail: Callable[[RequestFailed], None]
-    #: Whose it is: where it fails in another way, the others go on.
+    #: The request's owner: an unexpected exception fails this request only, and the others continue.
     owner: Owner | None = None
 
 
 class Slot:
-    """One group id: the committed group, if it is there, and what is to become of it."""
+    """One group id: its committed group, if there is one, and the operations that wait."""
 
     __slots__ = ("group", "group_id", "is_busy", "queue", "topics_version")
 
@@ -53,14 +53,14 @@ class Slot:
         self.group_id = group_id
         self.group = group
         self.queue: deque[Operation] = deque()
-        #: A write is on its way, or awaited.
+        #: Whether a write is in flight or about to begin.
         self.is_busy = False
-        #: Of the topics that the group was last compared with; -1 if it was not yet.
+        #: The version of the topics that the group was last compared with; -1 before the first comparison.
         self.topics_version = -1
 
 
 class _Batch(NamedTuple):
-    """What is put together: the draft, and what has run in it."""
+    """A batch being built: the draft, and the operations that have run on it."""
 
     draft: Draft
     ran: list[tuple[Operation, Answer]]
@@ -72,7 +72,7 @@ class Writes:
     __slots__ = ("_is_closed", "_log", "_on_group", "_timers", "slots")
 
     def __init__(self, log: ShardLog, timers: Timers, on_group: Callable[[str], None]) -> None:
-        """`on_group(group id)`: a consumer group has come to be under this id."""
+        """Creates writes without groups. `on_group(group id)` is called when a consumer group is created."""
         self._log = log
         self._timers = timers
         self._on_group = on_group
@@ -80,16 +80,17 @@ class Writes:
         self.slots: dict[str, Slot] = {}
 
     def group(self, group_id: str) -> ConsumerGroup | None:
-        """As committed."""
+        """Returns the committed group."""
         slot = self.slots.get(group_id)
         return None if slot is None else slot.group
 
     def install(self, group: ConsumerGroup) -> None:
-        """Found in the log."""
+        """Adds a group that was loaded from the log."""
         self.slots[group.group_id] = Slot(group.group_id, group)
 
     def submit(self, group_id: str, operation: Operation, *, after_settled: bool = False) -> None:
-        """`after_settled`: what is on its way to the log now, of whatever kind, counts first."""
+        """Runs the operation as soon as no write of its group is in flight; with `after_settled`, after all writes
+        of the shard that are in flight now."""
         slot = self.slots.get(group_id)
         if slot is None:
             slot = self.slots[group_id] = Slot(group_id)
@@ -103,7 +104,7 @@ class Writes:
             self._run(slot)
 
     def close(self) -> None:
-        """Leadership has gone: who waits is sent to the next coordinator."""
+        """Fails all waiting operations after a loss of leadership: their clients turn to the next coordinator."""
         self._is_closed = True
         for slot in tuple(self.slots.values()):
             self._refuse(slot, ErrorCode.NOT_COORDINATOR)
@@ -115,8 +116,8 @@ class Writes:
             slot.queue.popleft().fail(RequestFailed(code))
 
     def _run(self, slot: Slot, begun: _Batch | None = None) -> None:
-        """Runs what waits, until a write is on its way or nothing waits any more. A batch that is much work is put
-        together in several turns of the loop."""
+        """Runs the waiting operations until a write is in flight or none are left. A batch with much work is built
+        in several turns of the loop."""
         batch = begun
         while (batch is not None or slot.queue) and not self._is_closed:
             batch = batch or _Batch(Draft(slot.group_id, slot.group), [])
@@ -139,7 +140,7 @@ class Writes:
 
     @staticmethod
     def _fill(slot: Slot, batch: _Batch) -> bool:
-        """False if the work of one turn is done and there is more."""
+        """Runs operations on the batch; returns False if one turn's work is done and operations are left."""
         draft, ran = batch.draft, batch.ran
         size_bytes = sum(_size(record) for record in draft.records) if ran else 0
         weighed, work = len(draft.records), 0
@@ -185,7 +186,8 @@ class Writes:
             if outcome:
                 self._run(slot)
             else:
-                # It may be committed yet, so it is waited for; but not by anybody who has waited as long as this.
+                # The batch can still be committed, so the next one waits for it; requests that have waited for this
+                # timeout do not.
                 answered_late.append(True)
                 self._refuse(slot, storing_failed(code))
 
@@ -218,7 +220,7 @@ def _size(record: KeyValue) -> int:
 
 
 def _work(draft: Draft, before: Mark) -> int:
-    """What the last operation cost, whatever the machine."""
+    """Returns the cost of the last operation, in units that do not depend on the machine."""
     now = draft.now
     if now is None or (before.group is not None and now.epoch == before.group.epoch):
         return _OPERATION_WORK
