@@ -60,6 +60,7 @@ PLAIN_PACKAGES = frozenset(
         "broker",
         "cli",
         "common",
+        "coordinators",
         "controller",
         "embedded",
         "histories",
