@@ -1,7 +1,7 @@
 """The values of a fetch: the request for one partition, its result, and how one request reads.
 
 An item of a fetch session also watches its partition: it passes every change that can affect its response to its
-session (`Keeper`). An item of a fetch without a session is only a value.
+session (`ItemSession`). An item of a fetch without a session is only a value.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.replication.partition import Isolation, Partition
 NO_REPLICA = -1
 
 
-class Keeper(Protocol):
+class ItemSession(Protocol):
     """The fetch session of an item."""
 
     def on_progress(self, item: FetchItem, size_bytes: int) -> None:
@@ -36,12 +36,12 @@ class FetchItem:
         "idle_follower",
         "index",
         "is_throttled",
-        "keeper",
         "last_fetched_epoch",
         "log_start_offset",
         "max_bytes",
         "offset",
         "partition",
+        "session",
         "topic",
         "topic_id",
         "watched",
@@ -63,7 +63,7 @@ class FetchItem:
         self.partition: Partition | None = None
         #: The last read returned nothing, because data would have exceeded the replication quota (KIP-73).
         self.is_throttled = False
-        self.keeper: Keeper | None = None
+        self.session: ItemSession | None = None
         #: The partition that this item watches.
         self.watched: Partition | None = None
         #: The fetching follower's state at the leader, while it is caught up here.
@@ -84,12 +84,12 @@ class FetchItem:
             self.watched = None
 
     def on_progress(self, size_bytes: int) -> None:
-        if self.keeper is not None:
-            self.keeper.on_progress(self, size_bytes)
+        if self.session is not None:
+            self.session.on_progress(self, size_bytes)
 
     def on_note(self) -> None:
-        if self.keeper is not None:
-            self.keeper.on_note(self)
+        if self.session is not None:
+            self.session.on_note(self)
 
 
 class FetchResult:

@@ -91,7 +91,7 @@ class Session:
     def keep(self, item: FetchItem) -> None:
         """Adds an item, or marks a requested one as active again."""
         self.items[_key(item, self.uses_topic_ids)] = item
-        item.keeper = self
+        item.session = self
         self._stir(item)
 
     def forget(self, topic: str | bytes, indexes: Iterable[int]) -> None:
@@ -112,7 +112,7 @@ class Session:
 
     def _release(self, item: FetchItem) -> None:
         item.unwatch()
-        item.keeper = None
+        item.session = None
         self._rouse(item)
 
     # -- what happens at its partitions
