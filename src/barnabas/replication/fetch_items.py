@@ -140,7 +140,7 @@ class FetchPlan:
 
     __slots__ = (
         "any_replica",
-        "is_first_look",
+        "is_first_read",
         "isolation",
         "listener",
         "max_bytes",
@@ -174,4 +174,4 @@ class FetchPlan:
         self.rack = rack
         self.listener = listener
         #: Only the first read reports the follower's position; a re-read after waiting would repeat an old one.
-        self.is_first_look = True
+        self.is_first_read = True

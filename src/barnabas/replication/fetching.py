@@ -23,7 +23,7 @@ from barnabas.storage.cold_read import ColdRead
 class FetchRound:
     """One pass over all items of a fetch, with its results."""
 
-    __slots__ = ("answer_now", "cold", "items", "plan", "remaining_bytes", "results", "size_bytes", "some_may_come")
+    __slots__ = ("can_wait", "cold", "is_urgent", "items", "plan", "remaining_bytes", "results", "size_bytes")
 
     def __init__(self, items: Sequence[FetchItem], plan: FetchPlan) -> None:
         self.items = items
@@ -35,10 +35,10 @@ class FetchRound:
         self.cold: list[ColdItem] = []
         self.size_bytes = 0
         #: The response must not wait for data: it has an error or a divergence, or more data follows what was read.
-        self.answer_now = False
+        self.is_urgent = False
         #: Whether waiting makes sense for some partition. One that does not exist is no reason to wait, nor to respond
         #: immediately: clients that keep asking for it do so at the pace of the other partitions.
-        self.some_may_come = False
+        self.can_wait = False
 
 
 #: How often a partition is read again because its log was truncated or compacted while it was loaded.
@@ -66,9 +66,9 @@ def read_more(replicas: ReplicaManager, items: Sequence[FetchItem], outcome: Fet
 def _count(outcome: FetchRound, result: FetchResult) -> None:
     outcome.size_bytes += len(result.data)
     if result.error not in _UNKNOWN_ERRORS:
-        outcome.some_may_come = True
+        outcome.can_wait = True
         if result.error is not ErrorCode.NONE or result.diverging is not None or result.is_urgent:
-            outcome.answer_now = True
+            outcome.is_urgent = True
 
 
 class ColdItem:
@@ -148,7 +148,7 @@ class ColdFetch:
                 return True
         partition = item.partition
         if partition is not None and partition.readable_end(self._plan.isolation) > cold.read.wanted.up_to:
-            outcome.answer_now = True  # More data arrived while nothing watched the partition.
+            outcome.is_urgent = True  # More data arrived while nothing watched the partition.
         outcome.results[cold.place] = result
         _count(outcome, result)
         return False
@@ -269,7 +269,7 @@ def _divergence(partition: Partition, item: FetchItem) -> tuple[int, int] | None
 def _note_follower(partition: Partition, item: FetchItem, plan: FetchPlan) -> None:
     """Records the follower's position before the read, so that the response contains the HW it advanced."""
     log = partition.log
-    if not plan.is_first_look or not log.log_start_offset <= item.offset <= log.log_end_offset:
+    if not plan.is_first_read or not log.log_start_offset <= item.offset <= log.log_end_offset:
         return
     replica_id, epoch = plan.replica_id, plan.reader.replica_epoch
     if not partition.on_follower_fetch(replica_id, epoch, item.offset, item.log_start_offset):

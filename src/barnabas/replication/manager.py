@@ -350,17 +350,17 @@ class ReplicaManager:
         directory = self._roots.path_of(image.directory_of(self._node_id))
         self.moves.promote(topic_partition, topic_id, directory)
         if not is_new and not self._may_have_log(topic_partition, image):
-            self._unopened.add(topic_partition, may_come=False)
+            self._unopened.add(topic_partition, can_retry=False)
             self.host.faults.report(f"{topic_partition} is offline: its log is in a failed directory")
             return None
         try:
             unusable = topic_partition in self.logs.damaged.unusable
             if unusable and not set_aside(self.logs, topic_partition, image, self._node_id):
-                self._unopened.add(topic_partition, may_come=False)
+                self._unopened.add(topic_partition, can_retry=False)
                 return None
             log = self.logs.get_or_create(topic_partition, topic_id, self.log_config(topic), directory=directory)
         except StorageFault as fault:
-            self._unopened.add(topic_partition, may_come=is_new or isinstance(fault, StorageExhausted))
+            self._unopened.add(topic_partition, can_retry=is_new or isinstance(fault, StorageExhausted))
             self.on_storage_fault(fault)
             return None
         self._unopened.discard(topic_partition)

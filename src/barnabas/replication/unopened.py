@@ -29,10 +29,10 @@ class UnopenedReplicas:
     def __contains__(self, topic_partition: TopicPartition) -> bool:
         return topic_partition in self._waiting
 
-    def add(self, topic_partition: TopicPartition, *, may_come: bool) -> None:
-        """Adds a replica; `may_come` means that another try in this process can succeed."""
-        self._waiting[topic_partition] = may_come
-        if may_come and self._timer is None:
+    def add(self, topic_partition: TopicPartition, *, can_retry: bool) -> None:
+        """Adds a replica; `can_retry` means that another try in this process can succeed."""
+        self._waiting[topic_partition] = can_retry
+        if can_retry and self._timer is None:
             self._timer = self._timers.call_later(_RETRY_MS, self._try_again)
 
     def discard(self, topic_partition: TopicPartition) -> None:
@@ -46,5 +46,5 @@ class UnopenedReplicas:
 
     def _try_again(self) -> None:
         self._timer = None
-        for topic_partition in [waiting for waiting, may_come in self._waiting.items() if may_come]:
+        for topic_partition in [waiting for waiting, can_retry in self._waiting.items() if can_retry]:
             self._open_again(topic_partition)

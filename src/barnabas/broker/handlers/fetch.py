@@ -107,17 +107,14 @@ def _read(
         if session is not None:
             session.watch(some)
     if session is not None and len(items) < len(session.items):
-        outcome.some_may_come = True
+        outcome.can_wait = True
     return outcome
 
 
 def _waits(outcome: FetchRound, plan: FetchPlan, message: FetchRequest) -> bool:
     """Returns whether the fetch waits for more records."""
     return (
-        outcome.some_may_come
-        and not outcome.answer_now
-        and outcome.size_bytes < plan.min_bytes
-        and message.max_wait_ms > 0
+        outcome.can_wait and not outcome.is_urgent and outcome.size_bytes < plan.min_bytes and message.max_wait_ms > 0
     )
 
 
@@ -223,7 +220,7 @@ class _PendingFetch:
         replicas.purgatory.expire_at(deadline_ms, delayed)
 
     def _answer_later(self) -> None:
-        self._plan.is_first_look = False
+        self._plan.is_first_read = False
         self._begin(self.read(may_wait=False))
 
     def _begin(self, work: Generator[int, None, Chunks | None]) -> None:
