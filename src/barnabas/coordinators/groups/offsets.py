@@ -48,7 +48,7 @@ class Offsets:
 
     @property
     def count(self) -> int:
-        """Of all groups."""
+        """Returns the number of committed offsets of all groups."""
         return sum(map(len, self._committed.values()))
 
     def groups(self) -> Iterable[str]:
