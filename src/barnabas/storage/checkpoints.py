@@ -43,7 +43,7 @@ LOCK_FILE = ".lock"
 LEADER_EPOCH_CHECKPOINT = "leader-epoch-checkpoint"
 PARTITION_METADATA = "partition.metadata"
 #: The suffix of a version of these files that is not yet in place.
-BESIDE_SUFFIX = ".next"
+NEXT_SUFFIX = ".next"
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"

@@ -102,7 +102,7 @@ class LeaderEpochCache:
         self._on_file = tuple(entries)
         self.is_saved = self._entries == entries
 
-    def write_beside(self, files: EpochFiles, log_end_offset: Callable[[], int]) -> None:
+    def write_in_background(self, files: EpochFiles, log_end_offset: Callable[[], int]) -> None:
         """Makes `files` write the changes from now on; without any, only `persist` writes them."""
         self._files = files
         self._log_end_offset = log_end_offset
@@ -137,7 +137,7 @@ class LeaderEpochCache:
             self._disk.sync_dir(self.directory)
             self.is_name_synced = True
 
-    def written_beside(self, version: int, temporary: str) -> None:
+    def take_draft(self, version: int, temporary: str) -> None:
         """Renames a synced draft into place if the cache still has that version. The name is synced later. Raises
         OSError."""
         if version == self.version and not self.is_saved:

@@ -22,7 +22,7 @@ def is_misread(told: bytes, right: bytes) -> bool:
 
 
 class TopicIdFile:
-    """The topic id file of one log (a `beside.BesideFile`). `directory` changes when the log's directory is renamed."""
+    """The topic id file of one log (a `background_files.BackgroundFile`). `directory` changes when the log's directory is renamed."""
 
     __slots__ = ("_disk", "directory", "is_saved", "topic_id")
 
@@ -46,7 +46,7 @@ class TopicIdFile:
     def encode(self) -> bytes:
         return encode_partition_metadata(self.topic_id)
 
-    def written_beside(self, version: int, temporary: str) -> None:
+    def take_draft(self, version: int, temporary: str) -> None:
         """Renames a synced draft into place. A sync of a record of this log also syncs the directory, and so the name.
         Raises OSError."""
         if self.is_saved:

@@ -23,8 +23,8 @@ from barnabas.common.host import Disk, Host
 from barnabas.common.log_config import LogConfig
 from barnabas.common.types import METADATA_TOPIC, ZERO_UUID, TopicPartition
 from barnabas.records.append_rules import LoopBudget, RecordLimits
+from barnabas.storage.background_files import EPOCHS, TOPIC_IDS, BackgroundWriter
 from barnabas.storage.batch_file import Descriptors
-from barnabas.storage.beside import EPOCHS, TOPIC_IDS, BesideWriter
 from barnabas.storage.checkpoints import (
     DELETE_DIR_SUFFIX,
     FUTURE_DIR_SUFFIX,
@@ -96,8 +96,8 @@ class LogManager:
         self._directories = LogDirectories(host, config.log_dirs, self._fault, self.health)
         self._removal = DelayedRemoval(host)
         self._strays = StrayRemoval(host, self._removal)
-        self._epoch_files = BesideWriter(host, EPOCHS, self._file_fault)
-        self._topic_id_files = BesideWriter(host, TOPIC_IDS, self._file_fault)
+        self._epoch_files = BackgroundWriter(host, EPOCHS, self._file_fault)
+        self._topic_id_files = BackgroundWriter(host, TOPIC_IDS, self._file_fault)
         self._upkeep = LogUpkeep(host, config, self._directories, self._logs, self._fault)
         self._events = _Keeping(host.disk, self._removal, self._upkeep)
         self._services = LogServices(
@@ -263,7 +263,7 @@ class LogManager:
         return self._connect(open_log(self._services, opening))
 
     def _connect(self, log: Log) -> Log:
-        log.epochs.write_beside(self._epoch_files, lambda: log.log_end_offset)
+        log.epochs.write_in_background(self._epoch_files, lambda: log.log_end_offset)
         if log.identity is not None:
             self._topic_id_files.changed(log.identity)
         log.signals.connect(self._events)

@@ -125,11 +125,11 @@ def test_what_was_written_beside_counts_only_if_nothing_changed_meanwhile() -> N
     version = made.version
     made._disk.write("/log/beside", made.encode(), sync=True)
     made.assign(2, 10)
-    made.written_beside(version, "/log/beside")
+    made.take_draft(version, "/log/beside")
     assert not made.is_saved
     assert not made._disk.exists(made.path)
     made._disk.write("/log/beside", made.encode(), sync=True)
-    made.written_beside(made.version, "/log/beside")
+    made.take_draft(made.version, "/log/beside")
     assert made.is_saved
     assert reopened(made).entries == ((1, 0), (2, 10))
 
@@ -140,7 +140,7 @@ def test_what_was_written_at_once_is_not_replaced_by_what_was_written_beside() -
     made._disk.write("/log/beside", made.encode(), sync=True)
     made.truncate_from_end(10)
     made.persist()
-    made.written_beside(version, "/log/beside")
+    made.take_draft(version, "/log/beside")
     assert reopened(made).entries == ((1, 0),)
 
 

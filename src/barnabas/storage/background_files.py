@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 
 from barnabas.common.errors import is_exhausted
 from barnabas.common.host import Disk, Host, Timer
-from barnabas.storage.checkpoints import BESIDE_SUFFIX, remove_quietly
+from barnabas.storage.checkpoints import NEXT_SUFFIX, remove_quietly
 
 #: This many renames in a row take a few milliseconds of the loop.
 _FILES_AT_ONCE = 16
@@ -23,7 +23,7 @@ _LOOKS_AT_ONCE = 500
 _IDLE_MS = 5_000
 
 
-class BesideFile(Protocol):
+class BackgroundFile(Protocol):
     """One small file of one log."""
 
     #: The log's directory.
@@ -47,7 +47,7 @@ class BesideFile(Protocol):
     def encode(self) -> bytes:
         """Returns the content that the file should have."""
 
-    def written_beside(self, version: int, temporary: str) -> None:
+    def take_draft(self, version: int, temporary: str) -> None:
         """Renames a synced draft with the content of that version into place. Raises OSError."""
 
 
@@ -66,13 +66,13 @@ TOPIC_IDS = Pace(delay_ms=2_000, quiet_ms=1_500, pause_ms=50)
 
 
 class _Writing(NamedTuple):
-    file: BesideFile
+    file: BackgroundFile
     version: int
     path: str
     data: bytes
 
 
-class BesideWriter:
+class BackgroundWriter:
     """Writes such files for all logs of a broker. `on_failed(directory of the log, error)` is called when a write
     fails."""
 
@@ -80,15 +80,15 @@ class BesideWriter:
         self._host = host
         self._pace = pace
         self._on_failed = on_failed
-        self._waiting: dict[BesideFile, None] = {}
+        self._waiting: dict[BackgroundFile, None] = {}
         #: Unsaved files that are not owed: after a start, the epochs of most logs.
-        self._idle: dict[BesideFile, None] = {}
+        self._idle: dict[BackgroundFile, None] = {}
         self._timer: Timer | None = None
         self._changed_ms = 0
         self._busy = False
         self._stopped = False
 
-    def changed(self, file: BesideFile) -> None:
+    def changed(self, file: BackgroundFile) -> None:
         """Schedules the writing of a file that is not up to date."""
         self._idle.pop(file, None)
         self._waiting[file] = None
@@ -128,7 +128,7 @@ class BesideWriter:
                 break
             del self._waiting[file]
             if file.is_owed:
-                batch.append(_Writing(file, file.version, file.path + BESIDE_SUFFIX, file.encode()))
+                batch.append(_Writing(file, file.version, file.path + NEXT_SUFFIX, file.encode()))
             elif not file.is_saved:
                 self._idle[file] = None
         if not batch:
@@ -148,7 +148,7 @@ class BesideWriter:
             failure = None if failed is None else failed.get(writing.path)
             try:
                 if failure is None and error is None:
-                    writing.file.written_beside(writing.version, writing.path)
+                    writing.file.take_draft(writing.version, writing.path)
             except FileNotFoundError:
                 continue  # its log was deleted or moved; the log writes the file itself if needed
             except OSError as unnamed:
