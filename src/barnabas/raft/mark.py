@@ -138,7 +138,7 @@ class MarkFile:
             self._file.sync()
             self._is_synced = True
 
-    def sync_beside(self) -> None:
+    def sync_in_background(self) -> None:
         """Syncs the file from another thread, through a file descriptor of its own."""
         file = self._disk.open(self.path, read_only=True)
         try:
@@ -210,7 +210,7 @@ class MarkKeeper:
         now_ms = self._host.clock.now_ms()
         if now_ms - self._synced_ms >= SYNC_INTERVAL_MS:
             self._synced_ms = now_ms
-            self._host.blocking.run(self._file.sync_beside, _ignore)
+            self._host.blocking.run(self._file.sync_in_background, _ignore)
 
     def shorten(self, end: int, epoch: int) -> None:
         """Records, synced, that the log is about to end at `end` at the latest. Raises OSError."""

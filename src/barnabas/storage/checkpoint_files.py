@@ -22,7 +22,7 @@ from barnabas.storage.checkpoints import encode_offsets, remove_quietly, write_a
 from barnabas.storage.recovery.inventory import Sizes
 
 Offsets = dict[TopicPartition, int]
-_BESIDE = ".beside-"
+_DRAFT_INFIX = ".beside-"
 
 
 class LogDirectory:
@@ -66,7 +66,7 @@ class CheckpointFiles:
         self._blocking = host.blocking
         self._on_failed = on_failed
         # A process that has just stopped can still be writing its last draft.
-        self._suffix = _BESIDE + host.random.uuid().hex()[:8]
+        self._suffix = _DRAFT_INFIX + host.random.uuid().hex()[:8]
 
     # -- immediately
 
@@ -152,7 +152,7 @@ def mentions(directory: LogDirectory, topic_partition: TopicPartition) -> bool:
 def remove_drafts(disk: Disk, directory: str) -> None:
     """Removes the drafts that a process left behind."""
     for name in disk.list_dir(directory):
-        if _BESIDE in name:
+        if _DRAFT_INFIX in name:
             remove_quietly(disk, f"{directory}/{name}")
 
 

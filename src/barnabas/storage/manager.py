@@ -69,7 +69,7 @@ class _Keeping(LogEvents):
         self._removal.add(files, log.config.file_delete_delay_ms)
 
     def on_rolled(self, log: Log) -> None:
-        self._upkeep.sync_beside(log, log.segments.active.base_offset)
+        self._upkeep.sync_in_background(log, log.segments.active.base_offset)
 
     def on_truncating(self, log: Log) -> None:
         self._upkeep.on_truncating(log)

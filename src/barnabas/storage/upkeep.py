@@ -68,7 +68,7 @@ class LogUpkeep:
             config,
             self._online,
             self._sync_all,
-            lambda: self._go_on(self._checkpoint_beside(self._recovery_points), _nothing),
+            lambda: self._go_on(self._checkpoint_in_background(self._recovery_points), _nothing),
         )
         #: The high watermarks that an earlier run left, for logs without a replica.
         self.checkpointed_high_watermarks: Offsets = {}
@@ -80,7 +80,7 @@ class LogUpkeep:
             ("log.flush.start.offset.checkpoint.interval.ms", self._log_starts),
             ("replica.high.watermark.checkpoint.interval.ms", self._all_high_watermarks),
         ):
-            self._every(key, partial(self._checkpoint_beside, kind))
+            self._every(key, partial(self._checkpoint_in_background, kind))
         self._every("log.retention.check.interval.ms", self._apply_retention)
         self._every("producer.id.expiration.check.interval.ms", self._expire_producers)
         self._every("log.flush.scheduler.interval.ms", self._flush_due)
@@ -147,7 +147,7 @@ class LogUpkeep:
                 own = {topic_partition: offset for topic_partition, offset in offsets.items() if offset is not None}
                 self._directories.write_checkpoint(directory, name, own)
 
-    def _checkpoint_beside(self, kind: Callable[[], _Checkpoint]) -> Iterator[None]:
+    def _checkpoint_in_background(self, kind: Callable[[], _Checkpoint]) -> Iterator[None]:
         """Collects one checkpoint log by log, and writes it in the background."""
         name, offset_of = kind()
         files = self._directories.files
@@ -229,12 +229,12 @@ class LogUpkeep:
             if self._logs.get(topic_partition) is not log:
                 continue
             if log.recovery_point < log.log_end_offset and wall_ms - log.last_flushed_ms >= log.config.flush_ms:
-                self.sync_beside(log, log.log_end_offset)
+                self.sync_in_background(log, log.log_end_offset)
 
     def _sync_all(self, log: Log, then: Callable[[], None]) -> None:
-        self.sync_beside(log, log.log_end_offset, then)
+        self.sync_in_background(log, log.log_end_offset, then)
 
-    def sync_beside(self, log: Log, end_offset: int, then: Callable[[], None] = _nothing) -> None:
+    def sync_in_background(self, log: Log, end_offset: int, then: Callable[[], None] = _nothing) -> None:
         """Syncs the log below `end_offset` in the background, then calls `then`, whether that succeeded or not."""
         root = root_of(log.directory)
         if root in self._directories.offline:
