@@ -93,7 +93,7 @@ class IndexDump:
 
     def dump_index(self, dumped: DumpedFile) -> None:
         base_offset = dumped.base_offset()
-        log = open_existing(self._disk, dumped.beside(LOG_SUFFIX), dumped.absolute_beside(LOG_SUFFIX))
+        log = open_existing(self._disk, dumped.sibling(LOG_SUFFIX), dumped.absolute_sibling(LOG_SUFFIX))
         try:
             data = self._read(dumped.path)
             index = _OffsetEntries(data, base_offset)
@@ -108,9 +108,9 @@ class IndexDump:
 
     def dump_time_index(self, dumped: DumpedFile) -> None:
         base_offset = dumped.base_offset()
-        log = open_existing(self._disk, dumped.beside(LOG_SUFFIX), dumped.absolute_beside(LOG_SUFFIX))
+        log = open_existing(self._disk, dumped.sibling(LOG_SUFFIX), dumped.absolute_sibling(LOG_SUFFIX))
         try:
-            path = dumped.beside(INDEX_SUFFIX)
+            path = dumped.sibling(INDEX_SUFFIX)
             if not self._disk.exists(path):
                 raise DumpFailed("java.lang.IllegalArgumentException", "Invalid max index size: -1")
             index = _OffsetEntries(self._disk.read(path), base_offset)
@@ -225,7 +225,7 @@ class IndexDump:
             if place and offset == base_offset:
                 return  # the preallocated zeros
             end = _slice_end(dumped, position, self._options.max_message_bytes, window)
-            found = next(BatchReader(dumped.beside(LOG_SUFFIX), window, position, end), None)
+            found = next(BatchReader(dumped.sibling(LOG_SUFFIX), window, position, end), None)
             if found is None:
                 raise DumpFailed("java.util.NoSuchElementException")
             if found[0].last_offset != offset:
@@ -252,7 +252,7 @@ class IndexDump:
         position = index.lookup(offset)
         path = dumped.absolute_path
         end = _slice_end(dumped, position, UNLIMITED, window)
-        for header, data in BatchReader(dumped.beside(LOG_SUFFIX), window, position, end):
+        for header, data in BatchReader(dumped.sibling(LOG_SUFFIX), window, position, end):
             if header.last_offset < offset:
                 continue
             if header.last_offset > offset:
@@ -278,7 +278,7 @@ def _check_size(dumped: DumpedFile, data: bytes, kind: str, entry_bytes: int) ->
 
 
 def _slice_end(dumped: DumpedFile, position: int, size: int, window: Window) -> int:
-    path = dumped.absolute_beside(LOG_SUFFIX)
+    path = dumped.absolute_sibling(LOG_SUFFIX)
     log = f"FileRecords(size={window.end}, file={path}, start=0, end=2147483647)"
     if position < 0:
         text = f"Invalid position: {position} in read from {log}"

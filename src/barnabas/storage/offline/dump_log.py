@@ -116,12 +116,12 @@ class DumpedFile:
             raise DumpFailed("java.lang.NumberFormatException", f'For input string: "{digits}"')
         return int(digits)
 
-    def beside(self, suffix: str) -> str:
+    def sibling(self, suffix: str) -> str:
         """Returns the path of another file of the same segment."""
         return self.path[: len(self.path) - len(self.name)] + self.name.partition(".")[0] + suffix
 
-    def absolute_beside(self, suffix: str) -> str:
-        return DumpedFile(self.absolute_path, self.absolute_path).beside(suffix)
+    def absolute_sibling(self, suffix: str) -> str:
+        return DumpedFile(self.absolute_path, self.absolute_path).sibling(suffix)
 
 
 def open_existing(disk: Disk, path: str, shown: str | None = None) -> File:
