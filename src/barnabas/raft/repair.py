@@ -25,8 +25,8 @@ from barnabas.raft.snapshots import SnapshotFiles, SnapshotId
 from barnabas.records.batch import BatchHeader, decode_batch, read_header
 from barnabas.storage.checkpoints import META_PROPERTIES, CheckpointError, decode_meta_properties
 from barnabas.storage.faults import Fault, FaultKind
-from barnabas.storage.kept_aside import KeptAside
 from barnabas.storage.offline.verify import Verification
+from barnabas.storage.repair_folder import RepairFolder
 
 
 def is_metadata_log(directory: str) -> bool:
@@ -187,7 +187,7 @@ class MetadataRepair:
         """Carries out the steps, after the log was cut."""
         disk, files = self._disk, SnapshotFiles(self._disk, self._directory)
         disk.make_dirs(self._directory)
-        kept = KeptAside(disk, self._directory, kept_name)
+        kept = RepairFolder(disk, self._directory, kept_name)
         kept.move(*(files.path(snapshot_id) for snapshot_id in self._found.damaged))
         if self._state is not None:
             state_file = QuorumStateFile(disk, self._directory)

@@ -48,10 +48,10 @@ from barnabas.storage.checkpoints import (
 )
 from barnabas.storage.compaction.record_filter import empty_batch
 from barnabas.storage.faults import Fault, FaultKind
-from barnabas.storage.kept_aside import KeptAside
 from barnabas.storage.offline.scan import SegmentScan
 from barnabas.storage.offline.verify import OFFSET_CHECKPOINTS, PartitionReport, Verification
 from barnabas.storage.offline.verify_indexes import encode_aborted
+from barnabas.storage.repair_folder import RepairFolder
 from barnabas.storage.segment import RollLimits
 from barnabas.storage.segments import LogServices, Segments
 
@@ -226,7 +226,7 @@ class Repair:
         if not self.steps:
             return None
         plan = self._plan
-        kept = KeptAside(self._disk, self.directory, kept_name)
+        kept = RepairFolder(self._disk, self.directory, kept_name)
         for scan, position, size, epoch in plan.stamps:
             self._set_epoch(kept, scan, position, size, epoch)
         if plan.cut is not None:
@@ -245,7 +245,7 @@ class Repair:
         self._disk.sync_dir(self.directory)
         return kept.directory
 
-    def _set_epoch(self, kept: KeptAside, scan: SegmentScan, position: int, size: int, epoch: int) -> None:
+    def _set_epoch(self, kept: RepairFolder, scan: SegmentScan, position: int, size: int, epoch: int) -> None:
         file = self._disk.open(scan.path)
         try:
             kept.write(f"{scan.path.rpartition('/')[2]}.at-{position}", [file.read_at(position, size)])
@@ -254,7 +254,7 @@ class Repair:
         finally:
             file.close()
 
-    def _cut(self, kept: KeptAside, cut: SegmentScan) -> None:
+    def _cut(self, kept: RepairFolder, cut: SegmentScan) -> None:
         file = self._disk.open(cut.path)
         try:
             tail = _parts(file, cut.valid_bytes, cut.size_bytes)
@@ -264,7 +264,7 @@ class Repair:
         finally:
             file.close()
 
-    def _empty(self, kept: KeptAside, scan: SegmentScan, places: list[int]) -> None:
+    def _empty(self, kept: RepairFolder, scan: SegmentScan, places: list[int]) -> None:
         """Rewrites the segment with empty batches at these indexes."""
         name = scan.path.rpartition("/")[2]
         file = self._disk.open(scan.path, read_only=True)
@@ -288,7 +288,7 @@ class Repair:
             file.close()
         self._disk.rename(scan.path + _MENDED_SUFFIX, scan.path)
 
-    def _rebuild(self, kept: KeptAside) -> None:
+    def _rebuild(self, kept: RepairFolder) -> None:
         """Rebuilds indexes from the log, which is intact by now."""
         plan, path = self._plan, self._verification.path
         scans = [scan for scan in self._verification.scans if scan.base_offset not in plan.dropped]

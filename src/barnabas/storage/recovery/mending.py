@@ -31,9 +31,9 @@ from barnabas.records.header import (
 )
 from barnabas.storage.checkpoints import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, EpochEntry, file_name
 from barnabas.storage.compaction.record_filter import empty_batch
-from barnabas.storage.kept_aside import KeptAside
 from barnabas.storage.log import Log
 from barnabas.storage.recovery.lost_offsets import Hole, KnownHoles, Losses, united, write_lost
+from barnabas.storage.repair_folder import RepairFolder
 
 KEPT_AT_START: Final = "repair-at-start"
 _MENDED_SUFFIX: Final = ".mended"
@@ -94,7 +94,7 @@ def _mend(disk: Disk, path: str, whole_bytes: int, hole: Hole, epochs: Sequence[
     lost: list[Hole] = []
     try:
         pieces = list(intact_pieces(file, whole_bytes, hole.start, 1 << 62))
-        kept = KeptAside(disk, path.rpartition("/")[0], KEPT_AT_START)
+        kept = RepairFolder(disk, path.rpartition("/")[0], KEPT_AT_START)
         name = path.rpartition("/")[2]
         if not pieces:
             kept.write(f"{name}.from-{whole_bytes}", _bytes(file, whole_bytes, file.size()))

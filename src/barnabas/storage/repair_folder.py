@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from barnabas.common.host import Disk
 
 
-class KeptAside:
+class RepairFolder:
     """The folder in a partition's directory that keeps removed files and bytes. It is created when first needed."""
 
     __slots__ = ("_disk", "_parent", "directory")
