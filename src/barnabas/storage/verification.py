@@ -4,7 +4,7 @@ Before the first record of a transaction is appended, the leader asks the coordi
 it. A marker that arrives during this request ends the transaction: a record that waited for the response no longer
 belongs to it, and would open a transaction that nothing ends.
 
-    guard = Guard(producers, producer_id)  before the request
+    guard = MarkerGuard(producers, producer_id)  before the request
     guard.holds                            after a positive response, immediately before the append
 """
 
@@ -26,7 +26,7 @@ def is_late_marker(producers: ProducerStateManager, producer_id: int, epoch: int
     return entry is not None and entry.txn_first_offset is not None and epoch <= entry.epoch
 
 
-class Guard:
+class MarkerGuard:
     """Detects whether a marker of a producer was written since the guard was created."""
 
     __slots__ = ("_entry", "_markers", "_producer_id", "_producers")

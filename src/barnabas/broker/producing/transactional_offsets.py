@@ -12,7 +12,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
-from barnabas.storage.verification import Guard, has_ongoing
+from barnabas.storage.verification import MarkerGuard, has_ongoing
 
 #: The versions from which a client understands TRANSACTION_ABORTABLE, and from which the broker adds the partition.
 _LOADING_SINCE: Final = 2
@@ -52,7 +52,7 @@ def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: S
     if has_ongoing(producers, *producer) or not (adds or services.verifier.is_enabled):
         services.groups.commit_offsets_in_transaction(context, request, reply)
         return
-    guard = Guard(producers, producer.producer_id)
+    guard = MarkerGuard(producers, producer.producer_id)
 
     def answered(codes: Codes) -> None:
         code = codes[partition]

@@ -23,7 +23,7 @@ from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.protocol.produce_frame import Asked
 from barnabas.records.header import HEADER, HEADER_BYTES, MAGIC_V2, TRANSACTIONAL_FLAG, BatchHeader
 from barnabas.replication.manager import Appended, ReplicaManager
-from barnabas.storage.verification import Guard, has_ongoing
+from barnabas.storage.verification import MarkerGuard, has_ongoing
 
 #: The versions of Produce from which a client understands TRANSACTION_ABORTABLE, and from which the broker adds
 #: partitions.
@@ -44,7 +44,7 @@ class _Batch(NamedTuple):
     topic: _TOPIC
     partition: TopicPartition
     producer: ProducerIdentity
-    guard: Guard
+    guard: MarkerGuard
 
 
 def produce(
@@ -97,7 +97,7 @@ def _opens(services: Services, topic: _TOPIC, index: int, data: memoryview) -> _
     if has_ongoing(producers, header.producer_id, header.producer_epoch):
         return None
     producer = ProducerIdentity(header.producer_id, header.producer_epoch)
-    return _Batch(topic, TopicPartition(name, index), producer, Guard(producers, header.producer_id))
+    return _Batch(topic, TopicPartition(name, index), producer, MarkerGuard(producers, header.producer_id))
 
 
 def name_of(replicas: ReplicaManager, topic: _TOPIC) -> str:
