@@ -38,7 +38,7 @@ def close_all(blocking: Blocking, logs: Sequence[Log], opened_as: Mapping[Log, S
     for log in logs:
         # Done for all logs first, so that no thread closes a file that another one uses.
         log.segments.release()
-        is_changed = log.segments.active.is_made and opened_as.get(log) != shape_of(log)
+        is_changed = log.segments.active.has_files and opened_as.get(log) != shape_of(log)
         if is_changed or log.identity is not None:
             touched.append(log)
         else:
@@ -71,5 +71,5 @@ def _leave(log: Log) -> list[StorageFault]:
 def sizes_in(logs: Mapping[TopicPartition, Log], root: str) -> Iterator[tuple[TopicPartition, Sizes]]:
     """Yields the segment sizes of logs in one of `log.dirs`, for its inventory."""
     for topic_partition, log in logs.items():
-        if root_of(log.directory) == root and log.segments.active.is_made:
+        if root_of(log.directory) == root and log.segments.active.has_files:
             yield topic_partition, {segment.base_offset: segment.size_bytes for segment in log.segments}

@@ -289,7 +289,7 @@ class Log(LogReader):
         last_offset = base_offset + delta
         began_ms = services.now_ms()
         try:
-            if not segment.is_made:
+            if not segment.has_files:
                 self._make()
             if segment.should_roll(self._limits, len(batch), last_offset, max_timestamp, wall_ms):
                 segment = self.roll(base_offset)
@@ -326,7 +326,7 @@ class Log(LogReader):
         because the log has files with records. Raises OSError."""
         self.topic_id = topic_id
         self.identity = TopicIdFile(self._services.disk, self.directory, topic_id)
-        if self.segments.active.is_made:
+        if self.segments.active.has_files:
             self.persist_identity()
         return self.identity
 
@@ -350,7 +350,7 @@ class Log(LogReader):
         active = self.segments.active
         if active.base_offset == base_offset and active.size_bytes == 0:
             # The empty segment has a full index or is too old: reuse it.
-            if active.is_made:
+            if active.has_files:
                 active.begin_rebuild()
             active.created_ms = self._services.wall_ms()
             return active
@@ -575,7 +575,7 @@ class Log(LogReader):
                 self.persist_identity()
                 end_offset = self.log_end_offset
                 self.epochs.persist(None if self.epochs.tells_beyond(end_offset) else end_offset)
-            if clean and active.is_made:
+            if clean and active.has_files:
                 active.become_inactive()
                 self.flush()
                 # Also if all records are synced: after a clean shutdown the indexes are trusted.

@@ -61,8 +61,8 @@ class Segment(IndexedFile):
         "_unindexed_bytes",
         "created_ms",
         "directory",
+        "has_files",
         "is_index_full",
-        "is_made",
         "time_index",
         "txn_index",
     )
@@ -73,7 +73,7 @@ class Segment(IndexedFile):
         self.base_offset = base_offset
         self.created_ms = created_ms
         #: Whether its files exist. A log without records has none: see `Log.append_batch`.
-        self.is_made = True
+        self.has_files = True
         self.index = OffsetIndex(disk, self.path(INDEX_SUFFIX), base_offset)
         self.time_index = TimeIndex(disk, self.path(TIME_INDEX_SUFFIX), base_offset)
         self.txn_index = TransactionIndex(disk, self.path(TXN_INDEX_SUFFIX))
@@ -99,7 +99,7 @@ class Segment(IndexedFile):
             for path in reversed(made):
                 remove_quietly(self._disk, path)
             raise
-        self.is_made = True
+        self.has_files = True
 
     def open_clean(self) -> None:
         """Uses the files as a clean shutdown left them."""

@@ -95,7 +95,7 @@ class Segments:
         """Adds the first segment of a log without records, at offset 0; the first append creates its files."""
         assert not self._all, "a log begins once"
         segment = self._make(0)
-        segment.is_made = False
+        segment.has_files = False
         self._set([segment])
 
     def replace(self, replaced: Sequence[Segment]) -> Segment:

@@ -48,7 +48,7 @@ def cut(disk: Disk, log: Log) -> None:
     lost = (*log.holes, *(() if damage is None else damage.holes))
     start = min(hole.start for hole in lost)
     log.recovery_point = min(start, log.log_end_offset)
-    if start < log.segments.bases[0] or not log.segments.active.is_made:
+    if start < log.segments.bases[0] or not log.segments.active.has_files:
         log.truncate_fully_and_start_at(start)
     else:
         log.truncate_to(start)
@@ -72,7 +72,7 @@ def go_on(disk: Disk, log: Log) -> None:
     bases = log.segments.bases
     lost: list[Hole] = []
     for hole in damage.holes:
-        if not log.segments.active.is_made:
+        if not log.segments.active.has_files:
             file = disk.open(f"{log.directory}/{file_name(hole.start, LOG_SUFFIX)}", create=True)
             _append(file, filler(hole, epochs))
             lost.append(hole)

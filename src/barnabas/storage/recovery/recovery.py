@@ -310,7 +310,7 @@ class _Recovery:
         Returns the LEO."""
         segments, opening = self.segments, self._opening
         self.producers.remove_stray_snapshots(segments.bases)
-        if not segments.active.is_made:
+        if not segments.active.has_files:
             self._replay(0, 0)
             return 0
         bases = segments.bases
@@ -375,11 +375,11 @@ class _Recovery:
         if evidence is None:
             return Losses()
         known, bases = evidence.known, self.segments.bases
-        there = bases if self.segments.active.is_made else []
+        there = bases if self.segments.active.has_files else []
         sure_before = _NO_END if opening.clean else opening.recovery_point
         missing = missing_segments(evidence, found, there, sure_before)
         snapshots = [offset for name in found if name.endswith(SNAPSHOT_SUFFIX) and (offset := offset_of(name))]
-        is_whole = evidence.inventory is not None and not self._ends and self.segments.active.is_made
+        is_whole = evidence.inventory is not None and not self._ends and self.segments.active.has_files
         expected_end = max(log_end_offset, *(hole.end for hole in (*known.found, *known.accepted)), 0)
         if opening.recovery_point > expected_end:
             bears_out = (
@@ -402,7 +402,7 @@ class _Recovery:
                 "records in between were not synced before the shutdown, and are lost on this broker"
             )
         ends = self._ends
-        if not self.segments.active.is_made:
+        if not self.segments.active.has_files:
             ends = []
         elif not ends:
             if expected_end == log_end_offset:
