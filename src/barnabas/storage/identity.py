@@ -22,7 +22,7 @@ def is_misread(told: bytes, right: bytes) -> bool:
 
 
 class TopicIdFile:
-    """The topic id file of one log (a `background_files.BackgroundFile`). `directory` changes when the log's directory is renamed."""
+    """The topic id file of one log, a `BackgroundFile`. `directory` changes when the log's directory is renamed."""
 
     __slots__ = ("_disk", "directory", "is_saved", "topic_id")
 
