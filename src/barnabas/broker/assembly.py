@@ -89,8 +89,8 @@ class Broker:
         self.lifecycle = BrokerLifecycle(
             host, config, self.access, self.metadata, cluster_id, self._on_epoch, self.logs.roots.refusing
         )
-        self.assignments = DirectoryAssignments(host, config.node_id, self.metadata, self._own_epoch, self.access.ask)
-        ports = ReplicaPorts(self.access.ask, self._own_epoch, self._on_witness, self.assignments)
+        self.assignments = DirectoryAssignments(host, config.node_id, self.metadata, self._own_epoch, self.access.send)
+        ports = ReplicaPorts(self.access.send, self._own_epoch, self._on_witness, self.assignments)
         self.replicas = ReplicaManager(host, config, self.logs, ports)
         partitions = InternalPartitions(self.replicas, host.clock)
         identity = (config.node_id, self._own_epoch, lambda: self.controller.is_active)
@@ -107,7 +107,7 @@ class Broker:
         self.access.own = OwnController(self.services)
         self.brokers.own = OwnBroker(self.services)
         self.journal = make_journal(self.services, partitions)
-        self.controller.listen(ControllerListener(self.services.liveness.look_for_all, self.journal.on_decision))
+        self.controller.listen(ControllerListener(self.services.liveness.probe_all, self.journal.on_decision))
 
     def _make_services(self, producer_ids: ProducerIdPool) -> Services:
         """Returns the services that handlers use."""

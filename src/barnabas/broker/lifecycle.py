@@ -194,7 +194,7 @@ class BrokerLifecycle:
         self._timer = None
         assert self._registration is not None, "made by start"
         left_ms = max(1, self._give_up_ms - self._host.clock.now_ms())
-        self._access.ask(self._registration, self._on_registered, timeout_ms=left_ms)
+        self._access.send(self._registration, self._on_registered, timeout_ms=left_ms)
 
     def _on_registered(self, response: Message | None) -> None:
         if self._stopping:
@@ -246,7 +246,7 @@ class BrokerLifecycle:
             return
         self._is_amending = True
         assert self._registration is not None, "made by start"
-        self._access.ask(self._registration, self._on_amended)
+        self._access.send(self._registration, self._on_amended)
 
     def _on_amended(self, response: Message | None) -> None:
         self._is_amending = False
@@ -302,7 +302,7 @@ class BrokerLifecycle:
         )
         lost = len(self._lost_directories)
         timeout_ms = self._config.int_of("broker.session.timeout.ms") // 2
-        self._access.ask(request, lambda response: self._on_heartbeat(response, lost), timeout_ms=timeout_ms)
+        self._access.send(request, lambda response: self._on_heartbeat(response, lost), timeout_ms=timeout_ms)
 
     def _must_be_fenced(self) -> bool:
         """Returns whether this broker must request fencing, because the controller ignores the report of full

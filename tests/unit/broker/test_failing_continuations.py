@@ -229,7 +229,7 @@ def test_requests_that_wait(name: str) -> None:
 def test_continuations_of_the_metadata_log_and_of_envelopes_are_among_them() -> None:
     """What is broken above is what is meant: the list of kinds is that of the code."""
     kinds = fail_each(sending(create, 7), new_broker)
-    for expected in ("Question._on_answer", "_Waiting._answered", "envelope:handle.<locals>.answered"):
+    for expected in ("PendingRequest._on_answer", "_ForwardedRequest._answered", "envelope:handle.<locals>.answered"):
         assert any(kind.endswith(expected) for kind in kinds), (expected, kinds)
     assert any("kraft.controller" in kind for kind in kinds), kinds
 

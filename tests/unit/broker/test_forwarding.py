@@ -182,7 +182,7 @@ def test_who_waits_for_a_former_leader_asks_the_new_one_at_once() -> None:
     access = ControllerAccess(host, ReceiveArea(), "test", lambda: -1, lambda: leader, 30_000)
     access.own = SimpleNamespace(is_active=False)  # type: ignore[assignment]
     answers: list[Message | None] = []
-    access.ask(BrokerHeartbeatRequest(), answers.append)
+    access.send(BrokerHeartbeatRequest(), answers.append)
     host.time.run_for(500)
     access.on_leader()
     host.time.run_for(500)

@@ -64,16 +64,16 @@ class ControllerAccess:
         self._channel: Channel | None = None
         self._closed = False
 
-    def ask(self, request: Message, reply: Reply, *, timeout_ms: int | None = None) -> None:
+    def send(self, request: Message, reply: Reply, *, timeout_ms: int | None = None) -> None:
         """Sends a request. `reply` can be called within this call if the controller is in this process."""
-        self.question(request, reply, timeout_ms=timeout_ms)
+        self.begin(request, reply, timeout_ms=timeout_ms)
 
-    def question(self, request: Message, reply: Reply, *, timeout_ms: int | None = None) -> Question:
-        """Sends a request like `ask`, and returns it so that the caller can abandon it."""
+    def begin(self, request: Message, reply: Reply, *, timeout_ms: int | None = None) -> PendingRequest:
+        """Sends a request like `send`, and returns it so that the caller can abandon it."""
         deadline_ms = self._host.clock.now_ms() + (self._timeout_ms if timeout_ms is None else timeout_ms)
-        question = Question(self, request, reply, deadline_ms)
-        question.put()
-        return question
+        pending = PendingRequest(self, request, reply, deadline_ms)
+        pending.send()
+        return pending
 
     def on_leader(self) -> None:
         """Closes the channel if the leader has changed; there can be no leader now."""
@@ -103,7 +103,7 @@ class ControllerAccess:
         return channel
 
 
-class Question:
+class PendingRequest:
     """One request until it is answered."""
 
     __slots__ = ("_access", "_deadline_ms", "_pause_ms", "_reply", "_request", "_timer")
@@ -118,16 +118,12 @@ class Question:
         #: The timer of the next attempt, or of the timeout while this process's controller decides.
         self._timer: Timer | None = None
 
-    @property
-    def is_answered(self) -> bool:
-        return self._reply is None
-
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """Abandons the request: it is not sent again, and `reply` is not called."""
         self._reply = None
         self._cancel_timer()
 
-    def put(self) -> None:
+    def send(self) -> None:
         self._timer = None
         access = self._access
         if self._reply is None:
@@ -147,7 +143,7 @@ class Question:
             return
         channel = access.channel()
         if channel is None:
-            self._later()
+            self._retry_later()
         else:
             channel.send(self._request, self._on_answer, timeout_ms=left_ms)
 
@@ -157,11 +153,11 @@ class Question:
 
     def _on_answer(self, response: Message | None) -> None:
         if response is None or getattr(response, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
-            self._later()
+            self._retry_later()
         else:
             self._answer(response)
 
-    def _later(self) -> None:
+    def _retry_later(self) -> None:
         access = self._access
         if self._reply is None:
             return
@@ -170,7 +166,7 @@ class Question:
         if left_ms <= 0 or access._closed:
             access._host.timers.call_soon(lambda: self._answer(None))
             return
-        self._timer = access._host.timers.call_later(min(self._pause_ms, left_ms), self.put)
+        self._timer = access._host.timers.call_later(min(self._pause_ms, left_ms), self.send)
         self._pause_ms = min(2 * self._pause_ms, _RETRY_MS_MAX)
 
     def _answer(self, response: Message | None) -> None:

@@ -44,21 +44,21 @@ class ControllerRegistrar:
         if self._config.is_controller:
             self._running = True
             self._store.subscribe(self._on_image)
-            self._look(self._store.image)
+            self._register_if_missing(self._store.image)
 
     def stop(self) -> None:
         self._running = False
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        self._look(image)
+        self._register_if_missing(image)
 
-    def _look(self, image: MetadataImage) -> None:
+    def _register_if_missing(self, image: MetadataImage) -> None:
         if not self._running or self._waiting or self._controller.is_active or not image.metadata_version:
             return
         registered = image.controllers.get(self._config.node_id)
         if registered is None or registered.incarnation_id != self._controller.incarnation_id:
             self._waiting = True
-            self._access.ask(self._request(), self._on_answer)
+            self._access.send(self._request(), self._on_answer)
 
     def _request(self) -> ControllerRegistrationRequest:
         return ControllerRegistrationRequest(
@@ -93,4 +93,4 @@ class ControllerRegistrar:
 
     def _again(self) -> None:
         self._waiting = False
-        self._look(self._store.image)
+        self._register_if_missing(self._store.image)

@@ -22,11 +22,11 @@ from barnabas.metadata.cluster import BrokerImage
 
 _BUFFER_BYTES: Final = 4096
 #: A probe without a result is abandoned after this time.
-_LOOK_MS_MAX: Final = 1_000
+_PROBE_MS_MAX: Final = 1_000
 _DIALS_MAX: Final = 20
 _PAUSE_MS: Final = 10
 #: ApiVersions version 0 without a client id: every broker responds to it.
-_QUESTION: Final = struct.pack(">ihhih", 10, 18, 0, 0, -1)
+_PROBE_REQUEST: Final = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 
 
 class BrokerLiveness:
@@ -35,31 +35,31 @@ class BrokerLiveness:
         self._listener = config.inter_broker_listener
         self._controller = controller
         self._node_id = config.node_id
-        self._looking: set[int] = set()
+        self._probing: set[int] = set()
 
-    def look_for_all(self) -> None:
+    def probe_all(self) -> None:
         """Probes all brokers, after this controller has become active."""
         for broker in self._controller.image.brokers.values():
             if broker.broker_id != self._node_id:
-                self.look_for(broker.broker_id, broker.epoch)
+                self.probe(broker.broker_id, broker.epoch)
 
     def on_disconnected(self, broker_id: int, broker_epoch: int) -> None:
         """Reports to the controller that the connection of this incarnation's heartbeats closed, and probes the
         broker."""
         self._controller.broker_disconnected(broker_id, broker_epoch)
-        self.look_for(broker_id, broker_epoch)
+        self.probe(broker_id, broker_epoch)
 
-    def look_for(self, broker_id: int, broker_epoch: int) -> None:
+    def probe(self, broker_id: int, broker_epoch: int) -> None:
         """Probes whether this incarnation is still running."""
         broker = self._registered(broker_id, broker_epoch)
         endpoint = None if broker is None else broker.endpoint(self._listener)
-        if broker is None or broker.fenced or endpoint is None or broker_id in self._looking:
+        if broker is None or broker.fenced or endpoint is None or broker_id in self._probing:
             return
-        self._looking.add(broker_id)
-        _Look(self, self._host, broker, (endpoint.host, endpoint.port)).start()
+        self._probing.add(broker_id)
+        _Probe(self, self._host, broker, (endpoint.host, endpoint.port)).start()
 
-    def found(self, broker: BrokerImage, *, is_gone: bool) -> None:
-        self._looking.discard(broker.broker_id)
+    def on_probed(self, broker: BrokerImage, *, is_gone: bool) -> None:
+        self._probing.discard(broker.broker_id)
         if is_gone and self._registered(broker.broker_id, broker.epoch) is not None:
             self._controller.broker_process_ended(broker.broker_id)
 
@@ -71,7 +71,7 @@ class BrokerLiveness:
         return broker if broker is not None and broker.epoch == broker_epoch else None
 
 
-class _Look:
+class _Probe:
     """One probe of a broker, over as many dials as needed; it is the `common.host.LinkEnd` of each of them in turn."""
 
     def __init__(self, liveness: BrokerLiveness, host: Host, broker: BrokerImage, address: tuple[str, int]) -> None:
@@ -85,7 +85,7 @@ class _Look:
         self._is_over = False
 
     def start(self) -> None:
-        self._host.timers.call_later(_LOOK_MS_MAX, lambda: self._end(is_gone=False))
+        self._host.timers.call_later(_PROBE_MS_MAX, lambda: self._end(is_gone=False))
         self._dial()
 
     def _dial(self) -> None:
@@ -98,11 +98,11 @@ class _Look:
             self._is_over = True
             if self._link is not None:
                 self._link.close()
-            self._liveness.found(self._broker, is_gone=is_gone)
+            self._liveness.on_probed(self._broker, is_gone=is_gone)
 
     def connected(self) -> None:
         if self._link is not None and not self._is_over:
-            self._link.write([_QUESTION])
+            self._link.write([_PROBE_REQUEST])
 
     def get_buffer(self) -> memoryview:
         return self._buffer

@@ -43,7 +43,7 @@ class ProducerIdPool:
         if not self._requested:
             self._requested = True
             request = AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
-            self._access.ask(request, self._on_block, timeout_ms=_BLOCK_TIMEOUT_MS)
+            self._access.send(request, self._on_block, timeout_ms=_BLOCK_TIMEOUT_MS)
 
     def _on_block(self, response: Message | None) -> None:
         self._requested = False

@@ -9,10 +9,10 @@ from barnabas.common.host import Host, Timer
 from barnabas.common.reports import INTERVAL_MS, LimitedReports
 from barnabas.raft.node import RaftNode
 
-_LOOK_MS: Final = 3_000
+_CHECK_MS: Final = 3_000
 #: A leader is logged after it has led for this time: of several elections in a row only the last one is.
 _SETTLED_MS: Final = 200
-_NOBODY: Final = -1
+_NO_NODE: Final = -1
 _NO_LEADER: Final = "no leader"
 
 
@@ -23,50 +23,50 @@ class QuorumWatch:
         self._raft = raft
         self._reports = LimitedReports(host.faults, host.clock)
         self._timer: Timer | None = None
-        self._naming: Timer | None = None
+        self._log_timer: Timer | None = None
         #: The time since which this node knows no leader.
         self._since_ms: int | None = None
         #: The (leader, epoch) that the log last named.
-        self._named = (_NOBODY, _NOBODY)
+        self._logged = (_NO_NODE, _NO_NODE)
 
     def start(self) -> None:
-        self._look()
+        self._check_leader()
         self.on_leader()
 
     def stop(self) -> None:
-        for timer in (self._timer, self._naming):
+        for timer in (self._timer, self._log_timer):
             if timer is not None:
                 timer.cancel()
-        self._timer = self._naming = None
+        self._timer = self._log_timer = None
 
     def on_leader(self) -> None:
         """Schedules a log line if a new leader is known."""
-        if self._naming is None and self._raft.leader_id >= 0 and self._present != self._named:
-            self._naming = self._host.timers.call_later(_SETTLED_MS, self._name)
+        if self._log_timer is None and self._raft.leader_id >= 0 and self._present != self._logged:
+            self._log_timer = self._host.timers.call_later(_SETTLED_MS, self._log_leader)
 
     @property
     def _present(self) -> tuple[int, int]:
         return self._raft.leader_id, self._raft.epoch
 
-    def _name(self) -> None:
+    def _log_leader(self) -> None:
         """Logs the leader: at most one line in ten seconds, the last of which names the current leader."""
-        self._naming = None
+        self._log_timer = None
         leader_id, epoch = self._present
-        if leader_id < 0 or (leader_id, epoch) == self._named:
+        if leader_id < 0 or (leader_id, epoch) == self._logged:
             return
-        self._named = (leader_id, epoch)
+        self._logged = (leader_id, epoch)
         who = "this node" if leader_id == self._config.node_id else f"node {leader_id}"
         message = f"{who} leads the metadata quorum in epoch {epoch}"
         if not self._reports.over(_NO_LEADER, message):
             self._host.faults.inform(message)
         self._since_ms = None
-        self._naming = self._host.timers.call_later(INTERVAL_MS, self._name_again)
+        self._log_timer = self._host.timers.call_later(INTERVAL_MS, self._log_next_leader)
 
-    def _name_again(self) -> None:
-        self._naming = None
+    def _log_next_leader(self) -> None:
+        self._log_timer = None
         self.on_leader()
 
-    def _look(self) -> None:
+    def _check_leader(self) -> None:
         now_ms = self._host.clock.now_ms()
         if self._raft.leader_id >= 0:
             self._since_ms = None
@@ -80,7 +80,7 @@ class QuorumWatch:
             )
         if self._raft.leader_id >= 0:
             self._reports.over(_NO_LEADER, f"the metadata quorum has a leader again, node {self._raft.leader_id}")
-        self._timer = self._host.timers.call_later(_LOOK_MS, self._look)
+        self._timer = self._host.timers.call_later(_CHECK_MS, self._check_leader)
 
     def _addresses(self) -> str:
         own_id = self._config.node_id

@@ -29,7 +29,7 @@ _TRANSLATED: Final = {
 }
 
 
-class Question(NamedTuple):
+class Verification(NamedTuple):
     """One verification. `adds`: add the partitions to the transaction, as in version 2 of the protocol."""
 
     transactional_id: str
@@ -61,40 +61,40 @@ class TransactionVerifier:
         """Returns whether version 1 is verified; version 2 always is."""
         return self._config.bool_of("transaction.partition.verification.enable")
 
-    def ask(self, question: Question, done: Callable[[Codes], None]) -> None:
+    def verify(self, verification: Verification, done: Callable[[Codes], None]) -> None:
         """Calls `done` once, never within this call. While the producer's previous transaction is being completed, an
         addition is retried for a short time, because a client would back off for longer."""
         until_ms = self._host.clock.now_ms() + self._config.int_of("add.partitions.to.txn.retry.backoff.max.ms")
-        self._ask(question, done, until_ms)
+        self._verify(verification, done, until_ms)
 
-    def _ask(self, question: Question, done: Callable[[Codes], None], until_ms: int) -> None:
+    def _verify(self, verification: Verification, done: Callable[[Codes], None], until_ms: int) -> None:
         def answered(response: Message | None) -> None:
-            codes = _codes(question, response)
+            codes = _codes(verification, response)
             pause_ms = self._config.int_of("add.partitions.to.txn.retry.backoff.ms")
-            concurrent = question.adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
+            concurrent = verification.adds and ErrorCode.CONCURRENT_TRANSACTIONS in codes.values()
             if concurrent and self._host.clock.now_ms() + pause_ms <= until_ms:
-                self._host.timers.call_later(pause_ms, lambda: self._ask(question, done, until_ms))
+                self._host.timers.call_later(pause_ms, lambda: self._verify(verification, done, until_ms))
             else:
                 done(codes)
 
-        partition = TopicPartition(TRANSACTION_STATE_TOPIC, self._coordinator_partition(question.transactional_id))
+        partition = TopicPartition(TRANSACTION_STATE_TOPIC, self._coordinator_partition(verification.transactional_id))
         coordinator = self._brokers.leader_of(partition)
         if coordinator is None or coordinator < 0:
-            codes = dict.fromkeys(question.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
+            codes = dict.fromkeys(verification.partitions, ErrorCode.COORDINATOR_NOT_AVAILABLE)
             self._host.timers.call_soon(lambda: done(codes))
         else:
-            self._brokers.send(coordinator, _request(question), answered)
+            self._brokers.send(coordinator, _request(verification), answered)
 
 
-def _request(question: Question) -> AddPartitionsToTxnRequest:
+def _request(verification: Verification) -> AddPartitionsToTxnRequest:
     by_topic: dict[str, list[int]] = {}
-    for topic, index in question.partitions:
+    for topic, index in verification.partitions:
         by_topic.setdefault(topic, []).append(index)
     transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
-        transactional_id=question.transactional_id,
-        producer_id=question.producer.producer_id,
-        producer_epoch=question.producer.epoch,
-        verify_only=not question.adds,
+        transactional_id=verification.transactional_id,
+        producer_id=verification.producer.producer_id,
+        producer_epoch=verification.producer.epoch,
+        verify_only=not verification.adds,
         topics=[
             AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=topic, partitions=indexes)
             for topic, indexes in by_topic.items()
@@ -103,18 +103,18 @@ def _request(question: Question) -> AddPartitionsToTxnRequest:
     return AddPartitionsToTxnRequest(transactions=[transaction])
 
 
-def _codes(question: Question, response: Message | None) -> Codes:
+def _codes(verification: Verification, response: Message | None) -> Codes:
     if not isinstance(response, AddPartitionsToTxnResponse):
-        return dict.fromkeys(question.partitions, ErrorCode.NETWORK_EXCEPTION)
+        return dict.fromkeys(verification.partitions, ErrorCode.NETWORK_EXCEPTION)
     if response.error_code != ErrorCode.NONE:
         code = ErrorCode(response.error_code)
-        return dict.fromkeys(question.partitions, _TRANSLATED.get(code, code))
+        return dict.fromkeys(verification.partitions, _TRANSLATED.get(code, code))
     found = {
         TopicPartition(topic.name, row.partition_index): ErrorCode(row.partition_error_code)
         for transaction in response.results_by_transaction
-        if transaction.transactional_id == question.transactional_id
+        if transaction.transactional_id == verification.transactional_id
         for topic in transaction.topic_results
         for row in topic.results_by_partition
     }
-    codes = {partition: found.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in question.partitions}
+    codes = {partition: found.get(partition, ErrorCode.UNKNOWN_SERVER_ERROR) for partition in verification.partitions}
     return {partition: _TRANSLATED.get(code, code) for partition, code in codes.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import Final
 
-from barnabas.broker.peers.verification import Codes, Question
+from barnabas.broker.peers.verification import Codes, Verification
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.continuations import owner
 from barnabas.common.errors import ErrorCode, RequestFailed
@@ -63,7 +63,7 @@ def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: S
         else:
             refuse(_refusal(code, context.api_version))
 
-    services.verifier.ask(Question(request.transactional_id, producer, [partition], adds), answered)
+    services.verifier.verify(Verification(request.transactional_id, producer, [partition], adds), answered)
 
 
 def _refusal(code: ErrorCode, api_version: int) -> ErrorCode:

@@ -1,4 +1,4 @@
-"""Produce requests in transactions: the question to the coordinator before their batches can be appended.
+"""Produce requests in transactions: the verification to the coordinator before their batches can be appended.
 
     no transaction open here yet   the coordinator is asked; the connection is held back until it has responded, so that
                                    a producer's batches keep their order
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
-from barnabas.broker.peers.verification import Codes, Question
+from barnabas.broker.peers.verification import Codes, Verification
 from barnabas.broker.requests.connection import Chunks, InFlight
 from barnabas.broker.requests.context import Services
 from barnabas.common.errors import ErrorCode, RequestFailed
@@ -77,8 +77,8 @@ def produce(
         request.connection.end_slow()
 
     request.connection.begin_slow()
-    question = Question(transactional_id, producer, [batch.partition for batch in opening], adds)
-    services.verifier.ask(question, answered)
+    verification = Verification(transactional_id, producer, [batch.partition for batch in opening], adds)
+    services.verifier.verify(verification, answered)
     return None
 
 

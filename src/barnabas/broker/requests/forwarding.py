@@ -10,7 +10,7 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import Final
 
-from barnabas.broker.peers.controller_access import ControllerAccess, Question
+from barnabas.broker.peers.controller_access import ControllerAccess, PendingRequest
 from barnabas.broker.requests.connection import InFlight
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.broker.requests.error_answers import UNEXPECTED, error_answer
@@ -35,31 +35,31 @@ _PRINCIPAL_VERSION: Final = 0
 def forward(request: InFlight, message: Message, frame: memoryview | bytes, services: Services) -> None:
     """Forwards `frame`, a request without its size field, of which `message` is the decoded form. If no controller
     decides it in time, the client gets a retriable error."""
-    waiting = _Waiting(request, message)
-    waiting.ask(bytes(frame), services)
+    forwarded = _ForwardedRequest(request, message)
+    forwarded.send(bytes(frame), services)
 
 
-class _Waiting:
+class _ForwardedRequest:
     """A client's request until it is answered, or until its own `timeout_ms`, if it has one, ends."""
 
-    __slots__ = ("_is_over", "_message", "_question", "_request", "_timer")
+    __slots__ = ("_is_over", "_message", "_pending", "_request", "_timer")
 
     def __init__(self, request: InFlight, message: Message) -> None:
         self._request = request
         self._message = message
         self._is_over = False
-        self._question: Question | None = None
+        self._pending: PendingRequest | None = None
         self._timer: Timer | None = None
 
-    def ask(self, frame: bytes, services: Services) -> None:
-        self._question = services.access.question(_envelope(self._request, frame), self._answered)
+    def send(self, frame: bytes, services: Services) -> None:
+        self._pending = services.access.begin(_envelope(self._request, frame), self._answered)
         timeout_ms: int | None = getattr(self._message, "timeout_ms", None)
         if timeout_ms is not None and not self._is_over:
-            self._timer = services.host.timers.call_later(max(timeout_ms, TIMEOUT_MS_MIN), self._give_up)
+            self._timer = services.host.timers.call_later(max(timeout_ms, TIMEOUT_MS_MIN), self._on_timeout)
 
-    def _give_up(self) -> None:
-        assert self._question is not None, "it was asked before it timed out"
-        self._question.give_up()
+    def _on_timeout(self) -> None:
+        assert self._pending is not None, "it was sent before it timed out"
+        self._pending.abandon()
         self._answered(None)
 
     def _answered(self, response: Message | None) -> None:
@@ -118,7 +118,7 @@ def forward_message(
             position = skip_tagged_fields(data, position)
         reply(codec.decode(response_class(api_key), version, data, position)[0])
 
-    access.ask(_envelope(context, bytes(frame)), answered)
+    access.send(_envelope(context, bytes(frame)), answered)
 
 
 def _envelope(context: RequestContext, data: bytes) -> EnvelopeRequest:

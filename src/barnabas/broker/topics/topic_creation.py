@@ -62,7 +62,7 @@ def _create(services: Services, names: list[str]) -> None:
                 services.host.faults.report(f"topic {result.name} was not created: {code.name} {result.error_message}")
 
     request = CreateTopicsRequest(topics=[_new_topic(services, name) for name in asked])
-    services.access.ask(request, created, timeout_ms=_CREATION_TIMEOUT_MS)
+    services.access.send(request, created, timeout_ms=_CREATION_TIMEOUT_MS)
 
 
 def _new_topic(services: Services, name: str) -> CreateTopicsRequest.CreatableTopic:
