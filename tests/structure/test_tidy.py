@@ -96,7 +96,7 @@ def test_headers_are_wanted() -> None:
 )
 def test_plain_english_is_checked_in_the_packages_that_have_it(code: str, part: str) -> None:
     assert [part in text for text in texts(SERVER, code)] == [True]
-    assert texts("src/barnabas/spark/example.py", code) == []
+    assert texts("src/barnabas/unlisted/example.py", code) == []
     assert texts("tests/unit/test_example.py", code) == []
 
 
