@@ -64,6 +64,7 @@ PLAIN_PACKAGES = frozenset(
         "controller",
         "embedded",
         "histories",
+        "journal",
         "metadata",
         "monitor",
         "orders",

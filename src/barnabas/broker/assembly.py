@@ -133,7 +133,7 @@ class Broker:
         )
 
     def _on_witness(self, replica: Partition, what: str, facts: dict[str, int]) -> None:
-        self.journal.on_witness(*replica.topic_partition, replica.topic_id, what, facts)
+        self.journal.on_replica_event(*replica.topic_partition, replica.topic_id, what, facts)
 
     def _own_epoch(self) -> int:
         return self.lifecycle.epoch

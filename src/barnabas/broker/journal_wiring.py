@@ -5,7 +5,7 @@ from __future__ import annotations
 from barnabas.broker.requests.context import Services
 from barnabas.broker.topics.topic_creation import ensure_internal_topic
 from barnabas.common.types import EVENTS_TOPIC
-from barnabas.journal.journal import Journal, Where
+from barnabas.journal.journal import Journal, JournalContext
 from barnabas.journal.topic import EventsTopic
 from barnabas.replication.internal import InternalPartitions
 
@@ -13,5 +13,7 @@ from barnabas.replication.internal import InternalPartitions
 def make_journal(services: Services, partitions: InternalPartitions) -> Journal:
     """Creates the journal. The caller passes decisions, images and data losses of replicas to it."""
     topic = EventsTopic(services.host, services.config, services.metadata, partitions)
-    where = Where(services.metadata, services.raft, services.controller, services.cluster_id)
-    return Journal(services.host, services.config, where, topic, lambda: ensure_internal_topic(services, EVENTS_TOPIC))
+    context = JournalContext(services.metadata, services.raft, services.controller, services.cluster_id)
+    return Journal(
+        services.host, services.config, context, topic, lambda: ensure_internal_topic(services, EVENTS_TOPIC)
+    )

@@ -34,7 +34,7 @@ class Why(NamedTuple):
 
 
 #: Event of a decision (`Cause.event`) -> code and sentence.
-TOLD: Final = {
+CAUSES: Final = {
     "its process is gone": ("broker-gone", "{detail} was fenced: no process listens at its address"),
     "session expired": ("session-expired", "{detail} was fenced: it sent no heartbeat for broker.session.timeout.ms"),
     "fenced on request": ("fence-asked", "{actor} asked to be fenced"),
@@ -61,7 +61,7 @@ TOLD: Final = {
     "AlterConfigs": ("config-asked", "{actor} changed the configuration of {detail}"),
     "UpdateFeatures": ("feature-asked", "{actor} set {detail}"),
     "UnregisterBroker": ("unregister-asked", "{actor} unregistered {detail}"),
-    "AssignReplicasToDirs": ("directories-told", "{actor} reported the directories of its replicas"),
+    "AssignReplicasToDirs": ("directories-named", "{actor} reported the directories of its replicas"),
     "activation": ("activation", "a controller became active: {detail}"),
     "ControllerRegistration": ("controller-there", "{actor} has registered"),
     "AllocateProducerIds": ("producer-ids", "{actor} requested producer ids"),
@@ -80,8 +80,8 @@ def why(cause: Cause | None, delta: MetadataDelta) -> Why:
     """Returns the cause of a whole change."""
     if cause is None:
         return _inferred(delta)
-    told = _REGISTERED.get(cause.detail) if cause.event == "BrokerRegistration" else TOLD.get(cause.event)
-    code, text = told or (UNKNOWN, "{actor}: " + cause.event)
+    known = _REGISTERED.get(cause.detail) if cause.event == "BrokerRegistration" else CAUSES.get(cause.event)
+    code, text = known or (UNKNOWN, "{actor}: " + cause.event)
     return Why(code, text.format(actor=cause.actor, detail=cause.detail), cause.actor)
 
 
@@ -100,8 +100,8 @@ def _inferred(delta: MetadataDelta) -> Why:
             text = f"{who} was fenced; the cause was lost with the controller that decided it"
             return Why("broker-fenced", text, who, True)
         if before.refusing != after.refusing:
-            told = TOLD["takes no writes" if after.refusing else "takes writes again"]
-            return Why(told[0], told[1].format(actor=who, detail=shown_directories(after.refusing)), who, True)
+            known = CAUSES["takes no writes" if after.refusing else "takes writes again"]
+            return Why(known[0], known[1].format(actor=who, detail=shown_directories(after.refusing)), who, True)
         if set(before.directories) - set(after.directories):
             return Why("directory-lost", f"{who} reported a failed log directory", who, True)
     return Why(UNKNOWN, "the cause was lost with the controller that decided it", "", True)
@@ -163,8 +163,8 @@ def _lagged(whole: Why, cause: Cause | None, key: tuple[bytes, int], leader: int
     seen = _isr_reason(cause, key)
     text = f"{_brokers(left)} fell behind leader {leader} for longer than replica.lag.time.max.ms"
     if seen is not None:
-        told = "; ".join(_lag(member) for member in seen.members)
-        text += f": {told}; the leader's log end offset {seen.leader_leo}"
+        lags = "; ".join(_lag(member) for member in seen.members)
+        text += f": {lags}; the leader's log end offset {seen.leader_leo}"
     return whole._replace(code="follower-lagged", text=text, seen=seen)
 
 

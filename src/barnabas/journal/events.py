@@ -54,7 +54,7 @@ class Change(NamedTuple):
         return weight
 
 
-def is_worth_telling(delta: MetadataDelta) -> bool:
+def makes_events(delta: MetadataDelta) -> bool:
     """Returns whether a change makes any event; markers, no-ops and producer ids make none."""
     topics, cluster = delta.topics, delta.cluster
     return bool(
@@ -70,26 +70,26 @@ def is_worth_telling(delta: MetadataDelta) -> bool:
 def events_of(change: Change, view: ControllerView, node_id: int) -> Iterator[tuple[str, Event]]:
     """Yields (subject, event), nodes first, as they cause the others. `view` shows the image after the change."""
     whole = why(change.cause, change.delta)
-    teller = _Teller(change, whole, view, node_id)
-    yield from teller.controllers()
-    yield from teller.brokers()
+    builder = _EventBuilder(change, whole, view, node_id)
+    yield from builder.controllers()
+    yield from builder.brokers()
     for topic in change.delta.deleted_topics.values():
         fields = {"topic": topic.name, "topic_id": uuid_to_text(topic.topic_id), "partitions": len(topic.partitions)}
-        yield teller.event("topic-deleted", f"topic:{topic.name}", whole, fields)
+        yield builder.event("topic-deleted", f"topic:{topic.name}", whole, fields)
     for topic_delta in change.delta.changed_topics.values():
-        yield from teller.new_partitions(topic_delta)
-        yield from teller.changed_partitions(topic_delta)
-    yield from teller.settings()
+        yield from builder.new_partitions(topic_delta)
+        yield from builder.changed_partitions(topic_delta)
+    yield from builder.settings()
 
 
-class _Teller:
+class _EventBuilder:
     def __init__(self, change: Change, whole: Why, view: ControllerView, node_id: int) -> None:
         self._change = change
         self._whole = whole
         self._view = view
         self._node_id = node_id
 
-    def event(self, kind: str, subject: str, told: Why, fields: Mapping[str, object]) -> tuple[str, Event]:
+    def event(self, kind: str, subject: str, cause: Why, fields: Mapping[str, object]) -> tuple[str, Event]:
         offset = self._change.offset
         event: Event = {
             "v": VERSION,
@@ -99,11 +99,11 @@ class _Teller:
             "metadata_offset": offset,
             "node": self._node_id,
             **fields,
-            "cause": told.code,
-            "actor": told.actor,
-            "text": told.text,
+            "cause": cause.code,
+            "actor": cause.actor,
+            "text": cause.text,
         }
-        if told.is_inferred:
+        if cause.is_inferred:
             event["inferred"] = True
         return subject, event
 
@@ -158,7 +158,7 @@ class _Teller:
                 continue
             if min_isr < 0:
                 min_isr = self._view.min_isr(topic.name, 1 << 30)
-            told = why_of_partition(self._whole, self._change.cause, (topic_id, index), before, after)
+            cause = why_of_partition(self._whole, self._change.cause, (topic_id, index), before, after)
             fields: Event = {
                 "changes": changes,
                 "topic": topic.name,
@@ -168,12 +168,12 @@ class _Teller:
                 "after": _partition(after),
                 "min_isr": min(min_isr, len(after.replicas)),
             }
-            if told.seen is not None:
+            if cause.seen is not None:
                 fields["seen"] = {
-                    "leader_leo": told.seen.leader_leo,
-                    "members": [member._asdict() for member in told.seen.members],
+                    "leader_leo": cause.seen.leader_leo,
+                    "members": [member._asdict() for member in cause.seen.members],
                 }
-            yield self.event(changes[0], f"{topic.name}-{index}", told, fields)
+            yield self.event(changes[0], f"{topic.name}-{index}", cause, fields)
 
     # -- configurations and features
 

@@ -27,9 +27,9 @@ from barnabas.common.host import Host, Timer
 from barnabas.common.types import INTERNAL_TOPICS
 from barnabas.controller.kraft.result import Cause
 from barnabas.controller.kraft.view import ControllerView
-from barnabas.journal.events import Change, changes_of, events_of, is_worth_telling
-from barnabas.journal.observer import Witnessed
+from barnabas.journal.events import Change, changes_of, events_of, makes_events
 from barnabas.journal.record import record_of
+from barnabas.journal.replica_events import ReplicaEvents
 from barnabas.journal.topic import EventsTopic
 from barnabas.journal.window import ChangeWindow
 from barnabas.metadata.image import MetadataDelta, MetadataImage
@@ -47,7 +47,7 @@ _EVENTS_TO_COMPRESS: Final = 8
 _GZIP: Final = 1
 
 
-class Deciding(Protocol):
+class ControllerState(Protocol):
     """The part of this node's controller that the journal uses."""
 
     @property
@@ -63,12 +63,12 @@ class Quorum(Protocol):
     def voter_ids(self) -> tuple[int, ...]: ...
 
 
-class Where(NamedTuple):
+class JournalContext(NamedTuple):
     """The parts of the node that the journal reads."""
 
     metadata: MetadataStore
     quorum: Quorum
-    controller: Deciding
+    controller: ControllerState
     cluster_id: str
 
 
@@ -76,11 +76,11 @@ class Journal:
     """The journal; one per node. `create` requests the creation of the topic and can be called repeatedly."""
 
     def __init__(
-        self, host: Host, config: BrokerConfig, where: Where, topic: EventsTopic, create: Callable[[], None]
+        self, host: Host, config: BrokerConfig, context: JournalContext, topic: EventsTopic, create: Callable[[], None]
     ) -> None:
         self._host = host
         self._config = config
-        self._where = where
+        self._context = context
         self._topic = topic
         self._create = create
         self._node_id = config.node_id
@@ -90,10 +90,10 @@ class Journal:
         self._seen_offset = -1
         self._causes: deque[tuple[int, Cause]] = deque()
         self._cause: Cause | None = None
-        self._told_epoch = -1
+        self._registered_epoch = -1
         self._voter_ids: tuple[int, ...] = ()
         self.window = ChangeWindow()
-        self.testimonies = Witnessed(config.node_id, host.clock)
+        self.replica_events = ReplicaEvents(config.node_id, host.clock)
         #: The quorum's epoch in which this node, as the active controller, has read how far the journal is.
         self._resumed_epoch = -1
         self._timer: Timer | None = None
@@ -117,7 +117,7 @@ class Journal:
             return
         if self._config.is_controller:
             self._follow(delta, image)
-        if self._topic.exists and (self.testimonies or (self._where.controller.is_active and self.window)):
+        if self._topic.exists and (self.replica_events or (self._context.controller.is_active and self.window)):
             self._later(_LINGER_MS)
 
     def on_past(self, delta: MetadataDelta, image: MetadataImage) -> None:
@@ -133,7 +133,7 @@ class Journal:
             self._keep(delta, image, None)
 
     def _follow(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        voter_ids = self._where.quorum.voter_ids
+        voter_ids = self._context.quorum.voter_ids
         if not self._is_following:
             self._is_following = True
             self._voter_ids = voter_ids
@@ -155,20 +155,20 @@ class Journal:
         cause: Cause | None,
         voters: tuple[tuple[int, ...], tuple[int, ...]] | None = None,
     ) -> None:
-        if voters is None and not is_worth_telling(delta):
+        if voters is None and not makes_events(delta):
             return
         is_first = False
         if delta.changed_controllers:
-            is_first = cause.event == "activation" if cause is not None else image.epoch != self._told_epoch
-            self._told_epoch = image.epoch
+            is_first = cause.event == "activation" if cause is not None else image.epoch != self._registered_epoch
+            self._registered_epoch = image.epoch
         change = Change(delta, image, cause, is_first, voters)
         self.window.add(change)
-        if self._where.controller.is_active and not self._topic.exists and self._needs_explaining(change):
+        if self._context.controller.is_active and not self._topic.exists and self._needs_explaining(change):
             self._later(_CREATE_MS)
 
     def _cause_of(self, offset: int) -> Cause | None:
         """Returns the cause of the decision that wrote the record at this offset."""
-        if not self._where.controller.is_active:
+        if not self._context.controller.is_active:
             self._causes.clear()
             self._cause = None
             return None
@@ -176,10 +176,10 @@ class Journal:
             self._cause = self._causes.popleft()[1]
         return self._cause
 
-    def on_witness(self, topic: str, partition: int, topic_id: bytes, what: str, facts: dict[str, int]) -> None:
+    def on_replica_event(self, topic: str, partition: int, topic_id: bytes, what: str, facts: dict[str, int]) -> None:
         """Queues an event about a replica here that lost records, or leads without all that others had."""
         if self._is_enabled:
-            self.testimonies.add(topic, topic_id, partition, what, facts)
+            self.replica_events.add(topic, topic_id, partition, what, facts)
             self._later(_LINGER_MS if self._topic.exists else _CREATE_MS)
 
     def close(self) -> None:
@@ -214,13 +214,13 @@ class Journal:
 
     def _may_create(self) -> bool:
         """Returns whether the topic can be created now; not while at least half of the brokers shut down."""
-        brokers = self._where.metadata.image.brokers
+        brokers = self._context.metadata.image.brokers
         active = sum(broker.is_active for broker in brokers.values())
         if not active or 2 * sum(broker.in_controlled_shutdown for broker in brokers.values()) >= len(brokers):
             return False
-        if self.testimonies:
+        if self.replica_events:
             return True
-        return self._where.controller.is_active and any(self._needs_explaining(change) for change in self.window)
+        return self._context.controller.is_active and any(self._needs_explaining(change) for change in self.window)
 
     # -- writing
 
@@ -237,21 +237,21 @@ class Journal:
         self._timer = None
         if self._is_closed:
             return
-        is_active = self._where.controller.is_active
+        is_active = self._context.controller.is_active
         if not self._topic.exists:
             if self._may_create():
                 self._resumed_epoch = -1
                 self._create()
                 self._again()
             return
-        if is_active and self._resumed_epoch != self._where.quorum.epoch:
+        if is_active and self._resumed_epoch != self._context.quorum.epoch:
             self._is_busy = True
-            epoch = self._where.quorum.epoch
+            epoch = self._context.quorum.epoch
             self._topic.last_key(_names_offset, lambda key, is_known: self._resume(epoch, key, is_known))
             return
-        records = self.testimonies.draw(_EVENTS_PER_BATCH)
+        records = self.replica_events.draw(_EVENTS_PER_BATCH)
         if is_active and len(records) < _EVENTS_PER_BATCH:
-            records += self.window.draw(self._told, _EVENTS_PER_BATCH - len(records))
+            records += self.window.draw(self._records_of, _EVENTS_PER_BATCH - len(records))
         if records:
             self._is_busy = True
             codec = _GZIP if len(records) >= _EVENTS_TO_COMPRESS else 0
@@ -259,8 +259,8 @@ class Journal:
         elif is_active:
             self.window.written()  # these changes made no events
 
-    def _told(self, change: Change) -> Iterator[Record]:
-        random, cluster_id = self._host.random, self._where.cluster_id
+    def _records_of(self, change: Change) -> Iterator[Record]:
+        random, cluster_id = self._host.random, self._context.cluster_id
         view = ControllerView(change.image, self._config, random, cluster_id, change.image.offset + 1)
         for _, event in events_of(change, view, self._node_id):
             yield record_of(event)
@@ -268,13 +268,13 @@ class Journal:
     def _on_written(self, is_written: bool) -> None:
         self._is_busy = False
         if is_written:
-            self.testimonies.written()
+            self.replica_events.written()
             self.window.written()
             self._pause_ms = _PAUSE_MS
-            if self.testimonies or (self.window and self._where.controller.is_active):
+            if self.replica_events or (self.window and self._context.controller.is_active):
                 self._later(0)
             return
-        self.testimonies.rewind()
+        self.replica_events.rewind()
         self.window.rewind()
         self._again()
 
@@ -290,7 +290,7 @@ class Journal:
             written = int(key.partition(b":")[0])
             self.window.forget_before(written)
             if self.window.floor > written:
-                self.testimonies.add_gap(written + 1, self.window.floor)
+                self.replica_events.add_gap(written + 1, self.window.floor)
         else:
             self.window.forget_before(-1)
         self._later(0)

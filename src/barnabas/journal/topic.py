@@ -77,7 +77,7 @@ class EventsTopic:
 
     def last_key(self, is_wanted: Callable[[bytes], bool], done: Callable[[bytes | None, bool], None]) -> None:
         """Finds the last record whose key is wanted and calls `done(key or None, whether the topic could be read)`."""
-        _Look(self, is_wanted, done).begin()
+        _KeySearch(self, is_wanted, done).begin()
 
     # -- where it is
 
@@ -153,7 +153,7 @@ class EventsTopic:
         self._ask(request, answered)
 
 
-class _Look:
+class _KeySearch:
     """One search for a key, from the end of the topic backwards."""
 
     def __init__(

@@ -55,7 +55,7 @@ class ChangeWindow:
             else:
                 self._current, self._partly = None, 0
             self._written = 0
-            self._let_go()
+            self._drop_first()
 
     def begin_after(self, offset: int) -> None:
         """Empties the window: its changes are not continuous with those after `offset`."""
@@ -69,16 +69,16 @@ class ChangeWindow:
         self.rewind()
         self._written = 0
         while self._changes and self._changes[0].offset < offset:
-            self._let_go()
+            self._drop_first()
 
-    def draw(self, tell: Callable[[Change], Iterator[T]], count_max: int) -> list[T]:
+    def draw(self, events_of: Callable[[Change], Iterator[T]], count_max: int) -> list[T]:
         """Returns the next events, at most `count_max`."""
         found: list[T] = []
         while len(found) < count_max and self._drawn < len(self._changes):
             if self._current is None:
                 skipped = self._written if self._drawn == 0 else 0
                 self._partly = skipped
-                self._current = islice(tell(self._changes[self._drawn]), skipped, None)
+                self._current = islice(events_of(self._changes[self._drawn]), skipped, None)
             part: list[T] = list(islice(self._current, count_max - len(found)))  # type: ignore[arg-type]
             found += part
             self._partly += len(part)
@@ -90,7 +90,7 @@ class ChangeWindow:
     def written(self) -> None:
         """Removes everything that was drawn so far."""
         for _ in range(self._drawn):
-            self._let_go()
+            self._drop_first()
         self._drawn = 0
         self._written = self._partly
 
@@ -99,5 +99,5 @@ class ChangeWindow:
         self._drawn = self._partly = 0
         self._current = None
 
-    def _let_go(self) -> None:
+    def _drop_first(self) -> None:
         self._weight -= self._changes.popleft().weight

@@ -14,7 +14,7 @@ import barnabas.controller.kraft as kraft
 from barnabas.common.errors import ErrorCode
 from barnabas.controller.kraft import brokers, configs, elections, partitions, reassignments, topics
 from barnabas.controller.kraft.result import Cause, Result
-from barnabas.journal.causes import TOLD
+from barnabas.journal.causes import CAUSES
 from barnabas.journal.events import Change, Event, events_of
 from barnabas.metadata.image import MetadataDelta, MetadataImage
 from barnabas.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
@@ -251,4 +251,4 @@ def test_every_cause_of_the_controller_has_a_sentence() -> None:
             if is_cause and isinstance(node.args[0], ast.Constant):
                 named.add(node.args[0].value)
     assert len(named) > 12
-    assert named - set(TOLD) == {"BrokerRegistration"}
+    assert named - set(CAUSES) == {"BrokerRegistration"}

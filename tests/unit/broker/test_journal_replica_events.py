@@ -9,8 +9,8 @@ import pytest
 from tests.support.follower_world import SELF, FollowerWorld
 from tests.support.log_world import encode_records
 
-from barnabas.journal import observer as journal_witness
-from barnabas.journal.observer import Witnessed
+from barnabas.journal import replica_events as module
+from barnabas.journal.replica_events import ReplicaEvents
 from barnabas.metadata.topics import RECOVERING, PartitionImage
 from barnabas.records.batch import Record
 
@@ -29,9 +29,9 @@ def event_of(record: Record) -> Any:
 
 
 def told(what: str, **facts: int) -> Any:
-    testimonies = Witnessed(3, StoppedClock())
-    testimonies.add("t", bytes(16), 0, what, facts)
-    (record,) = testimonies.draw(10)
+    replica_events = ReplicaEvents(3, StoppedClock())
+    replica_events.add("t", bytes(16), 0, what, facts)
+    (record,) = replica_events.draw(10)
     return event_of(record)
 
 
@@ -54,29 +54,29 @@ def test_where_an_unclean_leader_begins() -> None:
 
 
 def test_they_are_kept_until_written_and_have_names_of_their_own() -> None:
-    testimonies = Witnessed(3, StoppedClock())
+    replica_events = ReplicaEvents(3, StoppedClock())
     for partition in range(4):
-        testimonies.add("t", bytes(16), partition, "new-start", {"starts_at": 5, "log_end_offset": 2})
-    assert len(testimonies.draw(3)) == 3
-    testimonies.rewind()
-    drawn = testimonies.draw(3)
-    testimonies.written()
-    drawn += testimonies.draw(3)
+        replica_events.add("t", bytes(16), partition, "new-start", {"starts_at": 5, "log_end_offset": 2})
+    assert len(replica_events.draw(3)) == 3
+    replica_events.rewind()
+    drawn = replica_events.draw(3)
+    replica_events.written()
+    drawn += replica_events.draw(3)
     assert [event_of(record)["partition"] for record in drawn] == [0, 1, 2, 3]
     assert len({record.key for record in drawn}) == 4
-    testimonies.written()
-    assert not testimonies
+    replica_events.written()
+    assert not replica_events
 
 
 def test_there_is_no_end_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(journal_witness, "_KEPT_MAX", 2)
-    testimonies = Witnessed(3, StoppedClock())
+    monkeypatch.setattr(module, "_KEPT_MAX", 2)
+    replica_events = ReplicaEvents(3, StoppedClock())
     for _ in range(5):
-        testimonies.add_gap(1, 2)
-    testimonies.draw(10)
-    testimonies.written()
-    testimonies.add_gap(3, 4)
-    (record,) = testimonies.draw(10)
+        replica_events.add_gap(1, 2)
+    replica_events.draw(10)
+    replica_events.written()
+    replica_events.add_gap(3, 4)
+    (record,) = replica_events.draw(10)
     assert event_of(record)["dropped"] == 3
 
 

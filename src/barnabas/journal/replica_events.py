@@ -19,7 +19,7 @@ from barnabas.records.batch import Record
 _KEPT_MAX: Final = 5_000
 
 
-class Witnessed:
+class ReplicaEvents:
     """The bounded queue of records to be written; if some were dropped, the next one has their number."""
 
     def __init__(self, node_id: int, clock: Clock) -> None:
@@ -34,7 +34,7 @@ class Witnessed:
         return bool(self._records)
 
     def add(self, topic: str, topic_id: bytes, partition: int, what: str, facts: Mapping[str, int]) -> None:
-        kind, text = _told(self._node_id, what, facts)
+        kind, text = _describe(self._node_id, what, facts)
         fields: dict[str, Any] = {
             "topic": topic,
             "topic_id": uuid_to_text(topic_id),
@@ -48,8 +48,8 @@ class Witnessed:
     def add_gap(self, first_offset: int, last_offset: int) -> None:
         """Queues an event about metadata changes that no controller has reported."""
         text = (
-            f"changes from metadata offset {first_offset} to {last_offset} may be missing here: no controller that has "
-            "them was left to tell them"
+            f"changes from metadata offset {first_offset} to {last_offset} may be missing here: no controller that "
+            "had them could report them"
         )
         self._put("journal-gap", "gap", {"first_offset": first_offset, "last_offset": last_offset}, "journal-gap", text)
 
@@ -94,11 +94,11 @@ def _committed_lost(facts: Mapping[str, int]) -> int:
     return max(0, facts["high_watermark"] - facts["truncated_to"])
 
 
-def _told(node_id: int, what: str, facts: Mapping[str, int]) -> tuple[str, str]:
+def _describe(node_id: int, what: str, facts: Mapping[str, int]) -> tuple[str, str]:
     end = facts["log_end_offset"]
     if what == "truncation":
         start, lost = facts["truncated_to"], _committed_lost(facts)
-        text = f"replica {node_id} cut its log back from {end} to {start}, where the leader's history parts from it"
+        text = f"replica {node_id} cut its log back from {end} to {start}, where the leader's log diverges from it"
         if lost:
             text += f": offsets {start} to {start + lost - 1} had been committed and are lost"
         return "replica-truncated", text
@@ -108,4 +108,7 @@ def _told(node_id: int, what: str, facts: Mapping[str, int]) -> tuple[str, str]:
             f"replica {node_id} leads without having been in sync: what others had from offset {end} on is lost",
         )
     start = facts["starts_at"]
-    return "replica-restarted", f"replica {node_id}, which ended at {end}, begins anew at the leader's {start}"
+    return (
+        "replica-restarted",
+        f"replica {node_id}, whose log ended at {end}, starts again at {start}, the leader's log start offset",
+    )
