@@ -21,16 +21,11 @@ _SWEEP_AT_MIN = 64
 class CommitWaiter:
     """One waiting callback; `cancel` drops it."""
 
-    __slots__ = ("_owner", "done", "offset", "sequence")
+    __slots__ = ("_owner", "done")
 
-    def __init__(self, owner: CommitWaiters, offset: int, sequence: int, done: Done) -> None:
+    def __init__(self, owner: CommitWaiters, done: Done) -> None:
         self._owner = owner
-        self.offset = offset
-        self.sequence = sequence
         self.done: Done | None = later(done)
-
-    def __lt__(self, other: CommitWaiter) -> bool:
-        return (self.offset, self.sequence) < (other.offset, other.sequence)
 
     def cancel(self) -> None:
         if self.done is not None:
@@ -44,7 +39,8 @@ class CommitWaiters:
     __slots__ = ("_cancelled", "_heap", "_sequence")
 
     def __init__(self) -> None:
-        self._heap: list[CommitWaiter] = []
+        #: Offset, sequence number of the `add`, waiter: tuples of integers are compared faster than objects.
+        self._heap: list[tuple[int, int, CommitWaiter]] = []
         self._sequence = 0
         self._cancelled = 0
 
@@ -57,15 +53,15 @@ class CommitWaiters:
     def add(self, offset: int, done: Done) -> CommitWaiter:
         """Adds a callback for when the HW reaches `offset`."""
         self._sequence += 1
-        waiter = CommitWaiter(self, offset, self._sequence, done)
-        heapq.heappush(self._heap, waiter)
+        waiter = CommitWaiter(self, done)
+        heapq.heappush(self._heap, (offset, self._sequence, waiter))
         return waiter
 
     def take(self, high_watermark: int | None = None) -> list[Done]:
         """Removes and returns, in order, the callbacks whose offset is reached, or all of them."""
         heap, reached = self._heap, []
-        while heap and (high_watermark is None or heap[0].offset <= high_watermark):
-            waiter = heapq.heappop(heap)
+        while heap and (high_watermark is None or heap[0][0] <= high_watermark):
+            waiter = heapq.heappop(heap)[2]
             if waiter.done is None:
                 self._cancelled -= 1
             else:
@@ -76,6 +72,6 @@ class CommitWaiters:
     def on_cancelled(self) -> None:
         self._cancelled += 1
         if self._cancelled * 2 >= max(len(self._heap), _SWEEP_AT_MIN):
-            self._heap = [waiter for waiter in self._heap if waiter.done is not None]
+            self._heap = [entry for entry in self._heap if entry[2].done is not None]
             heapq.heapify(self._heap)
             self._cancelled = 0

@@ -189,6 +189,7 @@ class Fetcher:
             self._wait_for_pauses(now_ms)
             return
         limits = self._limits
+        wait_ms = limits.wait_ms_max
         forgotten: dict[bytes, list[int]] = {}
         if self._session_id:
             for topic_id, index in self._forgotten:
@@ -196,7 +197,7 @@ class Fetcher:
         self._forgotten.clear()
         request = FetchRequest(
             replica_state=FetchRequest.ReplicaState(replica_id=self._node_id, replica_epoch=self._broker_epoch()),
-            max_wait_ms=limits.wait_ms_max,
+            max_wait_ms=wait_ms,
             min_bytes=limits.bytes_min,
             max_bytes=limits.response_bytes_max,
             session_id=self._session_id,
@@ -209,12 +210,14 @@ class Fetcher:
         )
         self._is_busy = True
         self._sent_immediately = self._channel.is_ready
-        self._channel.send(request, self._on_answer, timeout_ms=self._timeout_ms(), is_patient=True)
+        self._channel.send(request, self._on_answer, timeout_ms=self._timeout_ms(wait_ms), is_patient=True)
 
-    def _timeout_ms(self) -> int:
-        limits = self._limits
+    def _timeout_ms(self, wait_ms: int) -> int:
+        """Returns the timeout of a fetch that the leader may delay by `wait_ms`."""
+        if not self._overdue:
+            return wait_ms + _OVERDUE_MS
         overdue_ms = _OVERDUE_MS << min(self._overdue, 16)
-        return max(min(limits.wait_ms_max + overdue_ms, limits.timeout_ms_max), limits.wait_ms_max + _OVERDUE_MS)
+        return max(min(wait_ms + overdue_ms, self._limits.timeout_ms_max), wait_ms + _OVERDUE_MS)
 
     def _changes(self, now_ms: int) -> dict[bytes, list[_Asked]]:
         """Returns the partitions to name: all of them in a full fetch, else those whose position changed."""

@@ -30,6 +30,7 @@ from barnabas.records.validate import AppendRules, stamp, validate_for_append
 from barnabas.storage import retention
 from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.follower_append import FollowerRun
+from barnabas.storage.health import SLOW_MS
 from barnabas.storage.identity import TopicIdFile
 from barnabas.storage.log_reads import LogReader, fault
 from barnabas.storage.producers import ProducerStateManager
@@ -305,7 +306,9 @@ class Log(LogReader):
                 return
             raise fault(self, "cannot append", error) from error
         self.appended(base_offset, position, last_offset + 1)
-        services.took(self.directory, services.now_ms() - began_ms)
+        took_ms = services.now_ms() - began_ms
+        if took_ms >= SLOW_MS or (services.health is not None and services.health.is_counting):
+            services.took(self.directory, took_ms)
         if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
             self.flush()
 

@@ -183,7 +183,7 @@ WAITING: dict[str, tuple[Send, Callable[[], WiredBroker], str]] = {
     "fetch of what memory has not got": (
         sending(lambda wired: fetch_request(wired, 0, 12), 12),
         with_cold_records,
-        "InFlight._answer",
+        "_PendingFetch._load.<locals>.take",
     ),
     "search by time": (sending(list_offsets, 7), with_cold_records, "_Lookups._on_searched"),
     "deletion that waits for a follower": (

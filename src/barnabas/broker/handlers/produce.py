@@ -191,7 +191,8 @@ class DelayedProduce(DelayedOperation):
 def _encode(request: InFlight, answered: Answered, services: Services) -> Chunks | None:
     """Encodes the response; None if that takes more than one turn."""
     version = request.api_version
-    if sum(len(partitions) for _, partitions in answered) > ROWS_MAX:
+    is_one = len(answered) == 1 and len(answered[0][1]) == 1
+    if not is_one and sum(len(partitions) for _, partitions in answered) > ROWS_MAX:
         services.steps.start(_reply(answered, request, services), lambda _: None, request)
         return None
     for _, partitions in answered:

@@ -19,7 +19,7 @@ from barnabas.broker.requests.error_answers import UNEXPECTED, encode_answer, en
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.requests.steps import Steps
 from barnabas.common import effort
-from barnabas.common.continuations import run
+from barnabas.common.continuations import owner, run
 from barnabas.common.effort import Work
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.common.host import Buffer, Link
@@ -178,8 +178,11 @@ class InFlight:
     def reply_with(self, answer: Callable[[], Chunks | None]) -> None:
         """Sends the frame that `answer` returns, or nothing yet if it returns None. If `answer` fails, the error
         belongs to this request, not to the caller."""
-        if not self.connection.is_closed and not self._failed:
-            run(self, self._answer, answer)
+        if not self.connection._closed and not self._failed:
+            if owner() is self:
+                self._answer(answer)
+            else:
+                run(self, self._answer, answer)
 
     def _answer(self, answer: Callable[[], Chunks | None]) -> None:
         chunks = answer()
@@ -280,6 +283,7 @@ class Connection:
         "_out",
         "_out_bytes",
         "_paused",
+        "_reading_paused",
         "_resuming",
         "_slow",
         "_unreported_bytes",
@@ -303,6 +307,8 @@ class Connection:
         self._out_bytes = 0
         self._corked = False
         self._paused = False
+        #: Whether the host reads nothing either.
+        self._reading_paused = False
         self._resuming = False
         self._held_back = False
         #: The number of requests that hold back later ones.
@@ -418,8 +424,9 @@ class Connection:
         if self._is_full:
             self._pause()
         elif left is not None and left <= 0:
-            # Others are served before the rest of what this client has sent.
-            self._pause()
+            # Other connections are served before the rest of this peer's requests. The host continues to read: it reads
+            # at most once before the next turn, which costs less than to stop and start it.
+            self._paused = True
             self._resume_soon()
 
     def _serve_frames(self) -> int:
@@ -454,12 +461,13 @@ class Connection:
         )
 
     def _pause(self) -> None:
-        if not self._paused and not self._closed:
-            self._paused = True
+        self._paused = True
+        if not self._reading_paused and not self._closed:
+            self._reading_paused = True
             self._link.pause_reading()
 
     def _maybe_resume(self) -> None:
-        if self._paused and not self._is_full and len(self._in_flight) <= _IN_FLIGHT_MAX // 2:
+        if self._paused and not self._resuming and not self._is_full and len(self._in_flight) <= _IN_FLIGHT_MAX // 2:
             self._resume_soon()
 
     def _resume_soon(self) -> None:
@@ -471,11 +479,15 @@ class Connection:
         """Serves the frames that were kept, and resumes reading if there is capacity. Runs as an event of its own,
         because a response can be completed within another connection's request."""
         self._resuming = False
-        if self._closed or self._is_full:
+        if self._closed:
+            return
+        if self._is_full:
+            self._pause()
             return
         self._paused = False
         self._serve()
-        if not self._paused and not self._closed:
+        if self._reading_paused and not self._paused and not self._closed:
+            self._reading_paused = False
             self._link.resume_reading()
 
     def _flush(self) -> None:

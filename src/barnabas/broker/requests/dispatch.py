@@ -93,7 +93,8 @@ class Dispatcher:
             if effort.meter is not None:
                 effort.meter.add(Effort.SHORTCUT, 1)
             return 1
-        effort.add(Effort.REQUEST, 1)
+        if effort.meter is not None:
+            effort.meter.add(Effort.REQUEST, 1)
         api_key, api_version, correlation_id, client_id, position = decode_request_header(frame)
         offer = self.offers.get(api_key)
         if offer is None:
@@ -176,7 +177,7 @@ class Dispatcher:
 
     def _chunks_of(self, request: InFlight, work: Work, held_bytes: int) -> Chunks | None:
         """Returns the response of a handler that encodes by itself; None if it takes more than one turn."""
-        found = self.steps.first_slice(work)
+        found = self.steps.first_slice(work, request.now_ms)
         if found is not None:
             chunks: Chunks | None = found[0]
             return chunks

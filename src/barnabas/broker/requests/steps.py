@@ -110,10 +110,12 @@ class Steps:
         else:
             done(found[0])
 
-    def first_slice(self, work: Work) -> tuple[Any] | None:
-        """Does one slice of the work. Returns its result as a tuple, or None if there is more to `start`."""
+    def first_slice(self, work: Work, now_ms: int | None = None) -> tuple[Any] | None:
+        """Does one slice of the work. Returns its result as a tuple, or None if there is more to `start`. A caller that
+        has just read the clock passes `now_ms`.
+        """
         left = SLICE_UNITS
-        until_ms = self._clock.now_ms() + _SLICE_MS
+        until_ms = (self._clock.now_ms() if now_ms is None else now_ms) + _SLICE_MS
         try:
             while left > 0:
                 units = next(work)
