@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
-"""The compiled twin of `python_walk`: the same findings about the same bytes, at a hundredth of the time.
+"""The compiled form of `python_walk`: the same results for the same bytes, about a hundred times faster.
 
-Nothing is read before it is known to lie inside its record, whatever the bytes say. The interpreter's lock is let go
-where there are many records, so that a walk in a thread does not hold up the loop.
+Nothing is read before it is known to be inside its record, whatever the bytes are. A walk over many records releases
+the interpreter's lock, so that in a thread it does not block the event loop.
 """
 
 from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_FromStringAndSize, PyByteArray_Resize
@@ -19,7 +19,7 @@ ctypedef const unsigned char* Bytes
 cdef enum:
     VARINT_BYTES_MAX = 5
     VARLONG_BYTES_MAX = 10
-    #: Fewer records than these are walked before another thread could use the lock.
+    #: For this many records or fewer the lock is kept: the walk is shorter than a switch of threads.
     FEW_RECORDS = 512
 
 cdef enum Fault:
@@ -34,7 +34,7 @@ cdef enum Fault:
     WRONG_HEADER_KEY = 8
     WRONG_HEADER_VALUE = 9
     WRONG_END = 10
-    BYTES_BEHIND = 11
+    TRAILING_BYTES = 11
 
 cdef struct Row:
     long long size
@@ -62,7 +62,7 @@ cdef struct Findings:
 
 
 cdef inline bint _varint(Bytes data, long long* place, long long end, long long* value) noexcept nogil:
-    """The zigzag varint of 32 bits at `place`, which moves behind it; False where there is none before `end`."""
+    """Reads the 32-bit zigzag varint at `place` and moves `place` after it; False if none ends before `end`."""
     cdef unsigned long long raw
     cdef unsigned long long byte
     cdef long long at = place[0]
@@ -89,7 +89,7 @@ cdef inline bint _varint(Bytes data, long long* place, long long end, long long*
 
 
 cdef inline bint _varlong(Bytes data, long long* place, long long end, long long* value) noexcept nogil:
-    """The same of 64 bits."""
+    """Reads a 64-bit zigzag varint like `_varint`."""
     cdef unsigned long long raw
     cdef unsigned long long byte
     cdef long long at = place[0]
@@ -116,7 +116,7 @@ cdef inline bint _varlong(Bytes data, long long* place, long long end, long long
 
 
 cdef int _record(Bytes data, long long at, long long end, Row* row) noexcept nogil:
-    """The record that begins at `at`, before `end`; what is wrong with it, or NO_FAULT."""
+    """Reads the record that begins at `at`, before `end`. Returns its fault, or NO_FAULT."""
     cdef long long place = at, length, stop, count
     if not _varint(data, &place, end, &length):
         return NO_LENGTH
@@ -181,7 +181,7 @@ cdef void _survey(
             if not found.without_key:
                 found.first_without_key = index
             found.without_key += 1
-        # Sums of 64 bits wrap, as in Java.
+        # 64-bit sums wrap, as in Java.
         timestamp = <long long>(<unsigned long long>base_timestamp + <unsigned long long>row.timestamp_delta)
         if timestamp > found.max_timestamp:
             found.max_timestamp = timestamp
@@ -192,14 +192,14 @@ cdef void _survey(
         place = row.end
         index += 1
     if not fault and place != end:
-        fault = BYTES_BEHIND
+        fault = TRAILING_BYTES
     found.records = index
     found.place = place - start
     found.fault = fault
 
 
 def survey(data, long long start, long long count, long long base_timestamp):
-    """See `walk.Walker`."""
+    """Implements `walk.Walker.survey`."""
     cdef Py_buffer view
     cdef Findings found
     PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
@@ -227,7 +227,7 @@ def survey(data, long long start, long long count, long long base_timestamp):
 
 
 def index(data, long long start, long long count):
-    """See `walk.Walker`."""
+    """Implements `walk.Walker.index`."""
     cdef Py_buffer view
     cdef Row row
     cdef long long place = start, number = 0, rows
@@ -237,7 +237,7 @@ def index(data, long long start, long long count):
     try:
         if start < 0 or start > view.len:
             raise ValueError(f"byte {start} of {view.len}")
-        # A record takes at least 7 bytes: nothing is taken from memory for what cannot be there.
+        # A record takes at least 7 bytes, which bounds the memory allocated for `count` records.
         rows = max(0, min(count, (view.len - start) // 7))
         columns = tuple([array("q", bytes(8 * rows)) for _ in range(8)])
         if rows:
@@ -260,7 +260,7 @@ def index(data, long long start, long long count):
         if not fault and number < count:
             fault = _record(<Bytes>view.buf, place, view.len, &row)
         if not fault and place != view.len:
-            fault = BYTES_BEHIND
+            fault = TRAILING_BYTES
     finally:
         PyBuffer_Release(&view)
     if number < rows:
@@ -271,7 +271,7 @@ def index(data, long long start, long long count):
 
 
 cdef inline int _write_varint(unsigned char* out, unsigned long long value) noexcept nogil:
-    """A number that is not negative, as a zigzag varint; how many bytes it takes."""
+    """Writes a non-negative number as a zigzag varint; returns its size in bytes."""
     cdef int size = 0
     value <<= 1
     while value > 0x7F:
@@ -305,7 +305,7 @@ cdef long long _renumber(Bytes data, long long place, long long end, long long c
 
 
 def renumber(data, long long start, long long count):
-    """See `walk.Walker`."""
+    """Implements `walk.Walker.renumber`."""
     cdef Py_buffer view
     cdef long long made
     cdef unsigned char* made_in
@@ -313,7 +313,7 @@ def renumber(data, long long start, long long count):
     try:
         if start < 0 or start > view.len or count < 0 or count > (view.len - start) // 7:
             raise ValueError(f"{count} records from byte {start} of {view.len}")
-        # A record grows by at most four bytes of its offset's delta and one of its length.
+        # A record grows by at most four bytes in its offset delta and one in its length.
         out = PyByteArray_FromStringAndSize(NULL, view.len - start + 5 * count)
         made_in = <unsigned char*>PyByteArray_AS_STRING(out)
         with nogil:

@@ -73,10 +73,10 @@ class RecordLimits(NamedTuple):
 
     #: Whether the records of uncompressed, and of compressed, batches are walked over.
     verifies_plain: bool = True
-    verifies_packed: bool = True
+    verifies_compressed: bool = True
     batch_records_max: int = 1_000_000
     #: The most bytes of a batch after decompression.
-    unpacked_bytes_max: int = 104_857_600
+    decompressed_bytes_max: int = 104_857_600
     #: The most bytes of one record in it.
     record_bytes_max: int = 2_147_483_639
 
@@ -85,9 +85,9 @@ class RecordLimits(NamedTuple):
         verify = config.str_of("barnabas.verify.records").lower()
         return RecordLimits(
             verifies_plain=verify != "false",
-            verifies_packed=verify == "true",
+            verifies_compressed=verify == "true",
             batch_records_max=config.int_of("barnabas.max.batch.records"),
-            unpacked_bytes_max=config.int_of("barnabas.max.decompressed.batch.bytes"),
+            decompressed_bytes_max=config.int_of("barnabas.max.decompressed.batch.bytes"),
             record_bytes_max=config.int_of("max.decompressed.message.bytes"),
         )
 
@@ -108,12 +108,12 @@ class AppendRules:
         "expansion",
         "is_compacted",
         "is_log_append_time",
-        "is_usual",
         "level",
         "limits",
-        "must_open",
+        "must_check_records",
         "segment_bytes",
         "topic_partition",
+        "walk_suffices",
     )
 
     def __init__(
@@ -134,11 +134,11 @@ class AppendRules:
         #: Decompressed bytes per compressed byte in the last batch.
         self.expansion = 1.0
         #: Whether the records must be checked even if the operator trusts producers.
-        self.must_open = self.is_compacted or (self.before_max_ms < _MAX_LONG and not self.is_log_append_time)
+        self.must_check_records = self.is_compacted or (self.before_max_ms < _MAX_LONG and not self.is_log_append_time)
         #: Whether a walk is all that an uncompressed batch needs.
-        self.is_usual = (
+        self.walk_suffices = (
             limits.verifies_plain
-            and not self.must_open
+            and not self.must_check_records
             and not self.is_log_append_time
             and self.codec in (None, Codec.NONE)
         )

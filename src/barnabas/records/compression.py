@@ -124,7 +124,7 @@ def unpack(codec: int, data: Buffer, limit: int = DECOMPRESSED_BYTES_MAX) -> Buf
     return unpacker(bytes(data), limit)
 
 
-def _room(size: int) -> Buffer:
+def _output_buffer(size: int) -> Buffer:
     """Returns a buffer for `size` bytes of output."""
     if size <= _PIECE_BYTES:
         return bytearray(size)
@@ -194,7 +194,7 @@ def _snappy_block(block: bytes, limit: int) -> Buffer:
             raise corrupt(f"snappy: a block of {len(block)} bytes claims to hold {size}")
         if size == 0:
             return b""
-        out = _room(size)
+        out = _output_buffer(size)
         used = cramjam.snappy.decompress_raw_into(block, out)
     except cramjam.DecompressionError as error:
         raise corrupt(f"snappy: {error}") from None
@@ -227,7 +227,7 @@ def _decompress_zstd(data: bytes, limit: int) -> Buffer:
     cramjam = _package("cramjam")
     size = min(limit, max(64 * 1024, 8 * len(data)))
     while True:
-        out = _room(size)
+        out = _output_buffer(size)
         try:
             used = cramjam.zstd.decompress_into(data, out)
         except cramjam.DecompressionError as error:

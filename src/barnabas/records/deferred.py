@@ -32,9 +32,9 @@ class DeferredValidation:
         except RecordsRejected as rejected:
             self._rejected = rejected
 
-    def taken(self) -> ValidBatch:
+    def result(self) -> ValidBatch:
         """Returns the valid batch. Raises RecordsRejected."""
         if self._rejected is not None:
             raise self._rejected
-        assert self._valid is not None, "taken before it was loaded"
+        assert self._valid is not None, "the validation has not run yet"
         return self._valid

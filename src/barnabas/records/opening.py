@@ -42,13 +42,13 @@ from barnabas.records.walk import RECORD_BYTES_MIN, Survey
 _ERRORS_SHOWN = 3
 #: The most record errors in one response: for a batch without any valid record it would otherwise be larger than the
 #: batch.
-_ERRORS_TOLD: Final = 1_000
+_ERRORS_MAX: Final = 1_000
 #: The smallest rest of the budget, in bytes, with which decompression is tried.
-_ROOM_BYTES_MIN: Final = 16 * 1024
+_REST_BYTES_MIN: Final = 16 * 1024
 #: A walk over this many records is too short to be counted.
 FEW_RECORDS: Final = 100
 #: With more records, the reasons of their rejection are determined in a thread.
-_JUDGED_ON_LOOP_MAX: Final = 5_000
+_LOOP_ERRORS_MAX: Final = 5_000
 
 
 def open_batch(
@@ -116,13 +116,13 @@ def _unpacked(
     """Returns bytes that contain the records, and their start. Raises ValidationDeferred if the budget is too small."""
     byte_ns, walked_ns = open_ns(source, target), walk_ns(header.record_count)
     packed_bytes = len(view) - HEADER_BYTES
-    limit = rules.limits.unpacked_bytes_max
+    limit = rules.limits.decompressed_bytes_max
     if budget is not None:
         left_ns = budget.left_ns(wall_ms) - walked_ns
-        room = left_ns // byte_ns if byte_ns else limit
-        if left_ns < 0 or room < min(_ROOM_BYTES_MIN, limit) or packed_bytes * rules.expansion > room:
+        rest_bytes = left_ns // byte_ns if byte_ns else limit
+        if left_ns < 0 or rest_bytes < min(_REST_BYTES_MIN, limit) or packed_bytes * rules.expansion > rest_bytes:
             raise ValidationDeferred(rules)
-        limit = min(limit, room)
+        limit = min(limit, rest_bytes)
     if source is Codec.NONE:
         data, start, size = view, HEADER_BYTES, packed_bytes
     else:
@@ -148,7 +148,7 @@ def _unpack(
         return unpack(source, packed, limit)
     except RecordsRejected as rejected:
         if rejected.code is ErrorCode.MESSAGE_TOO_LARGE:
-            if budget is not None and limit < rules.limits.unpacked_bytes_max:
+            if budget is not None and limit < rules.limits.decompressed_bytes_max:
                 budget.spend(limit * byte_ns)
                 rules.expansion = limit / max(len(packed), 1) + 1
                 raise ValidationDeferred(rules) from None
@@ -212,7 +212,7 @@ def _reject_wrong_records(
         )
     if not by_key and not by_time:
         return
-    if budget is not None and header.record_count > _JUDGED_ON_LOOP_MAX:
+    if budget is not None and header.record_count > _LOOP_ERRORS_MAX:
         raise ValidationDeferred(rules)
     code, total, errors = _errors(data, start, header, rules, wall_ms)
     if code is ErrorCode.INVALID_TIMESTAMP:
@@ -252,6 +252,6 @@ def _errors(
                 f"be within [{least}, {most}]"
             )
         total += 1
-        if len(errors) < _ERRORS_TOLD:
+        if len(errors) < _ERRORS_MAX:
             errors.append((place, text))
     return code, total, errors

@@ -24,7 +24,7 @@ WRONG_HEADER_COUNT = 7
 WRONG_HEADER_KEY = 8
 WRONG_HEADER_VALUE = 9
 WRONG_END = 10
-BYTES_BEHIND = 11
+TRAILING_BYTES = 11
 
 #: The size of the shortest record: its length, and one byte for each of six fields.
 RECORD_BYTES_MIN = 7
@@ -98,7 +98,7 @@ def _record(data: Buffer, at: int, end: int) -> tuple[int, int, int, int, int, i
     return timestamp, offset, key_start, key_size, value_start, value_size, stop
 
 
-def _quickly(data: bytes, place: int, end: int) -> tuple[int, int, int, int, int]:
+def _read_fast(data: bytes, place: int, end: int) -> tuple[int, int, int, int, int]:
     """Reads the record at `place` with few checks. Returns its length, the deltas of its timestamp and offset, the size
     of its key, and its end.
 
@@ -160,7 +160,7 @@ def survey(
     least, most, largest = _LONG_MAX, -1, 0
     try:
         while number < count:
-            length, delta, offset, key_size, stop = _quickly(data, place, end)
+            length, delta, offset, key_size, stop = _read_fast(data, place, end)
             if offset != number:
                 is_numbered = False
             if key_size < 0:
@@ -179,7 +179,7 @@ def survey(
             place = stop
             number += 1
         if place != end:
-            fault = BYTES_BEHIND
+            fault = TRAILING_BYTES
     except (IndexError, _Fault):
         fault = _fault_at(data, place, end)
     return number, place - start, fault, is_numbered, first_without_key, without_key, least, most, largest
@@ -216,7 +216,7 @@ def index(data: Buffer, start: int, count: int) -> tuple[int, int, int, *tuple[a
             place = stop
             number += 1
         if place != end:
-            fault = BYTES_BEHIND
+            fault = TRAILING_BYTES
     except _Fault as found:
         fault = found.args[0]
     return (number, place - start, fault, *columns)

@@ -102,7 +102,7 @@ def validate_for_append(
         raise beyond_segment(rules, size)
     if (
         from_client
-        and rules.is_usual
+        and rules.walk_suffices
         and not attributes & (CODEC_MASK | TIMESTAMP_TYPE_FLAG)
         and count <= rules.batch_records_max
         and (count <= FEW_RECORDS or _has_time(budget, count, wall_ms))
@@ -132,9 +132,9 @@ def _is_to_be_opened(header: BatchHeader, rules: AppendRules, wall_ms: int, from
         return True
     if not from_client:
         return False
-    if rules.must_open or codec > Codec.ZSTD or header.attributes & TIMESTAMP_TYPE_FLAG:
+    if rules.must_check_records or codec > Codec.ZSTD or header.attributes & TIMESTAMP_TYPE_FLAG:
         return True
-    if rules.limits.verifies_packed if codec else rules.limits.verifies_plain:
+    if rules.limits.verifies_compressed if codec else rules.limits.verifies_plain:
         return True
     return header.max_timestamp > wall_ms + rules.after_max_ms and not rules.is_log_append_time
 

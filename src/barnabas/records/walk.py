@@ -44,7 +44,7 @@ FAULTS: Final = (
     "bytes follow the last record",
 )
 WRONG_LENGTH: Final = python_walk.WRONG_LENGTH
-BYTES_BEHIND: Final = python_walk.BYTES_BEHIND
+TRAILING_BYTES: Final = python_walk.TRAILING_BYTES
 RECORD_BYTES_MIN: Final = python_walk.RECORD_BYTES_MIN
 
 _FoundBySurvey = tuple[int, int, int, bool, int, int, int, int, int]

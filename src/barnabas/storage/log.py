@@ -223,7 +223,7 @@ class Log(LogReader):
         from_client = origin is Origin.CLIENT
         rules = self._rules
         if validated is not None and validated.rules is rules:
-            valid = validated.taken()
+            valid = validated.result()
         else:
             budget = self._services.budget if from_client else None
             valid = validate_for_append(batches, rules, wall_ms=wall_ms, from_client=from_client, budget=budget)

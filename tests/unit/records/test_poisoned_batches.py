@@ -67,7 +67,7 @@ def test_a_batch_has_at_most_so_many_records() -> None:
 
 @pytest.mark.parametrize("codec", PACKED)
 def test_a_batch_unpacks_to_at_most_so_many_bytes(codec: Codec) -> None:
-    limits = RecordLimits(unpacked_bytes_max=10_000)
+    limits = RecordLimits(decompressed_bytes_max=10_000)
     within, beyond = (batch(record(value=bytes(size)), 1, codec=codec) for size in (9_900, 10_100))
     assert validate_for_append(within, rules(limits), wall_ms=NOW_MS).header.record_count == 1
     with pytest.raises(RecordsRejected, match=r"barnabas\.max\.decompressed\.batch\.bytes") as rejected:
@@ -121,7 +121,7 @@ def test_a_bomb_is_opened_beside_the_loop(codec: Codec) -> None:
     assert deferred(data, large, LoopBudget())
     beside = DeferredValidation(large, data, NOW_MS)
     beside.load()
-    assert bytes(beside.taken().batch) == data
+    assert bytes(beside.result().batch) == data
 
 
 def test_many_records_are_walked_over_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,7 +131,7 @@ def test_many_records_are_walked_over_beside_the_loop(monkeypatch: pytest.Monkey
     assert deferred(data, large, LoopBudget())
     beside = DeferredValidation(large, data, NOW_MS)
     beside.load()
-    assert beside.taken().header.record_count == count
+    assert beside.result().header.record_count == count
 
 
 def test_packing_anew_counts_as_work() -> None:
@@ -166,5 +166,5 @@ def test_a_refusal_found_beside_the_loop_is_the_same() -> None:
     beside = DeferredValidation(given, FORMS["junk as zstd"].batch, NOW_MS)
     beside.load()
     with pytest.raises(RecordsRejected) as rejected:
-        beside.taken()
+        beside.result()
     assert rejected.value.code is ErrorCode.UNKNOWN_SERVER_ERROR

@@ -252,13 +252,13 @@ def test_opened_records_are_checked_completely(batch: bytearray, code: ErrorCode
 
 
 @pytest.mark.parametrize(
-    "verifies_plain, verifies_packed",
+    "verifies_plain, verifies_compressed",
     [(True, True), (True, False), (False, False)],
     ids=["true", "uncompressed", "false"],
 )
-def test_the_operator_says_whose_records_are_walked_over(verifies_plain: bool, verifies_packed: bool) -> None:
-    limits = RecordLimits(verifies_plain=verifies_plain, verifies_packed=verifies_packed)
-    for codec, verifies in ((Codec.NONE, verifies_plain), (Codec.LZ4, verifies_packed)):
+def test_the_operator_says_whose_records_are_walked_over(verifies_plain: bool, verifies_compressed: bool) -> None:
+    limits = RecordLimits(verifies_plain=verifies_plain, verifies_compressed=verifies_compressed)
+    for codec, verifies in ((Codec.NONE, verifies_plain), (Codec.LZ4, verifies_compressed)):
         batch = (
             simple_batch(2)
             if codec is Codec.NONE
