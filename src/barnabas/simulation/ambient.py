@@ -1,8 +1,8 @@
-"""What client libraries reach for without asking their loop: the time module, the global random, a set's order.
+"""Replacement of what client libraries use without their loop: the time module, the global random, the order of sets.
 
-While a world runs, the clock functions of this process tell the world's time, the global random is seeded, and values
-that clients keep in sets hash the same under every PYTHONHASHSEED. Everything is put back afterwards. Extensions in C
-go past this: aiokafka must be given the timestamps of its records.
+While a world runs, the clock functions of this process return the world's time, the global random is seeded, and values
+that clients keep in sets have the same hash under every PYTHONHASHSEED. Everything is restored afterwards. Extensions
+in C are not affected: aiokafka must be given the timestamps of its records.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from zlib import crc32
 from barnabas.simulation.world import EPOCH_WALL_US, SECOND_US, World
 
 _CLIENT_LOGGERS = ("aiokafka", "asyncio")
-#: Packages whose modules get sets with a steady order.
+#: Packages whose modules get sets with a deterministic order.
 _CLIENT_PACKAGES = ("aiokafka",)
 
 
@@ -30,7 +30,7 @@ def _order(value: object) -> str:
 
 
 class SteadySet(set[Any]):
-    """Strings come in their order, everything else as it comes."""
+    """A set that yields strings in sorted order and everything else in its own order."""
 
     def __iter__(self) -> Iterator[Any]:
         return iter(sorted(set.__iter__(self), key=_order))
@@ -51,7 +51,7 @@ def _hash_partition(value: Any) -> int:
 
 @contextlib.contextmanager
 def ambient(world: World) -> Iterator[None]:
-    """Within, this process has the world's time and chance."""
+    """Gives this process the world's time and randomness."""
 
     def seconds() -> float:
         return world.now_us / SECOND_US
@@ -100,7 +100,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _stable_hashes() -> Iterator[None]:
-    """aiokafka walks sets of these and asks its brokers in that order."""
+    """Makes hashes deterministic: aiokafka iterates over sets of these and sends its requests in that order."""
     structs = sys.modules.get("aiokafka.structs")
     if structs is None:  # a world without these clients
         yield
@@ -115,7 +115,7 @@ def _stable_hashes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _steady_sets() -> Iterator[None]:
-    """Within the clients' modules `set` means one whose strings come in the same order under every PYTHONHASHSEED."""
+    """Replaces `set` in the clients' modules by one whose strings are in the same order under every PYTHONHASHSEED."""
     modules = [sys.modules[name] for name in sorted(sys.modules) if name.partition(".")[0] in _CLIENT_PACKAGES]
     for module in modules:
         vars(module).update(set=SteadySet, frozenset=SteadyFrozenSet)
@@ -128,7 +128,7 @@ def _steady_sets() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _silent_clients() -> Iterator[None]:
-    """Clients under faults complain a lot, as they should."""
+    """Silences the clients' loggers: under faults, clients rightly log a lot."""
     loggers = [logging.getLogger(name) for name in _CLIENT_LOGGERS]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
@@ -142,7 +142,9 @@ def _silent_clients() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _collection_by_hand() -> Iterator[None]:
-    """When the collector runs depends on all that the process ever did; finalisers that close connections must not."""
+    """Disables the garbage collector: the moment of a collection depends on all earlier work of the process, and
+    finalisers that close connections must not run at such a moment.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -1,5 +1,6 @@
-"""Clients of the bare protocol on a simulated machine: for what aiokafka does not speak, and for what no client library
-would send. Their programs are coroutines on the machine's loop, so they are killed and paused like any other."""
+"""Clients of the bare protocol on a simulated machine, for requests that aiokafka does not support or that no client
+library would send. Their programs are coroutines on the machine's loop, so they are killed and paused like any other.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ _PAUSE_S = 0.1
 
 
 class BareClient:
-    """Of one process: made within its program."""
+    """The client of one process; it must be created within the process's program."""
 
     def __init__(self, cluster: Cluster, client: Client) -> None:
         process = client.machine.process
@@ -49,7 +50,7 @@ class BareClient:
         version_max: int | None = None,
         timeout_ms: int = _TIMEOUT_MS,
     ) -> M | None:
-        """None where nobody answers in time."""
+        """Sends a request. Returns None if no response arrives in time."""
         channel = self._channels.get(node)
         if channel is None:
             channel = self._channels[node] = Channel(self._host, self._area, (node, 9092), self._name, _TIMES)
@@ -59,7 +60,7 @@ class BareClient:
         return answer if isinstance(answer, kind) else None
 
     async def coordinator(self, key: str, key_type: int) -> str:
-        """Asks until somebody knows; remembered until `forget`."""
+        """Returns the coordinator, repeating the request until a broker knows it; remembers it until `forget`."""
         while True:
             known = self._coordinators.get((key, key_type))
             if known is not None:
@@ -72,7 +73,7 @@ class BareClient:
                 await asyncio.sleep(_PAUSE_S)
 
     async def leader(self, topic: str, index: int) -> str:
-        """As `coordinator`."""
+        """Returns the leader, in the same way as `coordinator`."""
         while True:
             known = self._leaders.get((topic, index))
             if known is not None:
@@ -93,6 +94,6 @@ class BareClient:
                         self._leaders[topic.name, row.partition_index] = f"broker{row.leader_id}"
 
     def forget(self) -> None:
-        """Who leads and coordinates is to be asked again."""
+        """Forgets leaders and coordinators, so that they are requested again."""
         self._coordinators.clear()
         self._leaders.clear()

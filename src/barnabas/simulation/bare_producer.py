@@ -1,8 +1,8 @@
-"""Producers of version 2 of the transactional protocol (KIP-890), which aiokafka does not speak, with a ghost: what
-they sent, an EndTxn above all, arrives once more, at once or much later. In this version nothing of it does any harm.
+"""Producers of version 2 of the transactional protocol (KIP-890), which aiokafka does not support, with duplicates: a
+sent request, above all an EndTxn, arrives a second time, soon or much later. In this version that does no harm.
 
-A transaction is some records and an offset of a group that is called like its transactional id. These offsets grow with
-every transaction: in the end the group must be at that of the last one which is there.
+A transaction is some records and an offset of a group with the same name as its transactional id. These offsets grow
+with every transaction: at the end the group must be at the offset of the last committed one.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ _PRODUCE_TIMEOUT_MS = 3_000
 _TRIES = 60
 _PAUSE_S = 0.1
 _TRANSACTIONS_OF_A_SESSION = 20
-#: Whose offsets these are; nobody reads there.
+#: The partition of these offsets; no consumer of the group reads it.
 COUNTED: Place = ("payments", 0)
 _BY_NAME = 12
 _ENDS_WITH_ANOTHER_EPOCH = 5
-#: A client that is told this begins anew; with everything else it comes again.
+#: After these errors a client begins a new session; after all others it retries.
 _FATAL = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -50,11 +50,11 @@ _FATAL = frozenset(
 
 
 class Failed(Exception):
-    """This session cannot go on."""
+    """The session cannot continue."""
 
 
 class _Sent(NamedTuple):
-    """A request that may come again."""
+    """A request that can be sent again."""
 
     node: str
     request: Message
@@ -62,7 +62,7 @@ class _Sent(NamedTuple):
 
 
 class Ledger:
-    """Of each transactional id the offsets that its transactions sent, each with a record of that transaction."""
+    """The offsets that the transactions of each transactional id sent, each with a record of its transaction."""
 
     def __init__(self) -> None:
         self._numbers: Counter[str] = Counter()
@@ -73,13 +73,13 @@ class Ledger:
         return self._numbers[transactional_id]
 
     def expected(self, transactional_id: str, there: Collection[str]) -> int | None:
-        """The group's offset, if these records are all that is committed."""
+        """Returns the group's offset if exactly these records are committed."""
         sent = self.offsets.get(transactional_id, [])
         return max((number for number, value in sent if value in there), default=None)
 
 
 class BareProducer:
-    """A worker. Its sessions take turns with those of others who have the same `ids`."""
+    """A worker. Its sessions alternate with those of other workers with the same `ids`."""
 
     def __init__(
         self, cluster: Cluster, client: Client, story: Story, ledger: Ledger, topic: Topic, ids: Sequence[str]
@@ -115,7 +115,7 @@ class BareProducer:
 
 
 class _Session:
-    """One producer id and epoch after the other."""
+    """A series of producer ids and epochs, one after the other."""
 
     def __init__(
         self, cluster: Cluster, bare: BareClient, story: Story, ledger: Ledger, name: str, transactional_id: str
@@ -145,7 +145,9 @@ class _Session:
         raise Failed("no producer id")
 
     async def transaction(self, places: Sequence[Place], random: Random) -> bool:
-        """Whether it was committed. Failed if that is not known, or it cannot be."""
+        """Returns whether the transaction was committed. Raises Failed if that is unknown, or if it cannot be
+        committed.
+        """
         story, name = self._story, self._name
         number = self._ledger.next_number(self._id)
         story.note(name, "ok", "begin")
@@ -168,7 +170,7 @@ class _Session:
         story.note(name, "ok", f)
         return commit
 
-    # -- requests, again and again
+    # -- requests, repeated until they succeed
 
     async def _produce(self, place: Place, value: bytes, random: Random) -> int:
         wall_ms = (EPOCH_WALL_US + self._world.now_us) // MILLISECOND_US
@@ -245,7 +247,7 @@ class _Session:
         await asyncio.sleep(_PAUSE_S)
 
     def _haunt(self, sent: _Sent, random: Random) -> None:
-        """Now and then it is there twice, or once more long after."""
+        """Sends some requests a second time, soon or much later."""
         chance = random.random()
         if chance < 0.25:
             delay_s = 0.0 if chance < 0.08 else random.choice((0.05, 0.5, 3.0, 15.0)) * random.random()

@@ -1,6 +1,6 @@
-"""Invariants that are looked at while the world runs: after every event of a node, on the nodes' own objects.
+"""Invariants that are checked while the world runs: after every event of a node, on the nodes' own objects.
 
-A checker raises `Violation` at the first broken promise, so the time line ends where it happened.
+A checker raises `Violation` at the first violation, so that the time line ends where it happened.
 """
 
 from __future__ import annotations
@@ -15,11 +15,13 @@ from barnabas.simulation.node import Node
 
 class Checker(Protocol):
     def check(self, cluster: Cluster) -> None:
-        """Raises Violation."""
+        """Checks the nodes of `cluster.stirred`. Raises Violation."""
 
 
 class Watch:
-    """Runs checkers after every `interval` events in which a node's program ran. They look at `cluster.stirred`."""
+    """The runner of checkers: after every `interval` events in which a node's program ran. They check
+    `cluster.stirred`.
+    """
 
     def __init__(self, cluster: Cluster, checkers: Sequence[Checker], interval: int = 1) -> None:
         self._cluster = cluster
@@ -38,7 +40,7 @@ class Watch:
             stirred.clear()
 
     def look(self) -> None:
-        """At all nodes."""
+        """Runs the checkers on all nodes."""
         self._look_at(tuple(self._cluster.nodes.values()))
 
     def _look_at(self, nodes: Sequence[Node]) -> None:
@@ -49,7 +51,7 @@ class Watch:
 
 
 class NoMistakes:
-    """No exception of ours that nobody caught, in no event and behind no connection."""
+    """The checker for uncaught exceptions of our code, in any event or connection."""
 
     def check(self, cluster: Cluster) -> None:
         errors = cluster.world.errors

@@ -1,7 +1,7 @@
-"""A cluster of nodes and client machines in one world, and who may be down: the nodes' properties, their supervisor.
+"""A cluster of nodes and client machines in one world: the nodes' properties, and a supervisor that starts them again.
 
-Every node is started again when its process has ended, a second later, as an init system does it; unless a fault holds
-it down. Faults overlap, so each one holds and lets go for itself.
+A node is started again one second after its process ended, as an init system does, unless a fault holds it down. Faults
+overlap, so each one holds it down and releases it separately.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from barnabas.simulation.network import Network
 from barnabas.simulation.node import Node
 from barnabas.simulation.world import SECOND_US, World
 
-#: 16 bytes in base64, as `kafka-storage random-uuid` would print.
+#: 16 bytes in base64, as printed by `kafka-storage random-uuid`.
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
 _RESTART_US = SECOND_US
 _CLIENT_PORT, _CONTROLLER_PORT = 9092, 9093
@@ -26,7 +26,7 @@ _CONTROLLER_ID_BASE = 3000
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """How many nodes of which role: with no `controllers`, every broker is a controller too."""
+    """The number of nodes of each role: without `controllers`, every broker is also a controller."""
 
     brokers: int = 1
     controllers: int = 0
@@ -41,7 +41,7 @@ class Layout:
         return max(1, self.replication_factor - 1)
 
     def node_properties(self) -> dict[str, dict[str, str]]:
-        """Node name -> its server.properties."""
+        """Returns the server.properties of each node by name."""
         brokers = {f"broker{number}": number for number in range(1, self.brokers + 1)}
         controllers = {f"controller{number}": _CONTROLLER_ID_BASE + number for number in range(1, self.controllers + 1)}
         voters = controllers or brokers
@@ -58,7 +58,7 @@ class Layout:
             "transaction.state.log.num.partitions": "2",
             "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
             "group.initial.rebalance.delay.ms": "0",
-            # A client that still asks for a topic that was deleted must not make another one.
+            # A client that still requests a deleted topic must not create another one.
             "auto.create.topics.enable": "false",
             **self.properties,
         }
@@ -86,7 +86,8 @@ class Client:
         self._world = world
         self._network = network
         self._program: Callable[[], Coroutine[Any, Any, None]] | None = None
-        #: What its dead processes left behind: kept, for a task that is thrown away would run its `finally`.
+        #: Objects of its ended processes. They are kept because a task that is garbage-collected would run its
+        #: `finally`.
         self._remains: list[object] = []
         self.loop = self._new_loop()
 
@@ -94,7 +95,7 @@ class Client:
         return SimulatedLoop(self._world, self._network, self.machine.spawn(), self.name)
 
     def run(self, program: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Begin, and begin anew after each `restart`."""
+        """Starts the program now and after each `restart`."""
         self._program = program
         self._begin(program)
 
@@ -111,7 +112,7 @@ class Client:
         self.machine.kill()
 
     def restart(self) -> None:
-        """After its end."""
+        """Starts a new process if the last one has ended."""
         if not self.machine.is_running:
             self.loop = self._new_loop()
             if self._program is not None:
@@ -119,7 +120,7 @@ class Client:
 
 
 class Cluster:
-    """Nodes and clients by name, in a stable order."""
+    """Nodes and clients by name, in a deterministic order."""
 
     def __init__(self, world: World, layout: Layout) -> None:
         self.world = world
@@ -128,7 +129,7 @@ class Cluster:
         self.nodes: dict[str, Node] = {}
         self.clients: dict[str, Client] = {}
         self._held: dict[str, int] = {}
-        #: Nodes whose program ran since checkers looked last (`checkers.Watch`); all of them for who looks by hand.
+        #: Nodes whose program ran since the last check (`checkers.Watch`); all of them for a manual check.
         self.stirred: Sequence[Node] = ()
         for name, properties in layout.node_properties().items():
             self.nodes[name] = Node(world, self.network, name, properties, cluster_id=CLUSTER_ID, on_exit=self._on_exit)
@@ -144,7 +145,7 @@ class Cluster:
         return [*self.nodes, *self.clients]
 
     def machine(self, name: str) -> Machine:
-        """Of a node or of a client."""
+        """Returns the machine of a node or of a client."""
         return (self.nodes.get(name) or self.clients[name]).machine
 
     def add_client(self, name: str) -> Client:
@@ -158,7 +159,7 @@ class Cluster:
     # -- who may run
 
     def hold_down(self, name: str) -> None:
-        """It is not started again before as many `let_up`s."""
+        """Prevents starts of the node until as many calls of `let_up`."""
         self._held[name] += 1
 
     def let_up(self, name: str) -> None:

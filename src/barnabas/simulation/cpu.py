@@ -1,10 +1,10 @@
 """The CPU cost of code in the simulated world: a price for each kind of work, so that a long turn delays others.
 
-Code runs at one moment of virtual time. The work that it does is counted (`common.effort`), and the process is busy for
-what that costs: its clock goes on at once, its answers leave later, and its other events wait. Counts depend on the run
-alone, so the same seed gives the same times on every machine.
+Code runs at one moment of virtual time. Its work is counted (`common.effort`), and the process is busy for the cost of
+that work: its clock advances immediately, its responses leave later, and its other events wait. Counts depend on the
+run alone, so the same seed gives the same times on every machine.
 
-Programs of clients, checkers, and the start of a node cost nothing: nobody waits for them.
+Programs of clients, checkers, and the start of a node cost nothing: no node waits for them.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from barnabas.common.effort import Work
 
 T = TypeVar("T")
 
-#: Measured with `tools/measure_effort.py`, which prints them, and rounded: one core of a virtual machine with two
-#: (x86-64), CPython 3.11, the compiled walk. A turn: woken up by the system, one read, one write.
+#: Measured and printed by `tools/measure_effort.py`, and rounded: one core of a virtual machine with two (x86-64),
+#: CPython 3.11, the compiled walk. A turn consists of a wake-up by the system, one read and one write.
 TURN_NS: Final = 25_000
 #: Prices of a byte in picoseconds. A received byte is also checked and written to a file.
 RECEIVED_BYTE_PS: Final = 450
@@ -61,12 +61,12 @@ class Cpu:
             self._charge(whole_us)
 
     def turn(self, callback: Callable[[], object]) -> None:
-        """One entry into the program of this thread."""
+        """Runs a callback as one separate wake-up of this thread."""
         self.spend_ns(TURN_NS)
         self.run(callback)
 
     def run(self, work: Callable[[], T]) -> T:
-        """Work that this thread does."""
+        """Runs work of this thread."""
         before = effort.swap(self)
         try:
             return work()

@@ -1,8 +1,8 @@
-"""A disk in memory: `common.host.Disk` with the errors of a real one, and nothing that outlives the process.
+"""A disk in memory: `common.host.Disk` with the errors of a real one; its contents end with the process.
 
-Directories know their names, so that listing one costs what is in it. An open file stays whole when its path is renamed
-or removed, as on a real disk. `free_bytes` may be set, to let the disk fill up: an append that finds no room keeps
-nothing.
+Directories keep their names, so that listing one costs as much as it contains. An open file remains usable when its
+path is renamed or removed, as on a real disk. `free_bytes` can be set to let the disk fill up: an append without enough
+space writes nothing.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class WallClock(Protocol):
 
 
 def _failed(code: int, path: str | None = None) -> OSError:
-    """The subclass of OSError that the system would raise."""
+    """Returns the subclass of OSError that the system would raise."""
     return OSError(code, os.strerror(code)) if path is None else OSError(code, os.strerror(code), path)
 
 
@@ -111,16 +111,17 @@ class MemoryDirectory:
         self.sync = sync
 
     def close(self) -> None:
-        """It holds nothing."""
+        """Does nothing: it holds no resource."""
 
 
 class MemoryDisk:
-    """Files and directories by path, from the root "/" that is always there."""
+    """Files and directories by path, below the root "/", which always exists."""
 
     def __init__(self, free_bytes: int = 1 << 50, clock: WallClock | None = None) -> None:
         self.free_bytes = free_bytes
         self.locked: set[str] = set()
-        #: Whether memory has not got `size` bytes from `offset` on: `read_at_nowait` is refused then. None: it has all.
+        #: Whether the `size` bytes from `offset` on are not in memory: then `read_at_nowait` returns None. None: all
+        #: are.
         self.is_cold: Callable[[int, int], bool] | None = None
         self._clock = clock
         self._files: dict[str, _Content] = {}
@@ -247,7 +248,7 @@ class MemoryDisk:
         return MemoryLock(self, path)
 
     def resize(self, content: _Content, growth: int) -> None:
-        """Before a file changes: take the room for it, or give it back."""
+        """Reserves or releases space before a file changes its size."""
         if growth > self.free_bytes:
             raise _failed(errno.ENOSPC)
         self.free_bytes -= growth
@@ -295,7 +296,7 @@ class MemoryDisk:
 
 
 def _normal(path: str) -> str:
-    """Without a slash at the end; the root is ""."""
+    """Returns the path without a slash at the end; the root is ""."""
     return path.rstrip("/")
 
 

@@ -1,7 +1,7 @@
-"""Many seeds, in processes of their own; and a failing one shortened to the fewest faults that still fail.
+"""Exploration of many seeds in separate processes, and reduction of a failing run to the fewest faults.
 
-A run depends on its settings alone, so it may happen anywhere. Shortening is delta debugging (Zeller's ddmin): leave
-out parts of the schedule, large ones first, as long as the same promise is broken.
+A run depends on its settings alone, so it can run in any process. The reduction is delta debugging (Zeller's ddmin): it
+leaves out parts of the schedule, large ones first, as long as the same property is violated.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 
 def explore(runs: Iterable[Settings], *, jobs: int) -> Iterator[Outcome]:
-    """Outcomes as they come. Those of runs that went well have no notes."""
+    """Yields outcomes in the order of completion. Those of successful runs have no notes."""
     if jobs <= 1:
         yield from map(_run_quietly, runs)
         return
-    # A fresh interpreter each: a fork of a process with threads (a progress bar is one) may hang.
+    # A fresh interpreter for each job: a fork of a process with threads (a progress bar is one) can hang.
     with multiprocessing.get_context("spawn").Pool(jobs) as pool:
         yield from pool.imap_unordered(_run_quietly, runs)
 
@@ -35,13 +35,15 @@ def _run_quietly(settings: Settings) -> Outcome:
 
 
 def kind_of(problem: str) -> str:
-    """What kind of promise was broken: the text before the first colon, without numbers and names."""
+    """Returns the kind of violated property: the text before the first colon, without numbers and names."""
     return problem.partition(":")[0]
 
 
 def shorten_outcome(outcome: Outcome, on_try: Callable[[int], None] = lambda count: None) -> Outcome:
-    """The same seed with the fewest faults that still break the same kind of promise. `on_try` hears how many faults
-    each attempt has."""
+    """Returns the outcome of the same seed with the fewest faults that still violate the same kind of property.
+
+    `on_try` gets the number of faults of each attempt.
+    """
     wanted = kind_of(outcome.problems[0])
     best = outcome
 
@@ -59,7 +61,7 @@ def shorten_outcome(outcome: Outcome, on_try: Callable[[int], None] = lambda cou
 
 
 def shorten(items: Sequence[T], still_fails: Callable[[Sequence[T]], bool]) -> list[T]:
-    """A subsequence that still fails, from which no single item can be left out. `items` itself is known to fail."""
+    """Returns a subsequence that still fails, from which no single item can be left out. `items` itself must fail."""
     kept = list(items)
     parts = 2
     if kept and still_fails([]):

@@ -1,11 +1,12 @@
-"""The fault atlas: what may go wrong, when and for how long. Drawn from the seed, kept as values, then set loose.
+"""The fault atlas: which faults occur, when and for how long. They are drawn from the seed, kept as values, then
+injected.
 
-A schedule is a list of `Fault`s. It can be printed, cut down to fewer faults and run again. Each seed draws its own
-subset of kinds first (a swarm): runs with few kinds reach states that runs with all of them never do.
+A schedule is a list of `Fault`s. It can be printed, reduced to fewer faults and run again. Each seed first draws its
+own subset of kinds (a swarm): runs with few kinds reach states that runs with all of them never do.
 
-The atlas keeps the promise that the checkers hold the cluster to. A fault that may destroy data (`DESTRUCTIVE`) strikes
-another node only when the one before had time to recover, so that the same datum is never lost on more replicas than
-the replication factor covers; and what one node alone has is only ever destroyed as far as it was not synced.
+The atlas respects the limits within which the checkers expect the cluster to be safe. A fault that can destroy data
+(`DESTRUCTIVE`) strikes another node only after the last one had time to recover, so that the same data is never lost on
+more replicas than the replication factor covers; and of data that only one node has, only unsynced parts are destroyed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from barnabas.simulation.world import MILLISECOND_US, format_time
 
 
 class FaultKind(Enum):
-    """What happens; `amount` of a `Fault` is meant in the unit given here."""
+    """The kinds of faults; the unit of a `Fault`'s `amount` is given for each."""
 
     KILL = "kill"  # kill -9, started again after the duration
     STOP = "stop"  # SIGTERM, started again after the duration
@@ -46,7 +47,7 @@ class FaultKind(Enum):
 
 
 DESTRUCTIVE = frozenset({FaultKind.POWER, FaultKind.LOSE_DISK})
-#: Rests long enough for replicas to catch up before the next node may lose data.
+#: The pause that lets replicas catch up before the next node can lose data.
 _RECOVERY_MS = 30_000
 _GAP_MS_MEAN = 12_000
 _WITH_PEER = frozenset(
@@ -74,7 +75,7 @@ class Fault(NamedTuple):
 
 
 class Atlas:
-    """Draws schedules."""
+    """A generator of schedules."""
 
     def __init__(self, layout: Layout, clients: Sequence[str], kinds: Collection[FaultKind] = tuple(FaultKind)) -> None:
         self._nodes = list(layout.node_properties())
@@ -85,7 +86,7 @@ class Atlas:
         self._kinds_of_clients = [kind for kind in _OF_CLIENTS if kind in kinds and self._clients]
 
     def draw_of_clients(self, random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
-        """What happens to clients between the two times, apart from what happens to nodes."""
+        """Draws the faults of clients between the two times, independently of those of nodes."""
         swarm = [kind for kind in self._kinds_of_clients if random.random() < 0.4]
         faults: list[Fault] = []
         at_ms = begin_ms
@@ -95,7 +96,7 @@ class Atlas:
         return faults
 
     def draw(self, random: Random, begin_ms: int, end_ms: int) -> list[Fault]:
-        """Faults that begin between the two times, in their order."""
+        """Draws the faults of nodes between the two times, in order."""
         swarm = [kind for kind in self._kinds if random.random() < 0.5]
         if not swarm and self._kinds:
             swarm = [random.choice(self._kinds)]
@@ -116,7 +117,7 @@ class Atlas:
         return faults
 
     def _victims(self, kind: FaultKind) -> list[str]:
-        """Who may lose a disk: not voters, whose promises to the quorum are on it."""
+        """Returns the nodes that a fault can strike; voters never lose a disk, which has their votes in the quorum."""
         return self._replaceable if kind is FaultKind.LOSE_DISK else self._nodes
 
     def _draw_one(self, random: Random, kind: FaultKind, at_ms: int) -> Fault:
@@ -138,16 +139,16 @@ class Atlas:
 
 
 def _duration_ms(random: Random) -> int:
-    """Most faults are short, some outlast every timeout."""
+    """Draws a duration: most faults are short, some outlast every timeout."""
     return int(random.choice((200, 2_000, 8_000, 20_000, 45_000)) * (0.25 + random.random()))
 
 
 class Injector:
-    """Sets faults loose and takes them back. `heal` ends all that are under way."""
+    """The injector of faults: begins and ends them. `heal` ends all active ones."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        #: Faults under way and how each one ends.
+        #: Active faults, each with the function that ends it.
         self._active: dict[Fault, Callable[[], None]] = {}
 
     def schedule(self, faults: Sequence[Fault]) -> None:
@@ -159,7 +160,7 @@ class Injector:
         return tuple(self._active)
 
     def heal(self, among: Collection[str] | None = None) -> None:
-        """End all faults under way; with `among`, those of these machines and of the links between them."""
+        """Ends all active faults; with `among`, those of these machines and of the links between them."""
         for fault in self.active:
             if among is None or (fault.node in among and (not fault.peer or fault.peer in among)):
                 self._end(fault)
@@ -183,7 +184,7 @@ class Injector:
     def _note(self, node: str, text: str) -> None:
         self._cluster.world.note(node, text)
 
-    # -- the kinds: each does it, and returns how to undo it
+    # -- the kinds: each function begins a fault, and returns the function that ends it
 
     def _kill(self, fault: Fault) -> Callable[[], None]:
         self._cluster.hold_down(fault.node)
@@ -245,7 +246,7 @@ class Injector:
         return end
 
     def _broken_disk(self, fault: Fault) -> Callable[[], None]:
-        """A directory that failed stays offline until the next start, so the operator starts the node again."""
+        """Breaks a disk. A directory that failed stays offline until the next start, so the node is started again."""
         node = self._cluster.nodes[fault.node]
         node.disk.fail_with = BROKEN
 

@@ -1,15 +1,15 @@
-"""A disk with a past: what power takes away, what time its calls take, and what errors it gives.
+"""A disk with power failures, call durations and injected errors.
 
-What is not synced may be lost with the power, as on a journaling file system (ext4, xfs):
+Unsynced data can be lost with the power, as on a journaling file system (ext4, xfs):
 
-    names   creations, renames and removals become durable in their order; a crash keeps a prefix of those that nothing
-            has made durable yet. `sync` of a file and `sync_dir` make durable everything up to the file's own last
-            change of name, or up to the directory's.
-    bytes   of a file, what its last `sync` found is safe. Behind that a crash keeps a part of any length, maybe with
-            zeros at its end; bytes that were overwritten or cut off since may be the old ones.
+    names   creations, renames and removals become durable in their order; a crash keeps a prefix of those that are not
+            durable yet. `sync` of a file and `sync_dir` make everything durable up to the file's own last change of
+            name, or up to the directory's.
+    bytes   the bytes of a file at its last `sync` are durable. Of the bytes after them, a crash keeps a part of any
+            length, possibly with zeros at its end; bytes that were overwritten or cut off since can be the old ones.
 
-`fail_with` makes every later call raise, `is_refusing` those that need room; `slowness` multiplies what calls take, and
-`stall_us` and `sync_stall_us` are added for each call that writes or syncs.
+`fail_with` makes every later call raise, `is_refusing` only calls that need space; `slowness` multiplies the duration
+of calls, and `stall_us` and `sync_stall_us` are added to each call that writes or syncs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WRITES = frozenset({"append", "write"})
 
 
 class Loss(Enum):
-    """What a power failure takes of what was not synced."""
+    """The part of the unsynced data that a power failure destroys."""
 
     ALL = "all of it"
     SOME = "some of it"
@@ -40,20 +40,20 @@ class Loss(Enum):
 
 
 class DurableContent(_Content):
-    """A file's bytes, and how to get back to the last synced ones."""
+    """A file's bytes, and the means to restore the last synced ones."""
 
     __slots__ = ("name_sequence", "safe_bytes", "undo")
 
     def __init__(self, modified_ms: int) -> None:
         super().__init__(modified_ms)
         self.safe_bytes = 0
-        #: (place, bytes that were there) of what was overwritten or cut within the safe part.
+        #: (position, old bytes) of each part of the durable bytes that was overwritten or cut off.
         self.undo: list[tuple[int, bytes]] = []
-        #: Number of the last change of its name.
+        #: The number of the last change of its name.
         self.name_sequence = 0
 
     def before_change(self, start: int, end: int | None) -> None:
-        """Bytes from `start` to `end` (None: all that follow) are about to change."""
+        """Saves the bytes from `start` to `end` (None: to the end of the file), which are about to change."""
         safe = self.safe_bytes
         if start < safe:
             until = safe if end is None else min(end, safe)
@@ -66,7 +66,7 @@ class DurableContent(_Content):
         self.undo.clear()
 
     def crash(self, loss: Loss, random: Random) -> None:
-        """What is there when the power is back."""
+        """Changes the contents to what remains after the power failure."""
         if loss is not Loss.NONE and (loss is Loss.ALL or random.random() < 0.7):
             keep = self.safe_bytes
             if loss is Loss.SOME and len(self.data) > keep:
@@ -84,7 +84,7 @@ class DurableContent(_Content):
 
 
 class FaultyFile(MemoryFile):
-    """Charges, refuses and remembers."""
+    """A file that takes time, raises injected errors and keeps the data that a power failure can restore."""
 
     __slots__ = ("_machine", "_path")
 
@@ -131,7 +131,7 @@ def _durable(content: _Content) -> DurableContent:
 
 
 class FaultyDisk(MemoryDisk):
-    """`charge` is told how many microseconds each call takes."""
+    """A disk of a machine. `charge` gets the number of microseconds that each call takes."""
 
     def __init__(
         self, random: Random, clock: WallClock, charge: Callable[[int], None], *, free_bytes: int = 1 << 50
@@ -140,13 +140,13 @@ class FaultyDisk(MemoryDisk):
         self.charge = charge
         self.slowness = 1
         self.fail_with: int | None = None
-        #: Nothing can be appended or created, whatever is free: a quota, or a disk that others fill up at once.
+        #: Whether appends and creations fail, whatever is free: a quota, or a disk that other processes keep filling.
         self.is_refusing = False
         self.stall_us = self.sync_stall_us = 0
-        #: Chance that a read without waiting finds nothing in the page cache.
+        #: The probability that a read without waiting is not in the page cache.
         self.cold_chance = 0.0
         self._random = random
-        #: Changes of names that nothing has made durable: number -> how to take it back.
+        #: Changes of names that are not durable: number -> the function that undoes it.
         self._unsafe_names: dict[int, Callable[[], None]] = {}
         self._sequence = 0
 
@@ -167,7 +167,7 @@ class FaultyDisk(MemoryDisk):
 
     @contextlib.contextmanager
     def unnoticed(self) -> Iterator[None]:
-        """Calls within cost the machine nothing and meet no fault: checkers look behind its back."""
+        """Exempts calls from time and faults: checkers read without affecting the machine."""
         charge, failing, cold, refusing = self.charge, self.fail_with, self.cold_chance, self.is_refusing
         self.charge, self.fail_with, self.cold_chance, self.is_refusing = _ignore, None, 0.0, False
         try:
@@ -179,12 +179,12 @@ class FaultyDisk(MemoryDisk):
         return self.cold_chance > 0 and self._random.random() < self.cold_chance
 
     def fill(self) -> int:
-        """No room is left; returns how much to give back later."""
+        """Takes all free space, and returns its size for a later release."""
         taken, self.free_bytes = self.free_bytes, 0
         return taken
 
     def crash(self, loss: Loss) -> None:
-        """The power failed. Locks and descriptors are gone with the processes."""
+        """Loses data as in a power failure. Locks and descriptors end with the processes."""
         self.locked.clear()
         if loss is not Loss.NONE:
             pending = list(self._unsafe_names.items())
@@ -198,7 +198,7 @@ class FaultyDisk(MemoryDisk):
         self.free_bytes += used_before - sum(len(content.data) for content in self._files.values())
 
     def wipe(self) -> None:
-        """A new, empty disk in its place."""
+        """Replaces the disk by a new, empty one."""
         self.free_bytes += sum(len(content.data) for content in self._files.values())
         self.locked.clear()
         self._files.clear()
@@ -289,7 +289,7 @@ class FaultyDisk(MemoryDisk):
         content.name_sequence = self._remember(lambda: self._drop_file(path))
         return content
 
-    # -- taking back
+    # -- undoing changes of names
 
     def _drop_file(self, path: str) -> None:
         if path in self._files:
@@ -324,7 +324,7 @@ NO_SPACE, BROKEN = errno.ENOSPC, errno.EIO
 
 @contextlib.contextmanager
 def charging(disk: FaultyDisk, charge: Callable[[int], None]) -> Iterator[None]:
-    """Calls within are charged to `charge`: a thread makes them."""
+    """Charges the calls to `charge`: a thread makes them."""
     before, disk.charge = disk.charge, charge
     try:
         yield

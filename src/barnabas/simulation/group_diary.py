@@ -1,12 +1,12 @@
-"""What members of groups noted, and the judgement on it.
+"""The diary of group members, and the check of it.
 
     one owner      in one generation (classic) or member epoch (KIP-848) a partition has one owner
-    at a time      of members that say when they were heard last: nobody else is given a partition before its owner gave
-                   it back, or could have been thrown out
-    commits        an offset that was acknowledged is not lost, and what is committed never goes back
+    at a time      for members that note their last contact: no other member is assigned a partition before its owner
+                   gave it back, or could have been removed
+    commits        an acknowledged offset is not lost, and the committed offset never goes back
 
-The last one stands on how members work: each goes on from what the group has committed, and commits nothing any more
-once it does not know what became of a commit.
+The last rule relies on how members work: each continues from what the group has committed, and commits nothing more
+after a commit with an unknown result.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from typing import NamedTuple
 from barnabas.simulation.story import Place
 from barnabas.simulation.world import format_time
 
-#: Clocks of machines do not go alike.
+#: The clocks of machines differ.
 _CLOCKS_US = 100_000
 
 
 class Owned(NamedTuple):
-    """`until_us`: given back then, or as long as the group could not know that its owner is gone."""
+    """One ownership. `until_us`: when it was given back, or as long as the group could not know its owner is gone."""
 
     member: str
     generation: int
@@ -33,7 +33,7 @@ class Owned(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """An offset that a group said it has (`asked_us` to `told_us`), or that it acknowledged as committed."""
+    """An offset that a group returned (between `asked_us` and `told_us`), or that it acknowledged as committed."""
 
     asked_us: int
     told_us: int
@@ -42,7 +42,7 @@ class Seen(NamedTuple):
 
 
 class _Holding:
-    """One partition of one member, as long as it has it."""
+    """The time for which one member has one partition."""
 
     __slots__ = ("generation", "member", "since_us", "until_us")
 
@@ -50,22 +50,22 @@ class _Holding:
         self.member = member
         self.generation = generation
         self.since_us = since_us
-        #: None as long as it has not given it back.
+        #: None until the member has given it back.
         self.until_us: int | None = None
 
 
 class GroupDiary:
-    """Of one group. `member`: one membership; who joins anew is another one."""
+    """The diary of one group. `member`: one membership; a member that joins again is another one."""
 
     def __init__(self, now_us: Callable[[], int], session_us: int) -> None:
         self._now_us = now_us
         self._session_us = session_us
         self._holdings: dict[Place, list[_Holding]] = defaultdict(list)
         self._held: dict[tuple[str, Place], _Holding] = {}
-        #: When a request was sent that was answered.
+        #: The send time of the last request of each member that got a response.
         self._heard_us: dict[str, int] = {}
         self._seen: dict[Place, list[Seen]] = defaultdict(list)
-        #: When a client may have committed what it should not.
+        #: The times at which a client can have committed a wrong offset.
         self._excused_us: dict[Place, list[int]] = defaultdict(list)
         self.commits = 0
 
@@ -79,7 +79,7 @@ class GroupDiary:
             holding.until_us = min(self._now_us(), self._lease_us(holding))
 
     def _lease_us(self, holding: _Holding) -> int:
-        """How long its owner may be sure that nobody else has it."""
+        """Returns the time until which the owner can be sure that no other member has the partition."""
         heard_us = self._heard_us.get(holding.member)
         return holding.since_us if heard_us is None else heard_us + self._session_us - _CLOCKS_US
 
@@ -93,7 +93,7 @@ class GroupDiary:
     def excuse(self, place: Place) -> None:
         self._excused_us[place].append(self._now_us())
 
-    # -- judgement
+    # -- checks
 
     def problems(self) -> list[str]:
         found = []
@@ -125,7 +125,7 @@ class GroupDiary:
         return problems
 
     def _commits(self, place: Place, seen: list[Seen]) -> list[str]:
-        """Each against the highest one that was told before it was asked for."""
+        """Compares each offset with the highest one that was returned before it was requested."""
         problems = []
         told = sorted(seen, key=lambda each: each.told_us)
         for each in seen:

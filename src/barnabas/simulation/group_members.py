@@ -1,8 +1,9 @@
 """Members of groups at work: unmodified aiokafka with the classic protocol, and a member of the consumer protocol
-(KIP-848), which aiokafka does not speak.
+(KIP-848), which aiokafka does not support.
 
-Both note in a diary what they own and commit. The latter reads no records: of each partition that it owns it asks for
-the group's offset and commits the next one, again and again, so that the offsets are counters that must never go back.
+Both note in a diary what they own and commit. A member of the second kind reads no records: for each partition that it
+owns, it repeatedly reads the group's offset and commits the next one, so that the offsets are counters that must never
+go back.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from barnabas.simulation.story import Place
 from barnabas.simulation.topics import Topic
 from barnabas.simulation.workload import METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, TROUBLE, closed
 
-#: Less than the client's own: it does not try again what may still be under way.
+#: Below the client's own timeout: the client must not retry a commit that can still be in flight.
 _COMMIT_S = TIMEOUT_MS / 1000 - 2
 _SESSION_POLLS = 60
 _BY_NAME = 9
@@ -36,7 +37,9 @@ _THROWN_OUT = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
-    """Reads, and commits what it has read. One that `counts` reads nothing, and commits as a `ModernMember` does."""
+    """A member that reads and commits what it has read. With `counts`, it reads nothing and commits like a
+    `ModernMember`.
+    """
 
     def __init__(
         self, cluster: Cluster, client: Client, group: str, diary: GroupDiary, topic: Topic, *, counts: bool
@@ -52,7 +55,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
         self._name = ""
         self._consumer: AIOKafkaConsumer | None = None
         self._fresh: set[TopicPartition] = set()
-        #: Of what it owns, what the group has committed.
+        #: The offsets that the group has committed for its partitions.
         self._known: dict[TopicPartition, int] = {}
         self.owned: set[Place] = set()
         self.stopping = False
@@ -83,7 +86,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
             await closed(consumer.stop)
 
     async def _work(self, consumer: AIOKafkaConsumer) -> None:
-        """Now and then it leaves and comes back."""
+        """Works for a random number of polls; then it leaves and joins again."""
         polls = self._random.randint(5, _SESSION_POLLS)
         while not self.stopping and (polls := polls - 1) > 0:
             await self._look(consumer)
@@ -96,7 +99,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
                 await self._commit(consumer, offsets)
 
     async def _look(self, consumer: AIOKafkaConsumer) -> None:
-        """What the group had committed when it was given a partition."""
+        """Reads the offsets that the group had committed when it assigned the partitions."""
         while self._fresh:
             at = self._fresh.pop()
             asked_us = self._cluster.world.now_us
@@ -109,8 +112,9 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
                     consumer.pause(at)
 
     async def _commit(self, consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, int]) -> None:
-        """aiokafka tries again by itself what could not be sent, in the generation that it is in by then: not its own
-        offsets any more, perhaps."""
+        """Commits offsets. aiokafka repeats a commit that could not be sent in its then current generation, where the
+        partitions may belong to another member; the diary excuses these.
+        """
         generation, asked_us = self._generation, self._cluster.world.now_us
         try:
             await asyncio.wait_for(consumer.commit(offsets), _COMMIT_S)
@@ -148,7 +152,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 class ModernMember:
-    """Heartbeats, and counts on the partitions that it owns."""
+    """A member that sends heartbeats, and increments the offsets of the partitions that it owns."""
 
     def __init__(self, cluster: Cluster, client: Client, group: str, diary: GroupDiary, topic: Topic) -> None:
         self._cluster = cluster
@@ -177,7 +181,7 @@ class ModernMember:
                 await asyncio.sleep(_PAUSE_S + self._random.random())
             await membership.leave()
 
-    # -- for its membership
+    # -- used by its membership
 
     @property
     def now_us(self) -> int:
@@ -189,7 +193,7 @@ class ModernMember:
 
 
 class _Membership:
-    """From one member id to the next."""
+    """One membership, from joining to leaving."""
 
     def __init__(self, member: ModernMember, bare: BareClient, name: str) -> None:
         self._member = member
@@ -198,7 +202,7 @@ class _Membership:
         self._group, self._topic, self._diary = member.terms
         self._epoch = 0
         self._says_all = True
-        #: Offsets of what it owns, as far as it knows.
+        #: The known offsets of its partitions.
         self._counts: dict[Place, int] = {}
         self.is_over = False
 
@@ -235,7 +239,7 @@ class _Membership:
         return request
 
     async def _take(self, assignment: ConsumerGroupHeartbeatResponse.Assignment) -> None:
-        """Gives back first; the next heartbeat says so."""
+        """Takes over an assignment: revoked partitions are given back first, and the next heartbeat reports it."""
         wanted = set()
         for row in assignment.topic_partitions:
             while row.topic_id not in self._bare.topic_ids:
@@ -261,7 +265,7 @@ class _Membership:
     # -- commits
 
     async def count(self) -> None:
-        """One step on each partition; none where it was told no offset."""
+        """Increments the offset of each partition, except where no offset was read."""
         for place in sorted(self._owned):
             if place not in self._counts:
                 await self._ask_offset(place)
@@ -286,7 +290,7 @@ class _Membership:
             self._counts[place] = told.committed_offset
 
     async def _commit(self, place: Place) -> None:
-        """A membership ends with a commit of which it does not know what became: it may come late."""
+        """Commits the next offset. An unknown result ends the membership: the commit can take effect later."""
         offset = self._counts[place] + 1
         row = OffsetCommitRequest.OffsetCommitRequestPartition(partition_index=place[1], committed_offset=offset)
         topic = OffsetCommitRequest.OffsetCommitRequestTopic(name=place[0], partitions=[row])
@@ -307,5 +311,5 @@ class _Membership:
         elif code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *_THROWN_OUT):
             self._bare.forget()
         elif code != ErrorCode.STALE_MEMBER_EPOCH:
-            # It may have been written for all that.
+            # The commit can have been written in spite of the error.
             self.is_over = True

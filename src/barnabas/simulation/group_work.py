@@ -1,6 +1,6 @@
-"""Groups at work: members of both protocols join, leave, die and commit, in a group of each kind or all in one.
+"""Groups at work: members of both protocols join, leave, crash and commit, in a group of each kind or all in one.
 
-What must hold is in `group_diary`; and once all is well every partition has one owner again.
+`group_diary` has the rules. In addition, every partition has one owner again after all faults have ended.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MODERN = ("modern1", "modern2", "modern3")
 
 
 class GroupWork:
-    """A producer, classic members and those of the consumer protocol."""
+    """A producer, classic members and members of the consumer protocol."""
 
     def __init__(self, cluster: Cluster, auditor: Client, size: Size) -> None:
         self._cluster = cluster
@@ -76,7 +76,7 @@ class GroupWork:
         return self.workers
 
     async def settle(self) -> None:
-        """Every partition has one owner, in each group."""
+        """Waits until every partition has one owner in each group."""
         while not all(self._is_shared_out(members) for members in self.members.values()):
             await asyncio.sleep(0.1)
         for worker in self.workers:
@@ -94,7 +94,7 @@ class GroupWork:
         }
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
-        """A group that lost its records may do anything."""
+        """Checks the diaries. Nothing is required of a group that lost its records."""
         if {self.topic.name, GROUP_METADATA_TOPIC} & set(verdicts.lossy):
             return []
         return [f"{name}: {problem}" for name, diary in self.diaries.items() for problem in diary.problems()]

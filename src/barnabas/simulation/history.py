@@ -1,8 +1,8 @@
-"""What clients did and saw, and the judgement on it: acked = present, once, in order; read = true.
+"""The history of clients, and the check of it: acked records are present, once and in order; reads are true.
 
-sent      value, with who sent it; every value is sent once
+sent      value, with its sender; every value is sent once
 acked     value -> (topic, partition, offset)
-polled    (topic, partition, offset) -> value, in the order in which each consumer saw it
+polled    (topic, partition, offset) -> value, in the order in which each consumer read it
 found     the whole log of each partition as it is read at the end
 """
 
@@ -15,7 +15,7 @@ Place = tuple[str, int]
 
 
 class Sent(NamedTuple):
-    """One record: `session` is one life of a producer, within which order holds."""
+    """One record; `session` is one instance of a producer, within which the order is guaranteed."""
 
     session: str
     number: int
@@ -24,19 +24,20 @@ class Sent(NamedTuple):
 
 
 class Life(NamedTuple):
-    """Of a topic that is deleted and made again: what was acked before `buried_us` went with the one before; `is_over`
-    from then until the next one is there."""
+    """The state of a topic that is deleted and created again: records acked before `buried_us` were deleted with its
+    predecessor; `is_over` from the deletion until the next creation.
+    """
 
     buried_us: int = 0
     is_over: bool = False
 
 
 class Violation(Exception):
-    """A promise was broken; the text says which one and where."""
+    """A violated property; the text describes which one and where."""
 
 
 class History:
-    """Written by the clients of one run."""
+    """The history that the clients of one run record."""
 
     def __init__(self, now_us: Callable[[], int] = lambda: 0) -> None:
         self._now_us = now_us
@@ -44,7 +45,7 @@ class History:
         self.acked: dict[bytes, tuple[Place, int]] = {}
         self.acked_us: dict[bytes, int] = {}
         self.failed: dict[bytes, str] = {}
-        #: For each consumer and each of its assignments, what it was given.
+        #: The records that each consumer got, for each of its assignments.
         self.polled: dict[str, list[tuple[Place, int, bytes]]] = {}
 
     def on_sent(self, value: bytes, session: str, number: int, place: Place) -> None:
@@ -56,7 +57,7 @@ class History:
         self.acked_us[value] = self._now_us()
 
     def on_failed(self, value: bytes, error: BaseException) -> None:
-        """Whether it is in the log is not known."""
+        """Notes a failed send; it is unknown whether the record is in the log."""
         self.failed[value] = type(error).__name__
 
     def on_polled(self, consumer: str, place: Place, offset: int, value: bytes) -> None:
@@ -67,9 +68,10 @@ Found = dict[Place, Sequence[tuple[int, bytes]]]
 
 
 class Leniency(NamedTuple):
-    """What is not promised. Of `lossy` topics nothing is promised to last: they had an unclean election, or a power
-    failure and no syncs. Of topics with a `Life` (deleted and made again) only what was sent from `settled_us` on. What
-    is still there must be true, in order and once."""
+    """The exceptions to the guarantees. `lossy` topics can lose records: they had an unclean election, or a power
+    failure and no syncs. For topics with a `Life` (deleted and created again), only records sent from `settled_us` on
+    must last. Records that are still present must be true, in order and unique.
+    """
 
     lossy: Collection[str] = ()
     lives: Mapping[str, Life] = {}
@@ -77,7 +79,7 @@ class Leniency(NamedTuple):
 
 
 def judge(history: History, found: Found, lenient: Leniency = Leniency()) -> list[str]:  # noqa: B008 - immutable
-    """All broken promises, each as one line; none when all is well."""
+    """Returns all violations, one line each."""
     problems: list[str] = []
     places: dict[bytes, tuple[Place, int]] = {}
     for place, records in found.items():

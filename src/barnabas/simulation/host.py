@@ -1,6 +1,6 @@
-"""An in-memory host: virtual time, seeded chance, a disk and links in memory. Runs the broker's own objects.
+"""An in-memory host: virtual time, seeded randomness, a disk and links in memory. It runs the broker's own objects.
 
-Nothing here waits: `run_for` moves the clock from timer to timer, so an hour takes as long as its events take.
+No call waits: `run_for` advances the clock from timer to timer, so an hour takes only as long as its events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from barnabas.common.continuations import detached, later
 from barnabas.common.host import Buffer, Link, LinkEnd
 from barnabas.simulation.disk import MemoryDisk
 
-#: 2025-01-01T00:00:00Z, where the virtual wall clock begins.
+#: 2025-01-01T00:00:00Z, the start of the virtual wall clock.
 EPOCH_WALL_MS = 1_735_689_600_000
 
 
@@ -29,7 +29,7 @@ class VirtualTimer:
 
 
 class VirtualTime:
-    """Clock and timers in one: time only moves when `run_for` or `run_until` says so."""
+    """Clock and timers in one: time advances only in `run_for` and `run_until`."""
 
     def __init__(self, start_ms: int = 0) -> None:
         self._now_ms = start_ms
@@ -52,7 +52,7 @@ class VirtualTime:
         self.call_later(0, callback)
 
     def run_for(self, duration_ms: int) -> None:
-        """Run all that is due within the next `duration_ms`."""
+        """Runs everything due within the next `duration_ms`."""
         self.run_until(self._now_ms + duration_ms)
 
     def run_until(self, time_ms: int) -> None:
@@ -66,7 +66,7 @@ class VirtualTime:
         self._now_ms = max(self._now_ms, time_ms)
 
     def enter(self, callback: Callable[[], None]) -> None:
-        """One turn of the node's loop."""
+        """Runs a callback as one turn of the node's loop."""
         callback()
 
 
@@ -87,7 +87,7 @@ class SeededRandom:
 
 
 class DeferredWork:
-    """Slow disk work: done in an event of its own, one millisecond later."""
+    """Slow disk work: it runs in a separate event, one millisecond later."""
 
     def __init__(self, time: VirtualTime) -> None:
         self._time = time
@@ -106,16 +106,16 @@ class DeferredWork:
         detached(self._time.call_later, 1, perform)
 
     def perform(self, work: Callable[[], Any]) -> Any:
-        """What a thread would do."""
+        """Runs the work as a thread would."""
         return work()
 
     def run_all(self, work: Sequence[Callable[[], Any]], threads: int) -> Iterator[Any]:
-        """One after the other: what threads would do at once must not depend on each other."""
+        """Runs work one after the other: parts that threads would run in parallel must not depend on each other."""
         return (each() for each in work)
 
 
 class NobodyListens:
-    """Links of a world with one node: every dial is refused."""
+    """The links of a world with one node: every dial is refused."""
 
     def __init__(self, time: VirtualTime) -> None:
         self._time = time
@@ -126,7 +126,7 @@ class NobodyListens:
 
 
 class RaisedFaults:
-    """A fatal fault ends the run; reported ones are kept for the test to look at."""
+    """The faults of a host: a fatal one ends the run; reported ones are kept for the test."""
 
     def __init__(self) -> None:
         self.reported: list[tuple[str, BaseException | None]] = []
@@ -147,7 +147,7 @@ class RaisedFaults:
 
 
 class PlentyOfMemory:
-    """`common.host.Memory` without limits."""
+    """A `common.host.Memory` without limits."""
 
     def budget_bytes(self) -> int:
         return 1 << 30
@@ -157,7 +157,7 @@ class PlentyOfMemory:
 
 
 class MemoryHost:
-    """`common.host.Host` in one process. Give the `disk` of an earlier host to start again from what it left."""
+    """A `common.host.Host` in one process. With the `disk` of an earlier host, it starts from that host's data."""
 
     def __init__(self, seed: int = 0, *, disk: MemoryDisk | None = None, time: VirtualTime | None = None) -> None:
         self.time = time or VirtualTime()
@@ -172,7 +172,7 @@ class MemoryHost:
 
 
 class MemoryLink:
-    """The broker's way out of a connection, as bytes in a list."""
+    """The outgoing half of a broker's connection, as bytes in a list."""
 
     def __init__(self) -> None:
         self.sent = bytearray()
@@ -200,6 +200,6 @@ class MemoryLink:
         self.is_closed = True
 
     def take(self) -> bytes:
-        """What was sent since the last call."""
+        """Returns the bytes sent since the last call."""
         sent, self.sent = bytes(self.sent), bytearray()
         return sent

@@ -1,7 +1,7 @@
-"""After the faults: a part of the cluster must get on without the rest, and then all of it must become whole again.
+"""Liveness after the faults: a part of the cluster must make progress without the rest, then all of it must recover.
 
-`core` picks the part: a majority of the voters and of the brokers that has, of every partition, somebody who may lead
-it and enough replicas for its min ISR. `what_is_missing` tells what keeps a healed cluster from being whole.
+`core` chooses the part: a majority of the voters and of the brokers that has, for every partition, an eligible leader
+and enough replicas for its min ISR. `what_is_missing` returns what a healed cluster still lacks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def partitions_of(image: MetadataImage) -> Iterator[tuple[TopicPartition, Partit
 
 
 def core(cluster: Cluster, active: Collection[Fault], random: Random) -> frozenset[str]:
-    """Names of nodes; all of them where no smaller part must get on alone."""
+    """Returns the names of the chosen nodes; all nodes if no smaller part must make progress alone."""
     image = newest_image(cluster)
     everybody = frozenset(cluster.nodes)
     if image is None:
@@ -55,7 +55,7 @@ def core(cluster: Cluster, active: Collection[Fault], random: Random) -> frozens
 
 
 def _is_registered(node: Node, image: MetadataImage) -> bool:
-    """It runs, and the controller knows this life of it: it will not leave an ISR for having been away."""
+    """Returns whether the node runs and the controller has registered this incarnation: it then stays in its ISRs."""
     if not node.is_running or node.broker is None:
         return False
     life = image.brokers.get(node.broker.config.node_id)
@@ -68,8 +68,11 @@ def _can_get_on(partition: PartitionImage, ids: set[int], cluster: Cluster) -> b
 
 
 def what_is_missing(cluster: Cluster) -> str:
-    """The first thing that is not as it should be in a cluster where nothing is wrong and nobody writes; "" if all is
-    well: everybody runs and is unfenced, every replica is in its ISR and is the same as the others, nothing moves."""
+    """Returns the first problem of a cluster without faults and writers; "" if there is none.
+
+    All nodes must run and be unfenced, every replica must be in its ISR and equal to the others, and no reassignment
+    can be active.
+    """
     for node in cluster.nodes.values():
         if not node.is_running or node.broker is None:
             return f"{node.name} does not run"

@@ -1,6 +1,6 @@
-"""An asyncio event loop in the world: unmodified asyncio clients run here, on virtual time and the simulated network.
+"""An asyncio event loop in the world: unmodified asyncio clients run in virtual time on the simulated network.
 
-Many loops live in one world, one for each client process. A loop has no thread of its own and never runs forever: its
+One world has many loops, one for each client process. A loop has no thread of its own and never runs forever: its
 callbacks are events of its process, so a client can be paused and killed like a broker. There is no real socket, thread
 or name server behind it. Futures and tasks are hashed by their number, not by their address, so that sets of them have
 the same order in every run.
@@ -21,16 +21,17 @@ from barnabas.simulation.world import SECOND_US, Event, Process, World
 
 T = TypeVar("T")
 
-#: How long an idle `run_until_complete` lets the world go on.
+#: The longest time that an idle `run_until_complete` lets pass in the world.
 _PATIENCE_US = 24 * 3600 * SECOND_US
 _EXECUTOR_US = 2_000
-#: Turns of a loop within one second above which each one takes a millisecond: a program that spins gets no further.
+#: The number of turns of a loop within one second above which each one takes a millisecond, so that time advances even
+#: if a program spins.
 _TURNS_PER_S_MAX = 2_000
 _LOOK_UP_US = 300
 
 
 class NumberedFuture(asyncio.Future[Any]):
-    """A future whose place in a set does not depend on memory addresses."""
+    """A future whose position in a set does not depend on memory addresses."""
 
     number = 0
 
@@ -53,7 +54,7 @@ class SimulatedTimer(asyncio.TimerHandle):
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """`asyncio.AbstractEventLoop` of one client process on machine `machine`."""
+    """The `asyncio.AbstractEventLoop` of one client process on machine `machine`."""
 
     def __init__(self, world: World, network: Network, process: Process, machine: str) -> None:
         self._runs = False
@@ -68,7 +69,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._numbers = 0
         self._turns = 0
         self._turns_since_s = 0
-        #: For clients that are meant to be busy.
+        #: Higher for clients that are meant to be busy.
         self.turns_per_s_max = _TURNS_PER_S_MAX
         self.set_task_factory(self._new_task)
         self.set_exception_handler(self._on_exception)
@@ -102,14 +103,14 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[..., object], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         timer = SimulatedTimer(when, callback, args, self, context)
-        # Rounded up, so that `time()` is not before `when`; and never now, for a program that waits for less than the
-        # clock can tell would wait for ever where time moves by events only.
+        # Rounded up, so that `time()` is not before `when`, and never the present moment: time advances only with
+        # events, so a program that waits for less than a microsecond would wait forever.
         due_us = max(int(when * SECOND_US + 0.999), self.process.now_us + 1)
         timer.event = self.world.at(due_us, partial(self._enqueue, timer), self.process, "timer")
         return timer
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Most of a client's timers are: they leave no trace in the world."""
+        """Removes a cancelled timer's event from the world; clients cancel most of their timers."""
         cast(SimulatedTimer, handle).event.cancel()
 
     def _enqueue(self, handle: asyncio.Handle) -> None:
@@ -118,7 +119,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
             self._run_queue()
 
     def _run_queue(self) -> None:
-        """What is in the queue now, turn by turn as long as nothing else in the world is due at this moment."""
+        """Runs the queue, turn by turn as long as no other event in the world is due at this moment."""
         queue, world = self._queue, self.world
         self._run_is_due = self._runs = True
         previous = asyncio._get_running_loop()
@@ -136,7 +137,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 self._run_is_due = False
 
     def _turn(self) -> None:
-        """What is in the queue now; what that adds is for the next turn."""
+        """Runs the callbacks that are in the queue now; those that they add run in the next turn."""
         self._pace()
         queue = self._queue
         for _ in range(len(queue)):
@@ -145,7 +146,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
                 handle._run()
 
     def _pace(self) -> None:
-        """Code takes no time here, and some clients ask again at once as long as an answer does not please them."""
+        """Slows down a program that spins: code takes no time here, and some clients repeat a request immediately."""
         second = self.world.now_us // SECOND_US
         if second != self._turns_since_s:
             self._turns_since_s, self._turns = second, 0
@@ -171,7 +172,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return task
 
     def _on_exception(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What asyncio would log. Clients leave failed futures behind, which are found when memory is taken back."""
+        """Notes what asyncio would log. It ignores failed futures that clients abandon, which garbage collection
+        reports.
+        """
         cause, message = context.get("exception"), str(context.get("message"))
         if "never retrieved" not in message:
             self.world.note(self.process.name, f"asyncio: {message}: {type(cause).__name__}")
@@ -179,7 +182,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # -- running
 
     def run_until_complete(self, future: Any) -> Any:
-        """Let the world go on until `future` is done. For whoever stands outside of the world."""
+        """Runs the world until `future` is done. Only code outside of the world can call it."""
         task: asyncio.Future[Any] = asyncio.ensure_future(future, loop=self)
         limit_us = self.world.now_us + _PATIENCE_US
         self.world.run_while(lambda: not task.done(), limit_us)
@@ -194,7 +197,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self._runs
 
     def __del__(self) -> None:
-        """It owns nothing that the system must have back."""
+        """Does nothing: the loop owns no resource of the system."""
 
     def close(self) -> None:
         self._queue.clear()
@@ -204,7 +207,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """The work is done at one moment, after a while."""
+        """Runs the work at one moment, after a short delay."""
         future = self.create_future()
 
         def work() -> None:
@@ -264,7 +267,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 def _numbered_task(coro: Any, loop: asyncio.AbstractEventLoop, number: int, options: dict[str, Any]) -> Any:
-    # The constructor puts the task into a set of its own, and it must have its number by then.
+    # The constructor adds the task to a set, and the task must have its number by then.
     task = NumberedTask.__new__(NumberedTask)
     task.number = number
     task.__init__(coro, loop=loop, **options)  # type: ignore[misc]
@@ -272,7 +275,7 @@ def _numbered_task(coro: Any, loop: asyncio.AbstractEventLoop, number: int, opti
 
 
 class SimulatedServer(asyncio.AbstractServer):
-    """What `create_server` returns."""
+    """The result of `create_server`."""
 
     def __init__(self, loop: SimulatedLoop, listening: Any) -> None:
         self._loop = loop
@@ -294,14 +297,14 @@ class SimulatedServer(asyncio.AbstractServer):
         await self._loop.create_future()
 
     async def start_serving(self) -> None:
-        """It serves from the beginning."""
+        """Does nothing: the server accepts connections from the beginning."""
 
     async def wait_closed(self) -> None:
         await asyncio.sleep(0)
 
 
 class SimulatedTransport(asyncio.Transport):
-    """asyncio's transport on one side, the network's `End` on the other."""
+    """A connection with asyncio's transport on one side, the network's `End` on the other."""
 
     def __init__(
         self, loop: SimulatedLoop, protocol: asyncio.BaseProtocol, connected: asyncio.Future[None] | None
@@ -317,7 +320,7 @@ class SimulatedTransport(asyncio.Transport):
         self._socket = socket
         self._extra = {"peername": socket.remote, "sockname": socket.local, "socket": None}
 
-    # -- network's end: events of the process, outside of the loop's own
+    # -- the network's end: events of the process, outside of the loop's own
 
     def connected(self) -> None:
         self._inside(self._connection_made)
@@ -366,14 +369,14 @@ class SimulatedTransport(asyncio.Transport):
             self._connected.set_exception(error)
 
     def hold_back(self) -> None:
-        # The caller is the protocol's own `write`.
+        # The caller is the protocol's own `write`, which must return first.
         self._loop.call_soon(self._protocol.pause_writing)
 
     def go_on(self) -> None:
         self._inside(self._protocol.resume_writing)
 
     def _inside(self, callback: Callable[[], object]) -> None:
-        """Run in the loop's event, after what waits in it."""
+        """Runs a callback in the loop's event, after those in its queue."""
         self._loop._enqueue(asyncio.Handle(callback, (), self._loop))
 
     # -- asyncio's transport
@@ -424,4 +427,4 @@ class SimulatedTransport(asyncio.Transport):
         return 0 if self._socket is None or self._socket.out is None else self._socket.out.unconsumed
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """The network's own limits hold."""
+        """Does nothing: the network has its own limits."""

@@ -1,7 +1,7 @@
 """A simulated machine: clock, disk and network card, and the ports (`common.host.Host`) of the process that runs on it.
 
-The machine stays when its process goes. Its disk keeps what a death leaves, its clock runs a little fast or slow and
-may be set, and its name and address stay the same over restarts.
+The machine remains when its process ends. Its disk keeps what a crash leaves, its clock runs slightly fast or slow and
+can be set, and its name and address do not change.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from barnabas.simulation.host import PlentyOfMemory, SeededRandom
 from barnabas.simulation.network import Network, Socket
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Process, ProcessExit, World
 
-#: How far a machine's oscillator may be off, in parts per million.
+#: The greatest error of a machine's oscillator, in parts per million.
 _DRIFT_PPM = 50
 _POOL_THREADS = 4
 _POOL_DELAY_US = 200
-#: What a disk, a network or a peer may do to a node; anything else that it reports is a mistake of ours.
+#: Errors that a disk, a network or a peer can cause in a node; any other that it reports is a mistake in our code.
 _MAY_HAPPEN = (OSError, StorageFault, DecodeError, RecordsRejected, RequestFailed, FatalFault)
 
 
 class MachineClock:
-    """Monotonic since the machine's start, and a wall clock that may be set."""
+    """A monotonic clock since the machine's start, and a wall clock that can be set."""
 
     def __init__(self, world: World, drift_ppm: int) -> None:
         self._world = world
@@ -39,7 +39,7 @@ class MachineClock:
         return now_us + now_us * self._drift_ppm // 1_000_000
 
     def world_us(self, local_us: int) -> int:
-        """The world time at which this clock shows at least `local_us`."""
+        """Returns the world time at which this clock shows at least `local_us`."""
         guess_us = local_us - local_us * self._drift_ppm // (1_000_000 + self._drift_ppm) - 2
         while self.local_us(guess_us) < local_us:
             guess_us += 1
@@ -57,7 +57,7 @@ class MachineClock:
 
 
 class ProcessTimers:
-    """Timers go by the machine's clock and end with the process."""
+    """The timers of a process: they use the machine's clock and end with the process."""
 
     def __init__(self, world: World, process: Process, clock: MachineClock) -> None:
         self._world = world
@@ -77,7 +77,9 @@ class ProcessTimers:
 
 
 class SimulatedPool:
-    """`Blocking` with a few threads: work happens at one moment, its result comes when the disk would have had it."""
+    """A `Blocking` with a few threads: work runs at one moment, and its result follows after the time that the disk
+    takes.
+    """
 
     def __init__(self, world: World, process: Process, disk: FaultyDisk, name: str) -> None:
         self._world = world
@@ -95,11 +97,11 @@ class SimulatedPool:
         self._world.at(start_us, lambda: self._work(work, done, thread), None, f"work {self._process.name}")
 
     def run_all(self, work: Sequence[Callable[[], Any]], threads: int) -> Iterator[Any]:
-        """One after the other: what threads would do at once must not depend on each other."""
+        """Runs work one after the other: parts that threads would run in parallel must not depend on each other."""
         return (each() for each in work)
 
     def _work(self, work: Callable[[], Any], done: Callable[[Any, BaseException | None], None], thread: int) -> None:
-        """A thread runs beside the loop: what it charges holds up itself only."""
+        """Runs the work of a thread in the background: its cost delays only this thread."""
         process, disk = self._process, self._disk
         if process.is_dead:
             return
@@ -128,7 +130,7 @@ class SimulatedPool:
 
 
 class DialledEnd:
-    """The network's end for `common.host.LinkEnd`."""
+    """The adapter from the network's `End` to `common.host.LinkEnd`."""
 
     def __init__(self, end: LinkEnd) -> None:
         self._end = end
@@ -156,13 +158,13 @@ class DialledEnd:
         self._end.closed(error)
 
     def hold_back(self) -> None:
-        """Who dials asks one thing at a time; it has no use for this."""
+        """Does nothing: `LinkEnd` has no such event."""
 
     def go_on(self) -> None: ...
 
 
 class MachineLinks:
-    """`common.host.Links` from one machine."""
+    """The `common.host.Links` of one machine."""
 
     def __init__(self, network: Network, process: Process, machine: str) -> None:
         self._network = network
@@ -176,7 +178,7 @@ class MachineLinks:
 
 
 class MachineFaults:
-    """`fatal` ends the process; what is reported goes on the time line, and mistakes of ours to the world."""
+    """The faults of a process: `fatal` ends it; reports go to the time line, and mistakes in our code to the world."""
 
     def __init__(self, world: World, process: Process) -> None:
         self._world = world
@@ -201,7 +203,7 @@ class MachineFaults:
 
 
 class MachineHost:
-    """`common.host.Host` for one process of a machine."""
+    """The `common.host.Host` of one process of a machine."""
 
     def __init__(self, machine: Machine, process: Process) -> None:
         world = machine.world
@@ -216,7 +218,7 @@ class MachineHost:
 
 
 class Machine:
-    """One machine by name. A program is started with `spawn`; there is one at a time."""
+    """One machine by name. `spawn` starts a program; there is at most one at a time."""
 
     def __init__(self, world: World, network: Network, name: str) -> None:
         self.world = world
@@ -248,7 +250,7 @@ class Machine:
         return process
 
     def host_for(self, process: Process) -> MachineHost:
-        """The ports of this machine as `process` has them."""
+        """Returns the ports of this machine for `process`."""
         return MachineHost(self, process)
 
     def _on_exit(self, cause: str) -> None:
@@ -256,15 +258,15 @@ class Machine:
         self.clock.process = None
         self.world.note(self.name, f"process ended: {cause}")
 
-    # -- what may happen to it
+    # -- faults
 
     def kill(self) -> None:
-        """kill -9: connections end, the disk is as the process left it, what was written but not synced stays."""
+        """Kills the process (kill -9): connections end, and written data remains on the disk even if not synced."""
         if self.process is not None:
             self.process.end("killed")
 
     def power_off(self, loss: Loss) -> None:
-        """Everything stops at once; nobody is told."""
+        """Cuts the power: everything stops, and no peer is notified."""
         if not self.is_on:
             return
         self.is_on = False

@@ -1,8 +1,8 @@
-"""The network: addresses, connections with ordered byte streams, and all that can go wrong between two machines.
+"""The network: addresses, connections with ordered byte streams, and the faults between two machines.
 
-TCP's promises hold: bytes arrive in order and once, or the connection ends. A lost segment is a delay; while the way is
-cut nothing arrives, both ends stay open, and what was sent comes when the cut heals or the sender gives up. A process
-that dies says goodbye, for its system does; a machine that loses power does not, and its peers only notice when they
+TCP's guarantees hold: bytes arrive in order and once, or the connection ends. A lost segment is a delay. While a way is
+cut nothing arrives, both ends stay open, and what was sent arrives when the cut heals or the sender gives up. When a
+process ends, its system closes its connections; a machine without power does not, and its peers only notice when they
 send to it. Delays are drawn per message from the named stream of the directed pair of machines.
 
     Socket --write--> Pipe (one direction) --latency, loss, cuts--> Socket of the peer --> End of its process
@@ -23,7 +23,7 @@ from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Process, World
 if TYPE_CHECKING:
     from random import Random
 
-#: Unconsumed bytes of one direction above which the sender is asked to hold back, and below which to go on.
+#: Unconsumed bytes of one direction above which the sender must stop writing, and below which it can continue.
 _HIGH_BYTES, _LOW_BYTES = 1024 * 1024, 256 * 1024
 _RETRANSMIT_US = 200 * MILLISECOND_US
 _RETRANSMIT_US_MAX = 120 * SECOND_US
@@ -34,7 +34,7 @@ Address = tuple[str, int]
 
 
 def failure(code: int) -> OSError:
-    """The subclass of OSError that the system would raise."""
+    """Returns the subclass of OSError that the system would raise."""
     return OSError(code, os.strerror(code))
 
 
@@ -46,10 +46,10 @@ class End(Protocol):
     def received(self, data: bytes) -> None: ...
 
     def ended(self) -> None:
-        """The peer sends no more."""
+        """Notifies the program that the peer sends no more data."""
 
     def closed(self, error: OSError | None) -> None:
-        """The last call: broken, or closed by this side."""
+        """Notifies the program, as the last call, that the connection is broken, or that this side closed it."""
 
     def hold_back(self) -> None: ...
 
@@ -63,17 +63,17 @@ class Way:
 
     def __init__(self, random: Random) -> None:
         self.random = random
-        #: Typical one-way delay; half of the messages are faster, a few much slower.
+        #: The typical one-way delay; half of the messages are faster, a few much slower.
         self.latency_us = 100
         self.extra_us = 0
         self.loss_percent = 0
         self.bytes_per_s = 1_000_000_000
-        #: How many faults cut it at present.
+        #: The number of faults that cut it now.
         self.cuts = 0
         self.stalled: dict[Pipe, None] = {}
 
     def delay_us(self, size: int) -> int:
-        """For one message: a short body and a long tail, retransmissions of what is lost."""
+        """Draws the delay of one message: usually short, with a long tail and retransmissions of lost segments."""
         random = self.random.random
         delay = self.extra_us + int(self.latency_us * (0.5 + random())) + size * SECOND_US // self.bytes_per_s
         if random() < 0.01:
@@ -87,7 +87,7 @@ class Way:
 
 
 class Listening:
-    """A port that is open. `accept` makes the end of each new connection."""
+    """An open port. `accept` returns the end of each new connection."""
 
     def __init__(self, network: Network, address: Address, process: Process, accept: Callable[[Socket], End]) -> None:
         self._network = network
@@ -104,7 +104,7 @@ class Listening:
 
 
 class _Mark:
-    """What travels in a stream beside bytes."""
+    """A marker in a stream, between its bytes."""
 
     __slots__ = ("name",)
 
@@ -117,7 +117,7 @@ Item = bytes | _Mark
 
 
 class Pipe:
-    """One direction of a connection: what is under way, in order."""
+    """One direction of a connection: the data in flight, in order."""
 
     __slots__ = ("_stalled", "_stalled_since_us", "last_us", "source", "target", "unconsumed", "way")
 
@@ -153,7 +153,9 @@ class Pipe:
         target.arrived(item)
 
     def _stall(self, item: Item) -> None:
-        """It cannot arrive: the sender's system tries again until it gives up. A reset is not tried again."""
+        """Keeps data that cannot arrive: the sender's system retransmits it until it gives up. A reset is not
+        retransmitted.
+        """
         if item is RESET:
             return
         world = self.source.network.world
@@ -171,7 +173,7 @@ class Pipe:
             self.source.break_off(failure(errno.ETIMEDOUT))
 
     def unstall(self) -> None:
-        """The way is open again: what waited goes with the next retransmission."""
+        """Delivers the stalled data with the next retransmission, after the way has opened again."""
         outage_us = self.source.network.world.now_us - self._stalled_since_us
         delay_us = self.way.random.randrange(max(1, min(outage_us, _RETRANSMIT_US_MAX)))
         self.source.network.world.after(delay_us, self._flush, None, "retransmit")
@@ -269,7 +271,7 @@ class Socket:
             self.network.world.at(self.process.now_us, self.drain, self.process, "resume")
 
     def close(self) -> None:
-        """What is written still goes out."""
+        """Closes the connection; written data is still sent."""
         if not self.is_closed:
             self._forget()
             if self.out is not None:
@@ -290,7 +292,7 @@ class Socket:
     # -- the system's side
 
     def process_ended(self, *, orderly: bool) -> None:
-        """Unread bytes make the goodbye a reset, as with any TCP."""
+        """Closes the connection for an ended process. Unread bytes turn the close into a reset, as in any TCP."""
         unread = bool(self._rx)
         self._forget()
         if orderly and self.out is not None:
@@ -308,14 +310,14 @@ class Socket:
         self.process.enter(self.drain)
 
     def break_off(self, error: OSError) -> None:
-        """The connection is no more; the program hears of it."""
+        """Breaks the connection, and notifies the program."""
         if not self.is_closed:
             self._rx.clear()
             self._rx.append(error)
             self.process.enter(self.drain)
 
     def release(self) -> None:
-        """The peer took what was sent; the news travels too."""
+        """Lets the program write again after the peer consumed the data; the notification travels too."""
         self.is_held_back = False
         assert self.out is not None
         delay_us = self.out.way.delay_us(0)
@@ -367,7 +369,7 @@ class Network:
 
     def __init__(self, world: World, *, give_up_us: int = 60 * SECOND_US) -> None:
         self.world = world
-        #: How long a sender's system tries before it calls a connection broken.
+        #: The time for which a sender's system retries before it declares a connection broken.
         self.give_up_us = give_up_us
         self.listening: dict[Address, Listening] = {}
         #: Machines that refuse every new connection.
@@ -375,7 +377,7 @@ class Network:
         self._addresses: dict[str, str] = {}
         self._names: dict[str, str] = {}
         self._off: set[str] = set()
-        #: All that are not closed, in the order in which they were made.
+        #: All open sockets, in the order of creation.
         self.sockets: dict[Socket, None] = {}
         self._ways: dict[tuple[str, str], Way] = {}
         self._local_ports: dict[str, int] = {}
@@ -383,7 +385,7 @@ class Network:
     # -- machines
 
     def add(self, name: str) -> str:
-        """A new machine's address."""
+        """Adds a machine, and returns its address."""
         address = f"10.0.0.{len(self._addresses) + 1}"
         self._addresses[name] = address
         self._names[address] = name
@@ -411,7 +413,7 @@ class Network:
     # -- ways
 
     def way(self, source: str, target: str) -> Way:
-        """From machine to machine, by name."""
+        """Returns the way from machine to machine, by name."""
         key = (self._addresses[source], self._addresses[target])
         return self._way(*key)
 
@@ -422,7 +424,7 @@ class Network:
         return way
 
     def cut(self, source: str, target: str) -> None:
-        """Nothing gets from `source` to `target` until as many `heal`s."""
+        """Cuts the way from `source` to `target` until as many calls of `heal`."""
         self.way(source, target).cuts += 1
 
     def heal(self, source: str, target: str) -> None:
@@ -436,7 +438,7 @@ class Network:
             pipe.unstall()
 
     def reset_between(self, one: str, other: str) -> int:
-        """Break every connection between two machines, on both sides. How many there were."""
+        """Breaks every connection between two machines, on both sides. Returns their number."""
         pair = {self._addresses[one], self._addresses[other]}
         sockets = [socket for socket in self.sockets if {socket.local[0], socket.remote[0]} == pair and socket.is_open]
         for socket in sockets:
@@ -446,7 +448,7 @@ class Network:
     # -- connections
 
     def listen(self, process: Process, address: Address, accept: Callable[[Socket], End]) -> Listening:
-        """Raises OSError when the port is taken."""
+        """Opens a port. Raises OSError if it is taken."""
         if address in self.listening:
             raise failure(errno.EADDRINUSE)
         listening = Listening(self, address, process, accept)
@@ -455,7 +457,7 @@ class Network:
         return listening
 
     def dial(self, process: Process, source: str, host: str, port: int, end: End) -> Socket:
-        """Connect from machine `source`. Calls nothing of `end` before it has returned."""
+        """Connects from machine `source`. It calls no method of `end` before it returns."""
         address = self.resolve(host)
         local_port = self._local_ports.get(source, _FIRST_LOCAL_PORT)
         self._local_ports[source] = local_port + 1
@@ -470,7 +472,7 @@ class Network:
 
 
 class _Dial:
-    """The handshake: asks, asks again after 1, 2, 4 ... seconds, and gives up."""
+    """The handshake of a dial: it is repeated after 1, 2, 4 ... seconds, until it gives up."""
 
     def __init__(self, network: Network, socket: Socket) -> None:
         self._network = network

@@ -1,4 +1,4 @@
-"""A Barnabas node on a simulated machine: the broker's own objects, started and stopped as `server/main.py` does it."""
+"""A Barnabas node on a simulated machine: the broker's own objects, started and stopped as in `server/main.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SWEEPS_PER_IDLE_TIME = 8
 
 
 class AcceptedEnd:
-    """A connection that came in: the network's end on one side, the broker's connection core on the other."""
+    """An accepted connection: the network's end on one side, the broker's connection core on the other."""
 
     __slots__ = ("_connection", "_socket", "idle_sweeps")
 
@@ -66,7 +66,7 @@ class AcceptedEnd:
 
 
 class TimelineLog:
-    """`ConnectionLog`: ends of connections, with what was a mistake of ours kept apart."""
+    """The `ConnectionLog` of a node: it notes the ends of connections, and keeps mistakes in our code separately."""
 
     def __init__(self, world: World, name: str) -> None:
         self._world = world
@@ -85,7 +85,7 @@ class TimelineLog:
 
 
 class Node:
-    """`start` it, and start it again when it has died; machine, disk and properties stay."""
+    """A node, which `start` starts, also after its process has ended; machine, disk and properties remain."""
 
     def __init__(
         self,
@@ -97,12 +97,12 @@ class Node:
         cluster_id: str | None = None,
         on_exit: Callable[[Node], None] | None = None,
     ) -> None:
-        """`on_exit` is called at every end of its process."""
+        """Creates a node that does not run. `on_exit` is called at every end of its process."""
         self.world = world
         self.network = network
         self.name = name
         self.properties = dict(properties)
-        #: With one, an empty disk is formatted for this cluster before the start, as an operator would.
+        #: If set, an empty disk is formatted for this cluster before the start, as an operator would do.
         self.cluster_id = cluster_id
         self.machine = Machine(world, network, name)
         self.connection_log = TimelineLog(world, name)
@@ -123,7 +123,7 @@ class Node:
     # -- life
 
     def start(self) -> None:
-        """A new process. One that cannot start ends at once, as `barnabas broker` would."""
+        """Starts a new process. One that cannot start ends immediately, like `barnabas broker`."""
         process = self.machine.spawn()
         process.owner = self
         self.broker = None
@@ -187,7 +187,7 @@ class Node:
         self.world.after(interval_us, sweep, self.machine.process, "idle sweep")
 
     def stop(self) -> None:
-        """SIGTERM: in order, as far as the broker is let."""
+        """Requests a clean shutdown (SIGTERM)."""
         process = self.machine.process
         if process is None or process.is_dead:
             return

@@ -1,8 +1,8 @@
-"""An operator at work: what administrators change while clients write and read, drawn from the seed.
+"""An operator at work: administrative changes while clients write and read, drawn from the seed.
 
-It speaks the bare protocol to any broker, and takes any answer: under faults most changes are refused now and then. Two
-things it makes sure of, since the judgement depends on them: partitions that it tells producers about are there, and a
-topic that is deleted and made again is deleted by its id, so that a late request cannot hit its successor.
+It sends bare requests to any broker, and accepts any response: under faults changes are often refused. It guarantees
+two things on which the check of the history depends: partitions that it announces to producers exist, and a topic that
+is deleted and created again is deleted by its id, so that a late request cannot delete its successor.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TOPIC, _SET = 2, 0
 
 
 class Operation(Enum):
-    """What it may do."""
+    """The kinds of changes."""
 
     REASSIGN = "reassign"  # other brokers, or another order, or one replica less
     CANCEL = "cancel"  # what was reassigned goes back
@@ -50,7 +50,7 @@ class Operation(Enum):
 
 
 class Operator:
-    """`start` it; after `stopping` it only ends what it has begun, until `is_idle`."""
+    """An operator, which `start` starts; after `stopping` it only completes what it has begun, until `is_idle`."""
 
     def __init__(self, cluster: Cluster, topics: Sequence[Topic], kinds: Sequence[Operation], name: str) -> None:
         self._cluster = cluster
@@ -66,9 +66,9 @@ class Operator:
         self._brokers = [node for node in cluster.nodes if node.startswith("broker")]
         self.stopping = False
         self._replacing = False
-        #: Ids that a broker which is behind may still name.
+        #: Ids of deleted topics that a broker with old metadata can still return.
         self._deleted: set[bytes] = set()
-        #: How many of each were answered without an error.
+        #: The number of changes of each kind that were answered without an error.
         self.done: dict[Operation, int] = dict.fromkeys(Operation, 0)
 
     @property
@@ -101,7 +101,7 @@ class Operator:
         channel.send(request, answered, timeout_ms=_TIMEOUT_MS)
 
     def _try(self, kind: Operation, what: str, request: Message) -> None:
-        """Whatever comes of it."""
+        """Sends a request and counts its response, whatever the result."""
         self._note(what)
 
         def answered(response: Message | None) -> None:
@@ -163,7 +163,7 @@ class Operator:
         wanted = CreatePartitionsRequest.CreatePartitionsTopic(name=topic.name, count=count, assignments=None)
 
         def answered(response: CreatePartitionsResponse | None) -> None:
-            # An earlier attempt may have done it already, and its answer got lost.
+            # An earlier attempt can have succeeded although its response was lost.
             if response is not None and response.results[0].error_code in (
                 ErrorCode.NONE,
                 ErrorCode.INVALID_PARTITIONS,
@@ -173,7 +173,7 @@ class Operator:
 
         self._ask(CreatePartitionsRequest(topics=[wanted], timeout_ms=_TIMEOUT_MS), CreatePartitionsResponse, answered)
 
-    # -- a topic dies and comes back
+    # -- replacement of a topic
 
     def _replace(self) -> None:
         candidates = [topic for topic in self._topics if topic.is_replaced]

@@ -1,12 +1,12 @@
-"""Raft's promises, on the quorum's running nodes (Ongaro and Ousterhout, "In Search of an Understandable Consensus
-Algorithm", figure 3):
+"""Raft's properties, checked on the quorum's running nodes (Ongaro and Ousterhout, "In Search of an Understandable
+Consensus Algorithm", figure 3):
 
     election safety         at most one leader in an epoch
-    leader completeness     a new leader's log reaches all that was ever committed
-    log matching            what one node holds as committed, every other one holds too: the same batches at the same
+    leader completeness     a new leader's log contains everything that was ever committed
+    log matching            what one node has as committed, every other one has too: the same batches at the same
     and state machine safety    offsets, of the same epoch, with the same bytes (their checksum)
 
-Logs are read behind the disk's back, so that looking costs the nodes nothing and meets no fault.
+Reads of logs bypass the simulated costs and faults of the disk, so that checks do not affect the nodes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SLICE_BYTES = 64 * 1024
 
 
 class LogView(Protocol):
-    """A node's metadata log, as far as it is looked at."""
+    """The checked part of a node's metadata log."""
 
     @property
     def start_offset(self) -> int: ...
@@ -32,7 +32,7 @@ class LogView(Protocol):
 
 
 class RaftView(Protocol):
-    """What `barnabas.raft.node.RaftNode` shows of itself."""
+    """The checked part of `barnabas.raft.node.RaftNode`."""
 
     @property
     def is_leader(self) -> bool: ...
@@ -53,13 +53,13 @@ class _Batch(NamedTuple):
 
 
 class QuorumSafety:
-    """Remembers leaders and committed batches over the whole run, restarts included."""
+    """The checker; it remembers leaders and committed batches over the whole run, restarts included."""
 
     def __init__(self) -> None:
         self._leaders: dict[int, str] = {}
         self._committed: dict[int, _Batch] = {}
         self._committed_end = 0
-        #: Node -> incarnation and how far its committed log was compared.
+        #: Node -> incarnation, and the offset up to which its committed log was compared.
         self._compared: dict[str, tuple[int, int]] = {}
 
     def check(self, cluster: Cluster) -> None:
@@ -68,7 +68,7 @@ class QuorumSafety:
                 self.look(node.name, node.machine.incarnation, node.broker.raft, node.disk)
 
     def look(self, name: str, incarnation: int, raft: RaftView, disk: FaultyDisk) -> None:
-        """Compare one node with all that was seen before."""
+        """Compares one node with everything seen before."""
         if raft.is_leader and self._leaders.get(raft.epoch) != name:
             before = self._leaders.setdefault(raft.epoch, name)
             if before != name:

@@ -1,16 +1,15 @@
-"""What must hold in replicated partitions at every moment, looked at on the nodes' own objects (names as in the TLA+
-models of KIP-966):
+"""Invariants of replicated partitions, checked on the nodes' own objects (names as in the TLA+ models of KIP-966):
 
-    Committed     what any leader's HW has passed never changes and never goes: the same batch at the same offset on
+    Committed     records below any leader's HW never change and never disappear: the same batch at the same offset on
                   every replica whose HW passes it (LogMatching up to the HW), on every leader (LeaderCompleteness), and
-                  whoever is in the ISR or ELR has all of it (LeaderCandidateCompleteness)
+                  every replica in ISR or ELR has all of them (LeaderCandidateCompleteness)
     OneLeader     in one leader epoch one broker leads; its log knows that epoch before its first append (G3)
     Offsets       log start <= HW <= LEO; a replica's HW and a leader's LEO never go back within an epoch
-    Decisions     what the controller says: `replication_decisions`
+    Decisions     the controller's decisions: `replication_decisions`
     Quorum        the ISR that the controller knows is within the one its leader waits for (ReplicationQuorumSuperset)
 
-Only replicas in which something changed are looked at. An unclean election may lose all of it: a partition that had
-one is left alone from then on, and `UncleanElections` tells which these are.
+Only changed replicas are checked. An unclean election can lose all records: a partition that had one is not checked
+from then on, and `UncleanElections` lists these partitions.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from barnabas.simulation.node import Node
 from barnabas.simulation.world import Life
 from barnabas.storage.log import Log
 
-#: One life of a partition: its name and its topic's id.
+#: One incarnation of a partition: its name and its topic's id.
 Key = tuple[TopicPartition, bytes]
 
 
@@ -47,15 +46,16 @@ class State(NamedTuple):
 
 class Look(Protocol):
     def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
-        """Something in it is not what it was. Raises Violation."""
+        """Checks a changed replica. Raises Violation."""
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
-        """The controller has decided something. Raises Violation."""
+        """Checks new decisions of the controller. Raises Violation."""
 
 
 class Replicas:
-    """Finds what changed, and lets others look at it. Decisions are seen at node `controller`, or, without one, at
-    whichever node has the newest of them."""
+    """The checker that finds changes and passes them to the looks. It takes decisions from node `controller`, or, if
+    None, from the node with the newest ones.
+    """
 
     def __init__(self, controller: str | None, looks: Sequence[Look]) -> None:
         self._controller = controller
@@ -101,7 +101,7 @@ class Replicas:
 def changed_partitions(
     before: MetadataImage, now: MetadataImage
 ) -> Iterator[tuple[Key, PartitionImage | None, PartitionImage]]:
-    """With what was before, where there was something."""
+    """Yields changed partitions, with their previous state if there is one."""
     if now.topics_by_name is before.topics_by_name:
         return
     for name, topic in now.topics_by_name.items():
@@ -115,13 +115,13 @@ def changed_partitions(
 
 
 class UncleanElections:
-    """Which partitions had one. Give it to the looks, in front of those that it excuses."""
+    """The partitions that had an unclean election. It must precede the looks that use it."""
 
     def __init__(self) -> None:
         self.partitions: dict[Key, int] = {}
 
     def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
-        """Replicas elect nobody."""
+        """Does nothing: replicas elect no leader."""
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
         for key, earlier, decided in changed_partitions(before, now):
@@ -144,7 +144,7 @@ class Committed:
         #: Base offset -> (end offset, leader epoch, checksum of the records).
         self.batches: dict[Key, dict[int, tuple[int, int, int]]] = {}
         self.ends: dict[Key, int] = {}
-        #: How far a replica's log is known to be right.
+        #: The offset up to which a replica's log is known to be right.
         self._checked: dict[Partition, tuple[Log, int]] = {}
         #: The newest epoch in which a leader was seen.
         self._epochs: dict[Key, int] = {}
@@ -167,7 +167,7 @@ class Committed:
             self._check_candidates(key)
 
     def forget_checked(self, partition: Partition) -> None:
-        """Look at all of this replica again."""
+        """Makes the next check compare the whole log of this replica."""
         self._checked.pop(partition, None)
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
@@ -176,7 +176,9 @@ class Committed:
             self._check_candidates(key)
 
     def _check_candidates(self, key: Key) -> None:
-        """Whoever may be elected has all. Not asked of those that the controller takes for an earlier incarnation."""
+        """Checks that every candidate for leader has all committed records. Candidates that the controller knows only
+        as an earlier incarnation are not checked.
+        """
         (topic, index), topic_id = key
         found, end = self._image.topics_by_id.get(topic_id), self.ends.get(key, 0)
         if found is None or not end or key in self._unclean.partitions:
@@ -197,8 +199,11 @@ class Committed:
                 )
 
     def _on_new_leader(self, node: Node, partition: Partition) -> None:
-        """It has all that was committed in earlier epochs, but for what was deleted. One that hears of its leadership
-        when the next has begun already knows nothing of that one's records, and cannot commit."""
+        """Checks that a new leader has all records committed in earlier epochs, except for deleted ones.
+
+        A leader that learns of its leadership after the next epoch has begun lacks that epoch's records, and cannot
+        commit.
+        """
         tp = partition.topic_partition
         key = (tp, partition.topic_id)
         if partition.leader_epoch < self._epochs.get(key, -1):
@@ -213,7 +218,7 @@ class Committed:
         self._compare(node, partition, partition.log.log_start_offset, end)
 
     def _compare(self, node: Node, partition: Partition, start: int, end: int) -> None:
-        """Batches from `start` to `end` are the committed ones; those beyond what is known become known."""
+        """Checks that the batches from `start` to `end` are the committed ones, and adds those that are new."""
         tp = partition.topic_partition
         key = (tp, partition.topic_id)
         known = self.batches.setdefault(key, {})
@@ -237,7 +242,7 @@ class Committed:
 
 
 def read_unnoticed(node: Node, partition: Partition, offset: int, end: int) -> bytes:
-    """Without a trace in the world: neither time nor faults of the disk."""
+    """Reads without any effect in the world: neither time nor faults of the disk."""
     with node.disk.unnoticed():
         return bytes(partition.log.read(offset, 1 << 20, up_to=end).data)
 
@@ -260,11 +265,11 @@ class OneLeader:
             )
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
-        """Roles are carried out by the replicas."""
+        """Does nothing: only replicas lead."""
 
 
 class Offsets:
-    """Of leaders and followers: HWs only go back where a partition had an unclean election."""
+    """The offsets of leaders and followers: a HW goes back only after an unclean election of its partition."""
 
     def __init__(self, unclean: UncleanElections | None = None) -> None:
         self._unclean = UncleanElections() if unclean is None else unclean
@@ -285,11 +290,11 @@ class Offsets:
         return (partition.topic_partition, partition.topic_id) in self._unclean.partitions
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
-        """Says nothing of offsets."""
+        """Does nothing: an image has no offsets."""
 
 
 class Quorum:
-    """A leader counts at least on those that the controller would elect: what it calls committed, they all have."""
+    """The check that a leader waits for all brokers that the controller would elect, before records are committed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster

@@ -1,11 +1,11 @@
-"""What a controller may decide about partitions, asked of every step of the metadata:
+"""The rules for a controller's decisions about partitions, checked at every step of the metadata:
 
-the leader is in the ISR, ISR and ELR are parts of the replicas and apart, nobody fenced is in the ISR (G9)
-an ELR only where the ISR is below the min ISR (G11)
+the leader is in the ISR, ISR and ELR are disjoint parts of the replicas, no fenced broker is in the ISR (G9)
+an ELR only while the ISR is below the min ISR (G11)
 epochs go forward; another leader has another epoch
-no unclean election but of the last known leader, or where the topic allows them (G13)
-below the min ISR nobody leaves ISR and ELR who may still have what was committed (MinIsrRecoveryQuorum): only
-brokers that came back in another life, or that the partition was taken from
+no unclean election except of the last known leader, or if the topic allows them (G13)
+below the min ISR no broker leaves ISR and ELR that can still have committed records (MinIsrRecoveryQuorum): only
+brokers that came back in another incarnation, or from which the partition was moved away
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MIN_ISR, _UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
 
 
 class Decisions:
-    """`defaults` are the nodes' properties, as far as topics and brokers do not say otherwise."""
+    """The check. `defaults` are the nodes' properties, which apply if topics and brokers do not override them."""
 
     def __init__(self, defaults: Mapping[str, str]) -> None:
         self._defaults = defaults
 
     def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
-        """Nothing that the controller decides."""
+        """Does nothing: replicas decide nothing that is checked here."""
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
         for (tp, _), earlier, decided in changed_partitions(before, now):
@@ -85,7 +85,7 @@ def _step_problem(earlier: PartitionImage, decided: PartitionImage, *, may_be_un
 def _departure_problem(
     before: MetadataImage, now: MetadataImage, earlier: PartitionImage, decided: PartitionImage, min_isr: int
 ) -> str:
-    """Not asked where an unclean election took place, or without ELRs."""
+    """Returns the violation of a departure from ISR and ELR; none without ELRs or after an unclean election."""
     if not now.elr_enabled or RECOVERING in (earlier.leader_recovery_state, decided.leader_recovery_state):
         return ""
     if len(decided.isr) >= min_isr or decided.partition_epoch != earlier.partition_epoch + 1:

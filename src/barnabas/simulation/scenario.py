@@ -1,10 +1,10 @@
-"""One run: a cluster, clients at work, faults from the seed, and the judgement.
+"""One run: a cluster, clients at work, faults from the seed, and the check.
 
 warm up        nodes start, topics are created, clients begin
-safety         faults come and go, an operator changes this and that; checkers look on
-liveness       a core heals and the rest is dead: within a bound every producer is acked again; then everything heals,
-               and within a bound the cluster is whole
-audit          clients stop; the whole log is read back and compared with what they saw
+safety         faults come and go, an operator makes changes; checkers run
+liveness       a core heals and the rest is down: within a bound every producer is acked again; then everything
+               heals, and within a bound the cluster is whole
+audit          clients stop; the whole log is read back and compared with the history
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _WORK: dict[WorkKind, Callable[[Cluster, Client, Size], Work]] = {
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What one run is made of; equal settings give equal runs. `schedule` None: drawn from the seed."""
+    """The settings of one run; equal settings give equal runs. `schedule` None: drawn from the seed."""
 
     seed: int
     layout: Layout = field(default_factory=Layout)
@@ -63,13 +63,13 @@ class Settings:
     schedule: tuple[Fault, ...] | None = None
     work: WorkKind = WorkKind.RECORDS
     producers: int = 2
-    #: Who reads: consumers, chains or members.
+    #: The number of readers: consumers, chains or members.
     consumers: int = 2
     records_per_s: float = 10.0
-    #: What the operator may do; each seed draws some of it.
+    #: The changes that the operator can make; each seed draws some of them.
     operations: tuple[Operation, ...] = tuple(Operation)
     keep_events: bool = False
-    #: Above it a run goes round in a circle.
+    #: A run with more events is in an endless loop.
     events_max: int = 3_000_000
 
     @property
@@ -79,7 +79,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Outcome:
-    """What came of it."""
+    """The result of a run."""
 
     settings: Settings
     schedule: tuple[Fault, ...]
@@ -91,9 +91,9 @@ class Outcome:
     sent: int
     acked: int
     polled: int
-    #: Partitions that had an unclean election, and are judged accordingly.
+    #: The number of partitions that had an unclean election, of which less is required.
     unclean: int
-    #: What the operator did, and was told that it was done.
+    #: The number of changes by the operator that succeeded.
     operated: int
     notes: list[Note]
 
@@ -103,7 +103,7 @@ class Outcome:
 
 
 def schedule_of(settings: Settings) -> tuple[Fault, ...]:
-    """The faults of these settings, drawn if need be."""
+    """Returns the faults of these settings, drawn if necessary."""
     if settings.schedule is not None:
         return settings.schedule
     world = World(settings.seed)
@@ -194,7 +194,7 @@ class Run:
         self._becomes_whole()
 
     def _core_gets_on(self) -> None:
-        """The rest of the nodes is dead meanwhile."""
+        """Checks the progress of the core while the other nodes are down."""
         kept = core(self.cluster, self.injector.active, self.world.stream("core"))
         rest = [name for name in self.cluster.nodes if name not in kept]
         if not rest:
@@ -209,7 +209,7 @@ class Run:
             self.cluster.let_up(name)
 
     def _progress(self, since: str) -> None:
-        """Everybody gets on."""
+        """Waits until every worker makes progress."""
         goal = [(worker, worker.acked + _MORE_ACKS) for worker in self.work.must_get_on]
 
         def waits() -> bool:
@@ -220,7 +220,7 @@ class Run:
             raise Violation(f"no progress within {_LIVENESS_S_MAX} s after {since}: {', '.join(stuck)}")
 
     def _becomes_whole(self) -> None:
-        """Looked at every second."""
+        """Waits until the cluster is whole, checking every second."""
         for _ in range(_WHOLE_S_MAX):
             missing = what_is_missing(self.cluster)
             if not missing:
@@ -243,7 +243,9 @@ class Run:
         return self.work.judge(found, Verdicts(self._lossy(), self._settled_us))
 
     def _lossy(self) -> Collection[str]:
-        """A topic with one replica has an unclean election after every power failure; what it had synced is there."""
+        """Returns the topics that can lose records. A topic with one replica has an unclean election after every power
+        failure, but keeps what it had synced.
+        """
         if self.settings.layout.replication_factor > 1:
             return self.unclean.topics
         has_lost = any(fault.kind is FaultKind.POWER and fault.amount > 0 for fault in self.schedule)
@@ -251,5 +253,5 @@ class Run:
 
 
 def run(settings: Settings) -> Outcome:
-    """Run it from beginning to end."""
+    """Runs the settings from beginning to end."""
     return Run(settings).execute()

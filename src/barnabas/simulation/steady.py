@@ -1,7 +1,7 @@
-"""Writers that never give up, one for each partition, and how long each partition was without an acknowledgement.
+"""Writers that never give up, one for each partition, and the longest time of each without an acknowledgement.
 
-Each writes one record at a time with acks=all, and asks another broker for the leader whenever it is refused or gets no
-answer. As real clients do, it takes no leader of an epoch older than the one it knows.
+Each writes one record at a time with acks=all, and requests the leader from another broker after each refusal or
+missing response. As real clients do, it ignores a leader of an epoch older than the one it knows.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BY_NAME: Final = 12
 
 
 class SteadyWriter:
-    """Of one partition."""
+    """The writer of one partition."""
 
     def __init__(self, cluster: Cluster, client: Client, topic: str, index: int) -> None:
         self._cluster = cluster
@@ -34,7 +34,7 @@ class SteadyWriter:
         self.topic, self.index = topic, index
         self._bare: BareClient | None = None
         self._leader: tuple[int, int] | None = None
-        #: When each record was acknowledged.
+        #: The time of each acknowledgement.
         self.acked_us: list[int] = []
 
     async def run(self) -> None:
@@ -75,13 +75,13 @@ class SteadyWriter:
         return True
 
     def longest_gap_ms(self, begin_us: int, end_us: int) -> int:
-        """The longest time within these two without an acknowledgement."""
+        """Returns the longest time between these two without an acknowledgement."""
         times = [begin_us, *(at for at in self.acked_us if begin_us <= at <= end_us), end_us]
         return max(later - earlier for earlier, later in itertools.pairwise(times)) // MILLISECOND_US
 
 
 class SteadyWriters:
-    """One for each partition of a topic, each on a machine of its own."""
+    """The writers of a topic, one for each partition and each on a separate machine."""
 
     def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
         self._cluster = cluster
@@ -104,7 +104,7 @@ class SteadyWriters:
         return [writer.longest_gap_ms(begin_us, end_us) for writer in self._writers]
 
     def check(self, begin_us: int, end_us: int, bound_ms: int) -> None:
-        """Raises Violation where a partition was longer than that without an acknowledgement."""
+        """Raises Violation if a partition had no acknowledgement for longer than the bound."""
         for writer, gap_ms in zip(self._writers, self.longest_gaps_ms(begin_us, end_us), strict=True):
             if gap_ms > bound_ms:
                 raise Violation(

@@ -1,4 +1,4 @@
-"""What clients of a run did, told in the operations of `barnabas check` and judged by its rules as it is told."""
+"""The history of a run's clients in the operations of `barnabas check`, whose rules check it during the run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Story:
         self._lines = 0
 
     def note(self, process: str, kind: str, f: str, **fields: Any) -> None:
-        """`kind`: invoke, ok, fail or info; `f` and its fields as docs/check.md has them."""
+        """Records an operation. `kind`: invoke, ok, fail or info; `f` and its fields as in docs/check.md."""
         self._lines += 1
         body = {"process": process, "type": kind, "f": f, **fields}
         self.judge.take(from_fields(self._lines, body))
@@ -32,7 +32,7 @@ class Story:
         self.note(process, "ok", "send", topic=place[0], partition=place[1], value=value, offset=offset)
 
     def polled(self, process: str, records: dict[Place, list[tuple[int, str]]]) -> None:
-        """Offsets and values, of each partition in the order in which they were given."""
+        """Records a poll: offsets and values, for each partition in the order returned."""
         rows = {f"{topic}-{index}": [list(record) for record in given] for (topic, index), given in records.items()}
         self.note(process, "ok", "poll", records=rows)
 

@@ -1,4 +1,4 @@
-"""The topics of a run, and what may be done to each."""
+"""The topics of a run, and the changes that an operator can make to each."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ from barnabas.simulation.history import Life, Place
 
 
 class Topic:
-    """`choices`: config -> values that an operator may give it. With `is_replaced` it is deleted and made again, and
-    nothing is promised beyond its present life."""
+    """One topic. `choices`: config -> values that an operator can set.
+
+    With `is_replaced`, it is deleted and created again, and only its present incarnation must keep records.
+    """
 
     def __init__(
         self,
@@ -21,7 +23,7 @@ class Topic:
         is_replaced: bool = False,
     ) -> None:
         self.name = name
-        #: As many as are known to be there.
+        #: The number of partitions that certainly exist.
         self.partitions = partitions
         self.configs = dict(configs)
         self.choices = dict(choices or {})
@@ -38,9 +40,12 @@ class Topic:
 
 
 def topics_of_a_run(min_in_sync: int) -> list[Topic]:
-    """`orders`: every append synced, so that not even unclean elections of last known leaders lose anything acked.
-    `clicks`: as Kafka's default has it, the page cache of enough replicas; its settings change, and it may elect
-    unclean leaders. `visits`: comes and goes."""
+    """Returns the topics of a run of records.
+
+    `orders`: every append is synced, so that not even unclean elections of last known leaders lose acked records.
+    `clicks`: Kafka's default, the page cache of enough replicas; its settings change, and it may elect unclean leaders.
+    `visits`: is deleted and created again.
+    """
     enough = {"min.insync.replicas": str(min_in_sync)}
     choices = {
         "min.insync.replicas": sorted({"1", str(min_in_sync)}),

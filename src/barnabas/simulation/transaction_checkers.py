@@ -1,7 +1,7 @@
-"""The last stable offset of every replica, worked out from its log's batches alone and compared with what it says.
+"""The check of the last stable offset of every replica, computed only from the batches of its log.
 
-It is the first offset of the oldest transaction that is open, or whose marker the HW has not passed yet; else the HW.
-Nothing of the broker's own book-keeping is asked, and no stop, kill or truncation changes the rule.
+The LSO is the first offset of the oldest transaction that is open, or whose marker is not yet below the HW; else the
+HW. The broker's own state is not used, and no stop, kill or truncation changes the rule.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from barnabas.storage.log import Log
 
 
 class _Transactions:
-    """Of one log, as far as `end`."""
+    """The transactions of one log, up to `end`."""
 
     __slots__ = ("end", "ended", "epoch", "log", "open")
 
@@ -50,7 +50,7 @@ class StableOffsets:
             or now.log_end_offset < max(known.end, before.log_end_offset)
             or now.log_start_offset != before.log_start_offset
         ):
-            # Something may have been cut off and written anew.
+            # A part may have been truncated and written again.
             known = self._known[partition] = _Transactions(now.log, now.leader_epoch, now.log_start_offset)
         self._read_on(node, partition, known, now.log_end_offset)
         expected, found = known.stable(now.high_watermark), partition.last_stable_offset
@@ -61,7 +61,7 @@ class StableOffsets:
             )
 
     def on_image(self, before: MetadataImage, now: MetadataImage) -> None:
-        """Says nothing of transactions."""
+        """Does nothing: an image has no transactions."""
 
     def _read_on(self, node: Node, partition: Partition, known: _Transactions, end: int) -> None:
         while known.end < end:

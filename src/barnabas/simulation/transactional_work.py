@@ -1,8 +1,8 @@
-"""Transactions at work: producers fill `payments`, chains make a receipt of each payment, a reader follows.
+"""Transactions at work: producers fill `payments`, chains create a receipt for each payment, a reader follows.
 
-What must hold, by the rules of `barnabas check` and three of its own: what is committed in `receipts` is what is
-committed in `payments`, each once; an offset that was sent with records counts if they do; and nothing hangs, so that
-in the end the chains get through and every log can be read to its end.
+The rules are those of `barnabas check` and three more: what is committed in `receipts` is what is committed in
+`payments`, each once; an offset that was sent with records is committed if they are; and no transaction hangs, so that
+at the end the chains finish and every log can be read to its end.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KIOSKS = ("kiosk-1", "kiosk-2")
 
 
 class TransactionalWork:
-    """Producers with transactional ids of their own in common, and chains."""
+    """Producers that share transactional ids, and chains."""
 
     def __init__(self, cluster: Cluster, auditor: Client, size: Size) -> None:
         self._cluster = cluster
@@ -47,7 +47,7 @@ class TransactionalWork:
         self.story, self.ledger = Story(), Ledger()
         enough = {"flush.messages": "1", "min.insync.replicas": str(cluster.layout.min_in_sync)}
         self.payments, self.receipts = Topic("payments", 2, enough), Topic("receipts", 2, enough)
-        #: Offsets of the kiosks' groups in the end.
+        #: Offsets of the kiosks' groups at the end.
         self.ends: dict[str, int | None] = {}
         self.topics = [self.payments, self.receipts]
         self.internal = [
@@ -86,7 +86,7 @@ class TransactionalWork:
         return [*self.producers, *self.chains]
 
     async def settle(self) -> None:
-        """Chains go on until they have made receipts of all payments."""
+        """Waits until chains have created receipts for all payments."""
         for producer in self.producers:
             producer.stopping = True
         await asyncio.sleep(_DRAIN_S)
@@ -97,7 +97,7 @@ class TransactionalWork:
         await asyncio.sleep(_DRAIN_S)
 
     async def _chains_are_through(self) -> bool:
-        """Beyond what the group has committed there is nothing more to read."""
+        """Returns whether there is nothing more to read after the group's committed offsets."""
         places = [TopicPartition(*place) for place in self.payments.places]
         consumer = open_reader(self._cluster, "auditor", CHAIN_GROUP)
         try:
@@ -138,7 +138,7 @@ class TransactionalWork:
             await asyncio.sleep(RETRY_S)
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
-        """Nothing is promised of the chain once anything that it stands on had an unclean election."""
+        """Checks the history. Nothing is required if a topic that the chain depends on had an unclean election."""
         if {topic.name for topic in (*self.topics, *self.internal)} & set(verdicts.lossy):
             return []
         self.story.polled("auditor", found)
@@ -172,7 +172,7 @@ class TransactionalWork:
 
 
 class CommittedReader:
-    """Follows all partitions of a topic, again and again from the beginning."""
+    """A reader that follows all partitions of a topic, repeatedly from the beginning."""
 
     def __init__(self, cluster: Cluster, client: Client, story: Story, topic: Topic) -> None:
         self._cluster = cluster

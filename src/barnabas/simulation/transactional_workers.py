@@ -1,9 +1,9 @@
-"""Unmodified aiokafka clients with transactions: producers of some records at a time, and chains that consume,
+"""Unmodified aiokafka clients with transactions: producers of a few records at a time, and chains that consume,
 transform and produce, with the offsets in the same transaction.
 
-aiokafka speaks version 1 of the protocol. A chain belongs to no generation of a group: whoever begins with a
-partition's transactional id fences who had it before, and reads the group's offset after that. Two chains take
-partitions from each other all the time, so there are zombies in every run.
+aiokafka supports version 1 of the protocol. A chain is not a member of a group: a chain that begins with a partition's
+transactional id fences the previous one, and reads the group's offset after that. Two chains constantly take partitions
+from each other, so every run has zombies.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from barnabas.simulation.workload import LINGERS_MS, METADATA_AGE_MS, RETRY_S, T
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
 CHAIN_GROUP = "chain"
-#: The shorter one is not enough for who rests on the way.
+#: A client that pauses during a transaction exceeds the shorter timeout.
 _TRANSACTION_TIMEOUTS_MS = (4_000, 20_000)
 _REST_S = 6.0
-#: A client that has not come to an end by then is left behind, and another one begins.
+#: A client that has not finished by then is abandoned, and another one begins.
 _PATIENCE_S = 60.0
 _TRANSACTIONS_OF_A_SESSION = 30
 _RECORDS_MAX = 4
@@ -32,7 +32,7 @@ _POLLED_MAX = 8
 
 
 class TransactionalSession:
-    """One producer with a transactional id, and what it tells the story. TROUBLE ends it."""
+    """One producer with a transactional id, and its records in the story. TROUBLE ends it."""
 
     def __init__(self, cluster: Cluster, story: Story, name: str, transactional_id: str, random: Random) -> None:
         self.name = name
@@ -53,7 +53,7 @@ class TransactionalSession:
         self._story.note(self.name, "ok", "begin")
 
     async def send(self, records: Sequence[tuple[Place, str]]) -> None:
-        """Returns when all are acked."""
+        """Sends records, and returns when all are acked."""
         await asyncio.gather(*[self._send_one(place, value) for place, value in records])
 
     async def _send_one(self, place: Place, value: str) -> None:
@@ -67,7 +67,7 @@ class TransactionalSession:
         await asyncio.wait_for(self.producer.send_offsets_to_transaction(offsets, CHAIN_GROUP), _PATIENCE_S)
 
     async def end(self, *, commit: bool) -> None:
-        """A commit that fails may have happened: its answer may be lost."""
+        """Ends the transaction. A commit that fails can have succeeded: its response can be lost."""
         f = "commit" if commit else "abort"
         self._story.note(self.name, "invoke", f)
         try:
@@ -80,7 +80,7 @@ class TransactionalSession:
 
 
 class TransactionalWorker:
-    """Sessions without end, each with another transactional id; `_session` is what one does."""
+    """An endless series of sessions, each with another transactional id; `_session` runs one."""
 
     def __init__(self, cluster: Cluster, client: Client, story: Story) -> None:
         self._cluster = cluster
@@ -106,11 +106,11 @@ class TransactionalWorker:
         raise NotImplementedError
 
     async def _in_session(self, session: TransactionalSession) -> None:
-        """What is done with its producer."""
+        """Works with the session's producer."""
         raise NotImplementedError
 
     async def _with_producer(self, session: TransactionalSession) -> None:
-        """Starts it, and closes it whatever happens."""
+        """Starts the producer, runs the session, and closes the producer in any case."""
         try:
             await asyncio.wait_for(session.producer.start(), _PATIENCE_S)
             await self._in_session(session)
@@ -121,7 +121,7 @@ class TransactionalWorker:
 
 
 class TransactionalProducer(TransactionalWorker):
-    """Some records for several partitions at a time, committed or aborted."""
+    """A producer of a few records for several partitions at a time, committed or aborted."""
 
     def __init__(
         self, cluster: Cluster, client: Client, story: Story, topic: Topic, ids: Sequence[str], records_per_s: float
@@ -157,8 +157,9 @@ class TransactionalProducer(TransactionalWorker):
 
 
 class Chain(TransactionalWorker):
-    """Takes a partition of `source`, goes on where the group had got, and writes each record to `target` once. Whoever
-    takes the partition next goes on there."""
+    """A chain: it takes a partition of `source`, continues at the group's offset, and writes each record to `target`
+    once. The next chain that takes the partition continues there.
+    """
 
     def __init__(self, cluster: Cluster, client: Client, story: Story, source: Topic, target: Topic) -> None:
         super().__init__(cluster, client, story)
@@ -172,7 +173,7 @@ class Chain(TransactionalWorker):
         )
 
     async def _in_session(self, session: TransactionalSession) -> None:
-        """The offset is asked for when nobody else can move it any more."""
+        """Runs a session. It reads the offset only after fencing, when no other chain can move it any more."""
         consumer = open_reader(self._cluster, session.name, CHAIN_GROUP)
         try:
             await consumer.start()
@@ -188,7 +189,7 @@ class Chain(TransactionalWorker):
         await closed(consumer.stop)
 
     async def _transaction(self, session: TransactionalSession, consumer: AIOKafkaConsumer, number: int) -> bool:
-        """False if it was aborted: what was read is to be read again."""
+        """Runs a transaction. Returns False if it was aborted: its records must be read again."""
         polled = await consumer.getmany(timeout_ms=500, max_records=_POLLED_MAX)
         records = polled.get(self._at, [])
         place = (self._at.topic, self._at.partition)
@@ -209,7 +210,7 @@ class Chain(TransactionalWorker):
 
 
 def open_reader(cluster: Cluster, name: str, group: str | None) -> AIOKafkaConsumer:
-    """Of what is committed; not started yet."""
+    """Returns a reader of committed records, not yet started."""
     return AIOKafkaConsumer(
         bootstrap_servers=cluster.bootstrap,
         client_id=name,
@@ -229,8 +230,10 @@ async def committed_offsets(
     places: Iterable[Place],
     saw: Callable[[Place, int, int], None] = lambda *_: None,
 ) -> dict[Place, int]:
-    """Of a group, -1 where it has none; tries until it has them all. `saw`: each answer, with the time (us) of its
-    question."""
+    """Returns the offsets of a group, -1 if it has none; retries until it has them all.
+
+    `saw` gets each offset, with the time (us) of its request.
+    """
     while True:
         consumer = open_reader(cluster, client.name, group)
         found = {}

@@ -1,8 +1,8 @@
-"""Who is at work in a run, and what is judged of it: the part of a run that its settings choose.
+"""The work of a run, which its settings choose: the clients, and the check of their history.
 
 records         producers that send, a consumer group that reads, and topics that change (`RecordsWork`)
 transactions    transactional producers and chains that consume, transform and produce (`transactional_work`)
-groups          members of groups of both protocols that come, go and commit (`group_work`)
+groups          members of groups of both protocols that join, leave and commit (`group_work`)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from barnabas.simulation.topics import Topic, topics_of_a_run
 from barnabas.simulation.workload import ConsumerAtWork, ProducerAtWork, read_everything
 
 _DRAIN_S = 15
-#: What an operator may do to topics whose partitions and settings are to stay.
+#: Changes by an operator that keep the partitions and settings of topics.
 MOVES = (Operation.REASSIGN, Operation.CANCEL, Operation.ELECT)
 
 
@@ -31,7 +31,7 @@ class WorkKind(Enum):
 
 
 class Size(NamedTuple):
-    """How much of it. `consumers` are who reads: members, chains."""
+    """The size of the work. `consumers` is the number of readers: members, chains."""
 
     producers: int
     consumers: int
@@ -39,18 +39,18 @@ class Size(NamedTuple):
 
 
 class Worker(Protocol):
-    """A client's program. After `stopping` it ends what is under way. `acked`: what it got done so far."""
+    """A client's program. After `stopping` it completes what is in flight. `acked` counts completed operations."""
 
     client: Client
     stopping: bool
     acked: int
 
     async def run(self) -> None:
-        """Again after the end of its process."""
+        """Runs the program; called again after the end of its process."""
 
 
 class Counts(NamedTuple):
-    """Records, or of groups commits."""
+    """Numbers of records, or for groups of commits."""
 
     sent: int
     acked: int
@@ -58,46 +58,46 @@ class Counts(NamedTuple):
 
 
 class Verdicts(NamedTuple):
-    """What the run knows that a judgement depends on: topics that had unclean elections, and when all was settled."""
+    """The facts of the run that a check depends on: topics that had unclean elections, and when all was settled."""
 
     lossy: Collection[str]
     settled_us: int
 
 
 class Work(Protocol):
-    """`topics` are created first, then everybody runs. `internal`: topics beside them whose partitions may be moved."""
+    """The work of a run. `topics` are created before it starts; `internal` are others that can be reassigned."""
 
     topics: list[Topic]
     internal: list[Topic]
 
     @property
     def operations(self) -> Collection[Operation]:
-        """What an operator may do to them."""
+        """Returns the changes that an operator can make to the topics."""
 
     @property
     def workers(self) -> Sequence[Worker]: ...
     @property
     def must_get_on(self) -> Sequence[Worker]:
-        """Whoever must have something acked again once a majority is well."""
+        """Returns the workers that must make progress once a majority has healed."""
 
     @property
     def checkers(self) -> Sequence[Checker]:
-        """Beside those of every run."""
+        """Returns checkers in addition to those of every run."""
 
     async def settle(self) -> None:
-        """Stop everybody, in an order in which nothing is left undone. On the auditor's loop."""
+        """Stops all workers, in an order that completes everything. Runs on the auditor's loop."""
 
     async def read(self) -> Any:
-        """Everything there is in the end. On the auditor's loop."""
+        """Returns everything that exists at the end. Runs on the auditor's loop."""
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
-        """All broken promises, each as one line."""
+        """Returns all violations, one line each."""
 
     def counts(self) -> Counts: ...
 
 
 def client_names(kind: WorkKind, size: Size) -> list[str]:
-    """Of all who may be killed or paused."""
+    """Returns the clients that can be killed or paused."""
     return _names("producer", size.producers) + _names(_READERS[kind], size.consumers) + list(_BARE.get(kind, ()))
 
 
@@ -115,7 +115,7 @@ _BARE: Mapping[WorkKind, Sequence[str]] = {
     WorkKind.TRANSACTIONS: ("kiosk1", "kiosk2"),
     WorkKind.GROUPS: ("modern1", "modern2", "modern3"),
 }
-#: Of nodes: sessions of groups that end within a run.
+#: Properties of nodes: sessions of groups that can expire within a run.
 PROPERTIES: Mapping[WorkKind, Mapping[str, str]] = {
     WorkKind.RECORDS: {},
     WorkKind.TRANSACTIONS: {},

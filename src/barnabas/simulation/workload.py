@@ -1,7 +1,7 @@
-"""Clients at work in the world: unmodified aiokafka producers and consumers that write down what they did and saw.
+"""Clients at work in the world: unmodified aiokafka producers and consumers that record their history.
 
-Clients meet errors all the time and go on, as a careful application does: a producer that failed for good is closed and
-a new one takes its place (a new session of the history), a consumer that fails is opened again.
+Clients meet errors all the time and continue, as a robust application does: a producer with a fatal error is closed and
+replaced by a new one (a new session of the history), a consumer with an error is opened again.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 RETRY_S = 0.5
 TIMEOUT_MS = 10_000
 _CLOSE_S = 5.0
-#: Topics get more partitions, and clients are to notice.
+#: Topics get more partitions, which clients must notice.
 METADATA_AGE_MS = 4_000
-#: Drawn by each session: some send every record at once and some in batches, some are answered at every record.
+#: Drawn by each session: some send every record immediately and some in batches, some get a response for every record.
 LINGERS_MS = (0, 5, 50)
 FETCH_MIN_BYTES = (1, 1, 400)
-#: What a client in trouble may raise; anything else is a mistake of ours or of the client's. Nobody cancels a program:
-#: where one sees that, the client gave up a future of its own.
+#: Exceptions that a client can raise under faults; any other is a mistake in our code or in the client. No program is
+#: cancelled: CancelledError means that the client cancelled a future of its own.
 TROUBLE = (
     asyncio.CancelledError,
     KafkaError,
@@ -46,7 +46,7 @@ TROUBLE = (
 
 
 async def create_topics(cluster: Cluster, client: Client, topics: list[Topic], replication_factor: int) -> None:
-    """Try until all are there."""
+    """Creates the topics, retrying until all exist."""
     while True:
         admin = AIOKafkaAdminClient(
             bootstrap_servers=cluster.bootstrap, client_id="admin", request_timeout_ms=TIMEOUT_MS
@@ -68,14 +68,15 @@ async def create_topics(cluster: Cluster, client: Client, topics: list[Topic], r
 
 
 async def closed(close: Callable[[], Awaitable[object]]) -> None:
-    """Close a client, as far as it lets itself be closed. Never within a `finally`: a task that is thrown away at the
-    end of a run closes nothing any more."""
+    """Closes a client as far as possible. It must not be called in a `finally`: a task that is destroyed at the end of
+    a run cannot close anything.
+    """
     with contextlib.suppress(*TROUBLE):
         await asyncio.wait_for(close(), _CLOSE_S)
 
 
 class ProducerAtWork:
-    """Sends numbered records to random partitions; `stopping` ends it after what is under way."""
+    """A producer of numbered records for random partitions; `stopping` ends it after the records in flight."""
 
     def __init__(
         self, cluster: Cluster, client: Client, history: History, topics: list[Topic], *, records_per_s: float
@@ -93,7 +94,7 @@ class ProducerAtWork:
         self.acked = 0
 
     async def run(self) -> None:
-        """Again after the end of its process: what was under way then is not known."""
+        """Runs sessions; called again after the end of its process, when the result of records in flight is unknown."""
         self._pending = set()
         while not self.stopping:
             self._sessions += 1
@@ -139,7 +140,7 @@ class ProducerAtWork:
             await asyncio.wait(self._pending, timeout=TIMEOUT_MS / 1000)
 
     def _place(self, producer: AIOKafkaProducer) -> Place:
-        """One that is there, as far as this client knows."""
+        """Returns a random partition that exists, as far as this client knows."""
         places = []
         for topic in self._topics:
             if not topic.life.is_over:
@@ -158,7 +159,7 @@ class ProducerAtWork:
 
 
 class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
-    """A member of a group that reads everything the group's share brings it."""
+    """A member of a group that reads all records of its partitions."""
 
     def __init__(self, cluster: Cluster, client: Client, history: History, topics: list[Topic], *, group: str) -> None:
         self._cluster = cluster
@@ -170,7 +171,7 @@ class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
         self._sessions = 0
         self._assignments = 0
         self.stopping = False
-        #: Records that it was given.
+        #: Records that it got.
         self.acked = 0
 
     async def run(self) -> None:
@@ -198,7 +199,7 @@ class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
             await closed(consumer.stop)
 
     async def _poll(self, consumer: AIOKafkaConsumer, session: str) -> None:
-        """Order holds within one assignment; the next one may begin again at an older committed offset."""
+        """Polls once. Order holds within one assignment; the next one can begin at an older committed offset."""
         before = self._assignments
         got: dict[TopicPartition, list[ConsumerRecord[Any, Any]]] = await consumer.getmany(timeout_ms=500)
         during = "" if before == self._assignments else f"-{self._assignments}"
@@ -216,7 +217,7 @@ class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
 
 
 async def read_everything(cluster: Cluster, client: Client, topics: list[Topic]) -> Found:
-    """The whole log of every partition, by a reader of its own; tries until it has it."""
+    """Returns the whole log of every partition, read by a separate reader that retries until it has everything."""
     partitions = [TopicPartition(*place) for topic in topics for place in topic.places]
     while True:
         consumer = AIOKafkaConsumer(

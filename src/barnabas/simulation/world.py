@@ -1,12 +1,12 @@
-"""A world of its own: one seeded heap of events, virtual time in microseconds, and a hash of all that happened.
+"""A simulated world: one seeded heap of events, virtual time in microseconds, and a hash of everything that happened.
 
-Everything that happens here is an event in one heap: a timer that fires, bytes that arrive, a machine that loses power.
-Time only moves from event to event; equal times go by the order in which they were scheduled. Chance comes from named
-streams: what one part draws does not shift what another part gets. Every event goes into the trace, so two runs of one
-seed can be compared by one hash.
+Everything is an event in one heap: a timer that fires, bytes that arrive, a machine that loses power. Time advances
+only from event to event; events at the same time run in the order of scheduling. Randomness comes from named streams:
+draws of one part do not change what another part draws. Every event goes into the trace, so that two runs of one seed
+can be compared by one hash.
 
-An event belongs to a process or to the world itself. A process that is paused keeps its events for later, one that is
-dead loses them, one that is busy (it waits for its disk) gets them when it is free again.
+An event belongs to a process or to the world itself. A paused process keeps its events for later, a dead one loses
+them, a busy one (it waits for its disk) gets them when it is free again.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from typing import NamedTuple, Protocol
 
 from barnabas.simulation.cpu import Cpu
 
-#: 2025-01-01T00:00:00Z, where the virtual wall clock begins.
+#: 2025-01-01T00:00:00Z, the start of the virtual wall clock.
 EPOCH_WALL_US = 1_735_689_600_000_000
 MILLISECOND_US = 1_000
 SECOND_US = 1_000_000
 
 _TRACE_CHUNK = 256
-#: Events at one moment above which something goes round in a circle.
+#: A greater number of events at one moment means an endless loop.
 _EVENTS_AT_ONCE_MAX = 200_000
 
 
 class Livelock(Exception):
-    """Events follow events, and time does not move."""
+    """Events follow events, and time does not advance."""
 
 
 class ProcessExit(BaseException):
-    """This process ends here and now; the rest of its event does not happen."""
+    """The process ends immediately; the rest of its event does not run."""
 
 
 class Note(NamedTuple):
@@ -50,13 +50,13 @@ class Note(NamedTuple):
 
 
 def format_time(time_us: int) -> str:
-    """3_723_004_005 -> "1:02:03.004005"."""
+    """Formats 3_723_004_005 as "1:02:03.004005"."""
     seconds, rest_us = divmod(time_us, SECOND_US)
     return f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest_us:06}"
 
 
 class Trace:
-    """The hash of every event, and the notes that a person reads. With `keep`, the events themselves too."""
+    """The hash of every event, and notes for people. With `keep`, also the events themselves."""
 
     def __init__(self, *, keep: bool = False) -> None:
         self.notes: list[Note] = []
@@ -97,15 +97,18 @@ class Life(Enum):
 
 
 class Ending(Protocol):
-    """Something a process holds that the system takes back when the process ends."""
+    """A resource of a process that the system takes back when the process ends."""
 
     def process_ended(self, *, orderly: bool) -> None:
-        """`orderly`: the system lives on and says goodbye (kill -9); else the machine lost its power."""
+        """Takes back the resource. `orderly`: the system runs on and closes it (kill -9); else the machine lost its
+        power.
+        """
 
 
 class Process:
-    """One incarnation of a program on a machine. `busy_until_us`: it works, or waits in a call, and takes no event
-    before."""
+    """One incarnation of a program on a machine. Until `busy_until_us` it works, or waits in a call, and takes no
+    event.
+    """
 
     __slots__ = ("_held", "_on_exit", "busy_until_us", "cpu", "holdings", "life", "name", "owner", "world")
 
@@ -116,10 +119,10 @@ class Process:
         self.busy_until_us = 0
         #: The cost of its code; None if it takes no time.
         self.cpu: Cpu | None = None
-        #: Sockets and the like, in the order in which they were made.
+        #: Resources such as sockets, in the order of creation.
         self.holdings: dict[Ending, None] = {}
         self._on_exit: list[Callable[[str], None]] = []
-        #: Whose program it is, if checkers look at it: noted in `World.stirred` whenever it has run.
+        #: The owner of the program, if checkers check it: added to `World.stirred` whenever the program has run.
         self.owner: object | None = None
         self._held: list[Event] = []
 
@@ -133,22 +136,22 @@ class Process:
 
     @property
     def now_us(self) -> int:
-        """World time as its code sees it, time spent waiting in the event at hand included."""
+        """Returns the world time as its code sees it, including the time spent waiting in the current event."""
         return max(self.world.now_us, self.busy_until_us)
 
     def charge(self, duration_us: int) -> None:
-        """The call at hand takes this long, and the process waits."""
+        """Makes the current call take this long; the process waits."""
         self.busy_until_us = self.now_us + duration_us
 
     def enter(self, callback: Callable[[], None]) -> None:
-        """Run code of this process now, or as soon as it can run."""
+        """Runs code of this process now, or as soon as it can run."""
         if self.life is Life.RUNNING and self.busy_until_us <= self.world.now_us:
             self.run(callback)
         else:
             self.world.at(self.world.now_us, callback, self, "enter")
 
     def run(self, callback: Callable[[], None]) -> None:
-        """Run code of this process; what it does not catch is the world's to judge."""
+        """Runs code of this process; the world gets the exceptions that it does not catch."""
         if self.owner is not None:
             self.world.stirred[self.owner] = None
         try:
@@ -177,7 +180,7 @@ class Process:
                 self.world.push(self.world.now_us, event)
 
     def end(self, cause: str, *, orderly: bool = True) -> None:
-        """Nothing of it runs any more; the system takes back what it held."""
+        """Ends the process; the system takes back its resources."""
         if self.life is Life.DEAD:
             return
         self.life = Life.DEAD
@@ -189,12 +192,12 @@ class Process:
             told(cause)
 
     def when_ended(self, callback: Callable[[str], None]) -> None:
-        """Call back with the cause of its end."""
+        """Registers a callback, which gets the cause of the end."""
         self._on_exit.append(callback)
 
 
 class Event:
-    """Something that will happen; `cancel` while it has not."""
+    """A future event, which can be cancelled until it runs."""
 
     __slots__ = ("callback", "label", "process")
 
@@ -208,7 +211,7 @@ class Event:
 
 
 class World:
-    """Time, chance and the order of events."""
+    """Time, randomness and the order of events."""
 
     def __init__(self, seed: int, *, keep_events: bool = False, events_max: int = 1 << 62) -> None:
         self.seed = seed
@@ -226,7 +229,7 @@ class World:
     # -- chance
 
     def stream(self, name: str) -> random.Random:
-        """The stream of this name; the same object each time."""
+        """Returns the stream of this name, always the same object."""
         found = self._streams.get(name)
         if found is None:
             digest = hashlib.blake2b(f"{self.seed}/{name}".encode(), digest_size=16).digest()
@@ -247,7 +250,7 @@ class World:
         return self.at(self.now_us + delay_us, callback, process, label)
 
     def push(self, time_us: int, event: Event) -> None:
-        """Schedule an event again."""
+        """Schedules an event again."""
         self._sequence = sequence = self._sequence + 1
         heapq.heappush(self._heap, (time_us, sequence, event))
 
@@ -266,12 +269,12 @@ class World:
         self.run_until(self.now_us + duration_us)
 
     def run_until(self, time_us: int) -> None:
-        """Everything that is due by then."""
+        """Runs everything due by then."""
         self.run_while(None, time_us)
         self.now_us = max(self.now_us, time_us)
 
     def run_while(self, condition: Callable[[], bool] | None, time_us: int) -> bool:
-        """Go on while `condition` holds, at most until `time_us`. True when it was the condition that ended it."""
+        """Runs while `condition` holds, at most until `time_us`. Returns True if the condition ended it."""
         heap, trace, pop, stirred = self._heap, self.trace, heapq.heappop, self.stirred
         moment_us, at_once = -1, 0
         while condition is None or condition():
@@ -311,11 +314,13 @@ class World:
         return True
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Call back after each event in which the program of an owner ran: checkers take these out of `stirred`."""
+        """Sets a callback for each event in which the program of an owner ran: checkers take these owners out of
+        `stirred`.
+        """
         self._after_event = callback
 
     @property
     def is_quiet_now(self) -> bool:
-        """Nothing else is due at this moment."""
+        """Returns whether no other event is due at this moment."""
         heap = self._heap
         return not heap or heap[0][0] > self.now_us
