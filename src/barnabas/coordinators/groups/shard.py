@@ -182,20 +182,20 @@ class GroupShard:
 
     def on_loaded(self) -> None:
         self._life.move(ShardState.ACTIVE)
-        self._revive_slice((*self.groups(), *self.consumers.groups()), 0)
+        self._restart_sessions_slice((*self.groups(), *self.consumers.groups()), 0)
         self._schedule_expiry()
 
-    def _revive_slice(self, groups: tuple[ClassicGroup | ConsumerGroup, ...], start: int) -> None:
+    def _restart_sessions_slice(self, groups: tuple[ClassicGroup | ConsumerGroup, ...], start: int) -> None:
         """Starts the sessions of all members, some groups in each turn of the loop."""
         if self.state is not ShardState.ACTIVE:
             return
         for group in groups[start : start + _SLICE]:
             if isinstance(group, ClassicGroup):
-                self._rebalancer.revive(group)
+                self._rebalancer.restart_sessions(group)
             elif self.consumers.find(group.group_id) is group:
-                self.consumers.revive(group)
+                self.consumers.restart_sessions(group)
         if start + _SLICE < len(groups):
-            self._host.timers.call_soon(lambda: self._revive_slice(groups, start + _SLICE))
+            self._host.timers.call_soon(lambda: self._restart_sessions_slice(groups, start + _SLICE))
 
     def on_load_failed(self, error: Exception) -> None:
         self._life.move(ShardState.FAILED)

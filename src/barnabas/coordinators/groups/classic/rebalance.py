@@ -179,13 +179,13 @@ class Rebalancer:
                 for member, reply in part:
                     if reply is not None:
                         reply(joined.response(member))
-                    self._extend_if_there(group, member)
+                    self._extend_if_member(group, member)
                 if part[-1] is not told[-1]:
                     yield
 
         in_steps(self._context.host.timers, answer())
 
-    def _extend_if_there(self, group: ClassicGroup, member: Member) -> None:
+    def _extend_if_member(self, group: ClassicGroup, member: Member) -> None:
         if not group.is_in(_DEAD) and group.members.get(member.member_id) is member:
             self.extend_session(group, member)
 
@@ -197,7 +197,7 @@ class Rebalancer:
             for part in parts([(reply, member, response(member)) for member, reply in told], _ANSWERS):
                 for reply, member, made in part:
                     reply(made)
-                    self._extend_if_there(group, member)
+                    self._extend_if_member(group, member)
                 if part and part[-1][1] is not told[-1][0]:
                     yield
 
@@ -258,7 +258,7 @@ class Rebalancer:
         group.release()
         group.become(_DEAD, self._context.wall_ms())
 
-    def revive(self, group: ClassicGroup) -> None:
+    def restart_sessions(self, group: ClassicGroup) -> None:
         """Starts the sessions of all members after a load."""
         if group.is_in(_DEAD):
             return

@@ -32,7 +32,7 @@ from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.heartbeat import check_instance, replace_static
 from barnabas.coordinators.groups.consumer.member import NO_REGEX, ClassicInfo, Member, MemberState
 from barnabas.coordinators.groups.consumer.planning import Planner
-from barnabas.coordinators.groups.consumer.sessions import Due
+from barnabas.coordinators.groups.consumer.sessions import DeadlineKind
 from barnabas.coordinators.groups.consumer.writes import Answer, Operation
 from barnabas.coordinators.groups.subscription import CONSUMER
 from barnabas.protocol.messages.join_group import JoinGroupResponse
@@ -110,9 +110,11 @@ class ClassicMembers:
         return None if existing is None else replace_static(self._context, draft, existing, joined.member_id)
 
     def _joined(self, group_id: str, member: Member) -> None:
-        self._context.sessions.cancel(group_id, member.member_id, Due.JOIN)
-        self._planner.hear_of(group_id, member)
-        self._planner.expect(group_id, member.member_id, Due.SYNC, member.rebalance_timeout_ms, _is_classic)
+        self._context.sessions.cancel(group_id, member.member_id, DeadlineKind.JOIN)
+        self._planner.extend_session(group_id, member)
+        self._planner.remove_after(
+            group_id, member.member_id, DeadlineKind.SYNC, member.rebalance_timeout_ms, _is_classic
+        )
         group = self._context.writes.group(group_id)
         if group is not None and group.all_classic_without(()):
             # The member replaced the last one that used the consumer protocol.
@@ -135,8 +137,8 @@ class ClassicMembers:
         if group.epoch > member.epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
             self._expect_join(group, member)
             raise RequestFailed(ErrorCode.REBALANCE_IN_PROGRESS)
-        self._context.sessions.cancel(group.group_id, member.member_id, Due.SYNC)
-        self._planner.hear_of(group.group_id, member)
+        self._context.sessions.cancel(group.group_id, member.member_id, DeadlineKind.SYNC)
+        self._planner.extend_session(group.group_id, member)
         return SyncGroupResponse(
             protocol_type=request.protocol_type,
             protocol_name=request.protocol_name,
@@ -146,7 +148,7 @@ class ClassicMembers:
     def heartbeat(self, group: ConsumerGroup, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
         """Serves Heartbeat. Raises RequestFailed."""
         member = self._validate(group, member_id, instance_id, generation)
-        self._planner.hear_of(group.group_id, member)
+        self._planner.extend_session(group.group_id, member)
         if not self._has_next_step(group, member):
             return ErrorCode.NONE
         self._expect_join(group, member)
@@ -166,9 +168,9 @@ class ClassicMembers:
         return not any(place in group.owners for place in missing)
 
     def _expect_join(self, group: ConsumerGroup, member: Member) -> None:
-        if not self._context.sessions.is_scheduled(group.group_id, member.member_id, Due.JOIN):
+        if not self._context.sessions.is_scheduled(group.group_id, member.member_id, DeadlineKind.JOIN):
             timeout_ms = member.rebalance_timeout_ms
-            self._planner.expect(group.group_id, member.member_id, Due.JOIN, timeout_ms, _is_classic)
+            self._planner.remove_after(group.group_id, member.member_id, DeadlineKind.JOIN, timeout_ms, _is_classic)
 
     @staticmethod
     def _validate(group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int) -> Member:

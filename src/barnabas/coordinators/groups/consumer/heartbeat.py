@@ -92,7 +92,7 @@ class Heartbeats:
             or self._planner.is_behind(group)
         ):
             return False
-        self._planner.hear_of(group.group_id, member)
+        self._planner.extend_session(group.group_id, member)
         beat.reply(self._response(group, member))
         return True
 
@@ -118,7 +118,7 @@ class Heartbeats:
         group = draft.group
 
         def committed() -> None:
-            self._planner.hear_of(group.group_id, member)
+            self._planner.extend_session(group.group_id, member)
 
         draft.effects.append(committed)
         response = self._response(group, member)

@@ -104,7 +104,7 @@ class Migration:
         draft.install(group)
         assert self.planner is not None, "set when the shard is built"
         planner = self.planner
-        draft.effects.append(lambda: planner.revive(group))
+        draft.effects.append(lambda: planner.restart_sessions(group))
 
     def _as_consumer_group(self, classic: ClassicGroup, start: str) -> ConsumerGroup:
         """Returns the consumer group that corresponds to a classic one. Raises DecodeError, RequestFailed."""
@@ -175,7 +175,7 @@ class Migration:
             self._sessions.forget(group.group_id, member_id)
         self._context.groups[classic.group_id] = classic
         classic.hold_in(self._context.held)
-        self._rebalancer.revive(classic)
+        self._rebalancer.restart_sessions(classic)
         if classic.may_rebalance:
             self._rebalancer.prepare(classic, "the last member of the consumer protocol has left")
 

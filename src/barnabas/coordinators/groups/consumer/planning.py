@@ -19,14 +19,14 @@ from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.consumer.member import Assignment, Member, MemberState
 from barnabas.coordinators.groups.consumer.reconcile import Goal, reconcile
 from barnabas.coordinators.groups.consumer.regex import ResolvedRegex, check_regex, resolve
-from barnabas.coordinators.groups.consumer.sessions import Due
+from barnabas.coordinators.groups.consumer.sessions import DeadlineKind
 from barnabas.coordinators.groups.consumer.topics import metadata_hash
 from barnabas.coordinators.groups.consumer.writes import Answer, Operation
 
 #: The minimum time between two resolutions of an expression because topics changed.
 REGEX_REFRESH_MIN_MS: Final = 10_000
 #: The delay before the removal of a member is tried again after a failed write.
-_AGAIN_MS: Final = 1_000
+_REMOVAL_RETRY_MS: Final = 1_000
 
 
 class Planner:
@@ -160,55 +160,60 @@ class Planner:
         rebalance timeout is removed."""
         sessions, member_id, epoch = self._context.sessions, member.member_id, member.epoch
         if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            sessions.cancel(group_id, member_id, Due.REBALANCE)
+            sessions.cancel(group_id, member_id, DeadlineKind.REBALANCE)
             return
 
-        def still_has_to(current: Member) -> bool:
+        def must_release(current: Member) -> bool:
             return current.epoch == epoch and current.state is MemberState.UNREVOKED_PARTITIONS
 
-        self.expect(group_id, member_id, Due.REBALANCE, member.rebalance_timeout_ms, still_has_to)
+        self.remove_after(group_id, member_id, DeadlineKind.REBALANCE, member.rebalance_timeout_ms, must_release)
 
     # -- sessions
 
-    def hear_of(self, group_id: str, member: Member) -> None:
-        """Restarts the session of a member."""
+    def extend_session(self, group_id: str, member: Member) -> None:
+        """Extends the session of a member after a sign of life."""
         member_id = member.member_id
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
         else:
             timeout_ms = self._context.session_timeout_ms(group_id)
-        if not self._context.sessions.extend(group_id, member_id, Due.SESSION, timeout_ms):
-            self.expect(group_id, member_id, Due.SESSION, timeout_ms, _anybody)
+        if not self._context.sessions.extend(group_id, member_id, DeadlineKind.SESSION, timeout_ms):
+            self.remove_after(group_id, member_id, DeadlineKind.SESSION, timeout_ms, _always)
 
-    def revive(self, group: ConsumerGroup) -> None:
+    def restart_sessions(self, group: ConsumerGroup) -> None:
         """Starts the deadlines of all members after a load: for their sessions, and for revocations in progress."""
         for member in group.in_order():
-            self.hear_of(group.group_id, member)
+            self.extend_session(group.group_id, member)
             if not member.is_classic:
                 self._watch_revocation(group.group_id, member)
 
-    def expect(
-        self, group_id: str, member_id: str, due: Due, timeout_ms: int, concerns: Callable[[Member], bool]
+    def remove_after(
+        self,
+        group_id: str,
+        member_id: str,
+        kind: DeadlineKind,
+        timeout_ms: int,
+        still_applies: Callable[[Member], bool],
     ) -> None:
-        """Removes the member after this time if `concerns(member)` is still true and the deadline was not moved."""
+        """Removes the member after this time if `still_applies(member)` is true and the deadline was not moved."""
         sessions, writes = self._context.sessions, self._context.writes
 
         def run(draft: Draft) -> Answer:
             member = None if draft.now is None else draft.now.members.get(member_id)
-            if member is not None and concerns(member) and not sessions.is_scheduled(group_id, member_id, due):
+            if member is not None and still_applies(member) and not sessions.is_scheduled(group_id, member_id, kind):
                 self.remove(draft, frozenset({member_id}))
             return _nothing
 
         def on_due() -> None:
             if writes.group(group_id) is not None:
                 # If the write fails, this broker is no longer the coordinator, or tries again.
-                writes.submit(group_id, Operation(run, lambda _: schedule(_AGAIN_MS)))
+                writes.submit(group_id, Operation(run, lambda _: schedule(_REMOVAL_RETRY_MS)))
 
         def schedule(delay_ms: int) -> None:
             if writes.group(group_id) is not None:
-                sessions.schedule(group_id, member_id, due, delay_ms, on_due)
+                sessions.schedule(group_id, member_id, kind, delay_ms, on_due)
 
-        sessions.schedule(group_id, member_id, due, timeout_ms, on_due)
+        sessions.schedule(group_id, member_id, kind, timeout_ms, on_due)
 
     # -- leaving
 
@@ -228,7 +233,7 @@ def _forgetting(context: ConsumerContext, group_id: str, member_id: str) -> Answ
     return lambda: context.sessions.forget(group_id, member_id)
 
 
-def _anybody(_: Member) -> bool:
+def _always(_: Member) -> bool:
     return True
 
 

@@ -89,8 +89,8 @@ class ConsumerGroups:
         """Builds the groups from the replayed records, in steps."""
         return self._loading.finish(self._context.writes.install)
 
-    def revive(self, group: ConsumerGroup) -> None:
-        self._planner.revive(group)
+    def restart_sessions(self, group: ConsumerGroup) -> None:
+        self._planner.restart_sessions(group)
 
     def close(self) -> None:
         self._context.writes.close()

@@ -15,7 +15,7 @@ from enum import Enum
 from barnabas.coordinators.deadlines import Deadline, Deadlines
 
 
-class Due(Enum):
+class DeadlineKind(Enum):
     SESSION = "session"
     REBALANCE = "rebalance"
     JOIN = "join"
@@ -32,34 +32,36 @@ class Sessions:
 
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
-        self._members: dict[_MemberKey, dict[Due, Deadline]] = {}
+        self._members: dict[_MemberKey, dict[DeadlineKind, Deadline]] = {}
 
-    def schedule(self, group_id: str, member_id: str, due: Due, delay_ms: int, callback: Callable[[], None]) -> None:
+    def schedule(
+        self, group_id: str, member_id: str, kind: DeadlineKind, delay_ms: int, callback: Callable[[], None]
+    ) -> None:
         """Starts or restarts a deadline."""
         own = self._members.setdefault((group_id, member_id), {})
-        deadline = own.get(due)
+        deadline = own.get(kind)
         if deadline is None:
-            deadline = own[due] = self._deadlines.new()
+            deadline = own[kind] = self._deadlines.new()
         deadline.schedule(delay_ms, callback)
 
-    def extend(self, group_id: str, member_id: str, due: Due, delay_ms: int) -> bool:
+    def extend(self, group_id: str, member_id: str, kind: DeadlineKind, delay_ms: int) -> bool:
         """Restarts a deadline with the same callback; returns False if it is not scheduled. Most heartbeats do only
         this."""
         own = self._members.get((group_id, member_id))
-        deadline = None if own is None else own.get(due)
+        deadline = None if own is None else own.get(kind)
         if deadline is None or not deadline.is_scheduled:
             return False
         deadline.extend(delay_ms)
         return True
 
-    def is_scheduled(self, group_id: str, member_id: str, due: Due) -> bool:
+    def is_scheduled(self, group_id: str, member_id: str, kind: DeadlineKind) -> bool:
         own = self._members.get((group_id, member_id))
-        return own is not None and due in own and own[due].is_scheduled
+        return own is not None and kind in own and own[kind].is_scheduled
 
-    def cancel(self, group_id: str, member_id: str, due: Due) -> None:
+    def cancel(self, group_id: str, member_id: str, kind: DeadlineKind) -> None:
         own = self._members.get((group_id, member_id))
-        if own is not None and due in own:
-            own[due].cancel()
+        if own is not None and kind in own:
+            own[kind].cancel()
 
     def forget(self, group_id: str, member_id: str) -> None:
         """Cancels the deadlines of a member that has left."""
