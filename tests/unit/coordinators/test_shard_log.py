@@ -154,7 +154,7 @@ def test_what_cannot_be_encoded_is_not_on_its_way(monkeypatch: pytest.MonkeyPatc
         patch.setattr(Committers, "accept", lambda *_: impossible)
         with pytest.raises(EncodeError):
             world.commit("g", {("orders", 0): 5})
-    assert shard.offsets._on_their_way == {}
+    assert shard.offsets._in_flight == {}
     world.commit("g", {("orders", 0): 6})
     world.pass_ms(world.config.offsets_retention_ms + 2 * world.config.offsets_retention_check_interval_ms)
     assert world.find("g") is None

@@ -31,13 +31,13 @@ _NOTHING: Mapping[Partition, CommittedOffset] = {}
 class Offsets:
     """The committed offsets of one shard."""
 
-    __slots__ = ("_committed", "_context", "_on_their_way", "_rebalancer", "pending")
+    __slots__ = ("_committed", "_context", "_in_flight", "_rebalancer", "pending")
 
     def __init__(self, context: GroupContext, rebalancer: Rebalancer) -> None:
         self._context = context
         self._rebalancer = rebalancer
         self._committed: dict[str, dict[Partition, CommittedOffset]] = {}
-        self._on_their_way: dict[str, dict[Partition, int]] = {}
+        self._in_flight: dict[str, dict[Partition, int]] = {}
         #: The offsets in open transactions.
         self.pending = PendingOffsets()
 
@@ -72,28 +72,28 @@ class Offsets:
         answered: Callable[[ErrorCode], None],
     ) -> None:
         """Writes `batch`, which contains the records of `accepted`, and applies them when it is committed."""
-        on_their_way = self._on_their_way.setdefault(group_id, {})
+        in_flight = self._in_flight.setdefault(group_id, {})
         for topic, partition, _ in accepted:
-            on_their_way[topic, partition] = on_their_way.get((topic, partition), 0) + 1
+            in_flight[topic, partition] = in_flight.get((topic, partition), 0) + 1
 
         def settled(code: ErrorCode) -> None:
-            self._arrived(group_id, accepted)
+            self._on_settled(group_id, accepted)
             if code is ErrorCode.NONE:
                 self.pending.supersede(OffsetKey(group_id, topic, partition) for topic, partition, _ in accepted)
                 self._put(group_id, accepted)
 
         self._context.log.append_batch(batch, lambda code: answered(storing_failed(code)), settled)
 
-    def _arrived(self, group_id: str, accepted: Sequence[tuple[str, int, CommittedOffset]]) -> None:
-        on_their_way = self._on_their_way[group_id]
+    def _on_settled(self, group_id: str, accepted: Sequence[tuple[str, int, CommittedOffset]]) -> None:
+        in_flight = self._in_flight[group_id]
         for topic, partition, _ in accepted:
-            left = on_their_way[topic, partition] - 1
+            left = in_flight[topic, partition] - 1
             if left:
-                on_their_way[topic, partition] = left
+                in_flight[topic, partition] = left
             else:
-                del on_their_way[topic, partition]
-        if not on_their_way:
-            del self._on_their_way[group_id]
+                del in_flight[topic, partition]
+        if not in_flight:
+            del self._in_flight[group_id]
 
     def _put(self, group_id: str, accepted: Iterable[tuple[str, int, CommittedOffset]]) -> None:
         offsets = self._committed.setdefault(group_id, {})
@@ -147,24 +147,24 @@ class Offsets:
 
     # -- removing
 
-    def is_on_its_way(self, group_id: str) -> bool:
+    def has_commits_in_flight(self, group_id: str) -> bool:
         """Returns whether a commit of this group is in flight."""
-        return group_id in self._on_their_way
+        return group_id in self._in_flight
 
-    def on_their_way(self, group_id: str) -> Mapping[Partition, int]:
+    def in_flight_of(self, group_id: str) -> Mapping[Partition, int]:
         """Returns the partitions of this group with commits in flight, and their number."""
-        return self._on_their_way.get(group_id, {})
+        return self._in_flight.get(group_id, {})
 
     def known(self, group_id: str, partitions: Iterable[Partition]) -> list[Partition]:
         """Returns those of `partitions` that have an offset or a commit in flight."""
-        offsets, on_their_way = self.of(group_id), self.on_their_way(group_id)
-        return [partition for partition in partitions if partition in offsets or partition in on_their_way]
+        offsets, in_flight = self.of(group_id), self.in_flight_of(group_id)
+        return [partition for partition in partitions if partition in offsets or partition in in_flight]
 
     def some_of(self, group_id: str, count_max: int, without: Container[Partition] = ()) -> list[Partition]:
         """Returns up to `count_max` partitions that have an offset, a commit in flight, or an offset in an open
         transaction."""
         found: dict[Partition, None] = {}
-        for partition in chain(self.of(group_id), self.on_their_way(group_id), self.pending.of(group_id)):
+        for partition in chain(self.of(group_id), self.in_flight_of(group_id), self.pending.of(group_id)):
             if len(found) == count_max:
                 break
             if partition not in without:
@@ -185,7 +185,7 @@ class Offsets:
     def drop_group(self, group_id: str) -> None:
         """Removes a group whose tombstone is committed, unless it has got members or offsets in the meantime."""
         group = self._context.groups.get(group_id)
-        if group is not None and is_deserted(group) and group_id not in self._committed:
+        if group is not None and is_removable(group) and group_id not in self._committed:
             self._rebalancer.bury(group, ErrorCode.GROUP_ID_NOT_FOUND)
             del self._context.groups[group_id]
 
@@ -202,6 +202,6 @@ class Offsets:
             self.pending.put(producer_id, parsed, parse_offset(value))
 
 
-def is_deserted(group: ClassicGroup) -> bool:
+def is_removable(group: ClassicGroup) -> bool:
     """Returns whether the group has no members, nor any that have got a member id and have yet to join with it."""
     return group.is_in(GroupState.EMPTY) and not group.pending_joins

@@ -19,7 +19,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.classic.group import NO_TIMESTAMP, ClassicGroup, GroupState
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.offsets import Offsets, Partition, is_deserted
+from barnabas.coordinators.groups.offsets import Offsets, Partition, is_removable
 from barnabas.coordinators.groups.records import NO_EXPIRY, CommittedOffset, group_tombstone, offset_tombstone
 from barnabas.coordinators.runtime import KeyValue, storing_failed
 from barnabas.coordinators.steps import ROWS, parts
@@ -214,12 +214,12 @@ class OffsetRemoval:
 
     def _deleting_partitions(self, gone: frozenset[Partition], until_ms: int) -> Iterator[_Slice]:
         chosen = self._slice()
-        looked_at = 0
+        checked = 0
         for group_id in tuple(self._offsets.groups()):
             places = tuple(self._offsets.of(group_id)) if len(self._offsets.of(group_id)) < len(gone) else tuple(gone)
             for partition in places:
-                looked_at += 1
-                if not looked_at % ROWS or not chosen.room_for(group_id):
+                checked += 1
+                if not checked % ROWS or not chosen.room_for(group_id):
                     yield chosen
                     chosen = self._slice()
                 committed = self._offsets.of(group_id).get(partition)
@@ -245,17 +245,17 @@ class OffsetRemoval:
             done += len(part)
             chosen = self._slice()
             chosen.add(group_id, expired)
-            if self._is_rest(group_id, expired) and is_deserted(group):
+            if self._leaves_no_offsets(group_id, expired) and is_removable(group):
                 chosen.add_group(group_id)
             chosen.is_last = done == len(places)
             yield chosen
 
-    def expire_of_consumers(self, group: ConsumerGroup, delete: Callable[[str], None]) -> None:
+    def expire_consumer_group(self, group: ConsumerGroup, delete: Callable[[str], None]) -> None:
         """Deletes the expired offsets of a consumer group. Calls `delete(group id)` instead if all remaining offsets
         have expired and the group has no members."""
-        self._write(self._expiring_of_consumers(group.group_id, delete), lambda _: None)
+        self._write(self._expiring_consumer_group(group.group_id, delete), lambda _: None)
 
-    def _expiring_of_consumers(self, group_id: str, delete: Callable[[str], None]) -> Iterator[_Slice]:
+    def _expiring_consumer_group(self, group_id: str, delete: Callable[[str], None]) -> Iterator[_Slice]:
         places = tuple(self._offsets.of(group_id))
         done = 0
         for part in parts(places, self._rows(group_id)):
@@ -263,9 +263,9 @@ class OffsetRemoval:
             if group is None:
                 return
             names = group.names()
-            over = self._over(group_id, part, NO_TIMESTAMP)
-            expired = [partition for partition in over if partition[0] not in names]
-            if self._is_rest(group_id, expired) and not group.members:
+            past = self._past_retention(group_id, part, NO_TIMESTAMP)
+            expired = [partition for partition in past if partition[0] not in names]
+            if self._leaves_no_offsets(group_id, expired) and not group.members:
                 delete(group_id)
                 return
             done += len(part)
@@ -274,11 +274,11 @@ class OffsetRemoval:
             chosen.is_last = done == len(places)
             yield chosen
 
-    def _is_rest(self, group_id: str, expired: Sequence[Partition]) -> bool:
+    def _leaves_no_offsets(self, group_id: str, expired: Sequence[Partition]) -> bool:
         """Returns whether the group has no offsets besides `expired`, and no commits in flight or in open
         transactions."""
         offsets = self._offsets
-        if len(expired) != len(offsets.of(group_id)) or offsets.is_on_its_way(group_id):
+        if len(expired) != len(offsets.of(group_id)) or offsets.has_commits_in_flight(group_id):
             return False
         return not offsets.pending.has_group(group_id)
 
@@ -293,25 +293,25 @@ class OffsetRemoval:
             since_ms = NO_TIMESTAMP
         else:
             return []
-        over = self._over(group.group_id, partitions, since_ms)
-        return [partition for partition in over if not group.is_subscribed_to(partition[0])]
+        past = self._past_retention(group.group_id, partitions, since_ms)
+        return [partition for partition in past if not group.is_subscribed_to(partition[0])]
 
-    def _over(self, group_id: str, partitions: Iterable[Partition], since_ms: int) -> list[Partition]:
+    def _past_retention(self, group_id: str, partitions: Iterable[Partition], since_ms: int) -> list[Partition]:
         """Returns the partitions whose retention time is over and that have no commit in flight. `since_ms` is the
         time that the group became empty, if the retention counts from there."""
-        offsets, on_their_way = self._offsets.of(group_id), self._offsets.on_their_way(group_id)
+        offsets, in_flight = self._offsets.of(group_id), self._offsets.in_flight_of(group_id)
         unstable = self._offsets.unstable_of(group_id)
         now_ms = self._context.wall_ms()
         return [
             partition
             for partition in partitions
             if (committed := offsets.get(partition)) is not None
-            and self._is_over(committed, since_ms, now_ms)
-            and partition not in on_their_way
+            and self._is_past_retention(committed, since_ms, now_ms)
+            and partition not in in_flight
             and partition not in unstable
         ]
 
-    def _is_over(self, committed: CommittedOffset, since_ms: int, now_ms: int) -> bool:
+    def _is_past_retention(self, committed: CommittedOffset, since_ms: int, now_ms: int) -> bool:
         if committed.expire_timestamp_ms != NO_EXPIRY:
             return now_ms >= committed.expire_timestamp_ms
         base_ms = committed.commit_timestamp_ms if since_ms == NO_TIMESTAMP else since_ms

@@ -272,7 +272,7 @@ class GroupShard:
             if group is not None:
                 self.removal.expire(group)
             elif consumer_group is not None:
-                self.removal.expire_of_consumers(consumer_group, self._delete_expired)
+                self.removal.expire_consumer_group(consumer_group, self._delete_expired)
 
     def _delete_expired(self, group_id: str) -> None:
         self.delete_consumer_group(group_id, lambda _: None)

@@ -39,7 +39,7 @@ from barnabas.coordinators.groups.consumer.planning import Planner
 from barnabas.coordinators.groups.consumer.sessions import Sessions
 from barnabas.coordinators.groups.consumer.topics import Topics
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.groups.offsets import is_deserted
+from barnabas.coordinators.groups.offsets import is_removable
 from barnabas.coordinators.groups.records import group_tombstone
 from barnabas.coordinators.groups.subscription import CONSUMER
 
@@ -79,7 +79,7 @@ class Migration:
             draft.create()
         elif epoch != JOIN_EPOCH:
             raise RequestFailed(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
-        elif is_deserted(classic):
+        elif is_removable(classic):
             draft.records.append(group_tombstone(group_id))
             draft.create()
         else:
