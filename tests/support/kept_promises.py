@@ -35,7 +35,7 @@ class KeptPromises:
             promise = self._draft.take().promise
             if promise is not None:
                 self._written.append(promise.state)
-                self._state.kept()
+                self._state.on_saved()
             return result
 
         return call

@@ -26,7 +26,7 @@ from barnabas.metadata.versions import (
     metadata_version_named,
 )
 from barnabas.protocol.messages.records_metadata import FeatureLevelRecord
-from barnabas.raft.formatting import ensure_formatted, look_at, standalone_voters
+from barnabas.raft.formatting import ensure_formatted, read_identity, standalone_voters
 from barnabas.raft.voters import Voter, VoterEndpoint, VoterKey, VoterSet
 from barnabas.server.host import ServerHost
 
@@ -111,7 +111,7 @@ def info(file: File, as_json: Json = False) -> None:
     with _host() as host:
         for directory in directories_of(config):
             try:
-                meta = look_at(host, config, directory)
+                meta = read_identity(host, config, directory)
             except (ConfigError, OSError) as error:
                 problems.append(str(error))
                 continue
@@ -175,7 +175,7 @@ def unformatted(host: ServerHost, config: BrokerConfig, *, ignore_formatted: boo
     """
     fresh = []
     for directory in directories_of(config):
-        if look_at(host, config, directory) is None:
+        if read_identity(host, config, directory) is None:
             fresh.append(directory)
         elif not ignore_formatted:
             raise Failure(

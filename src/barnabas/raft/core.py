@@ -103,7 +103,7 @@ class Core:
         self._quorum: QuorumState | None = None
         #: Whether this node has followed a leader since its start.
         self.has_joined = False
-        self._doubled: set[int] = set()
+        self._duplicate_ids: set[int] = set()
         self._limited = LimitedReports(host.faults, host.clock)
         self._refusals: set[tuple[str, ErrorCode]] = set()
 
@@ -140,7 +140,7 @@ class Core:
         return self.host.clock.now_ms()
 
     @property
-    def may_stand(self) -> bool:
+    def can_be_candidate(self) -> bool:
         """Whether this node can start an election: it is a voter, or its removal is not known to be committed.
 
         A removal may never be committed without the removed voter, because its log can be the only one with the record,
@@ -236,7 +236,7 @@ class Core:
         voter = self.quorum.voters.by_id(leader_id)
         return () if voter is None else voter.endpoints
 
-    def take_in(self, code: int, epoch: int, leader_id: int, endpoints: Endpoints) -> bool:
+    def learn_from(self, code: int, epoch: int, leader_id: int, endpoints: Endpoints) -> bool:
         """Takes over epoch and leader from a response, and returns whether the rest of the response is to be processed.
 
         It is not if the response belongs to an old epoch, or if this node has just learned of a newer epoch from it.
@@ -247,7 +247,7 @@ class Core:
         self.learn(epoch, leader_id, endpoints)
         return not is_news and code not in (ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def endpoints_told(self, response: object, leader_id: int) -> Endpoints:
+    def leader_endpoints_in(self, response: object, leader_id: int) -> Endpoints:
         return endpoints_in(response, leader_id, self.listener)
 
     def report_refusal(self, node: int | Address, response: Any) -> None:
@@ -269,11 +269,11 @@ class Core:
         else:
             self.host.faults.fatal(message)
 
-    def warn_of_doubles(self, node_ids: Sequence[int]) -> None:
+    def report_duplicate_ids(self, node_ids: Sequence[int]) -> None:
         """Reports voters whose node id two processes use; once for each id. Each process's fetches count for both."""
         for node_id in node_ids:
-            if node_id not in self._doubled:
-                self._doubled.add(node_id)
+            if node_id not in self._duplicate_ids:
+                self._duplicate_ids.add(node_id)
                 self.host.faults.report(
                     f"two processes of the metadata quorum have node.id {node_id}, in different directories: stop one "
                     "of them and give it another id"
@@ -318,15 +318,15 @@ class Core:
         except (StorageFault, OSError) as error:
             self.fail(error)
 
-    def careful(self, step: Callable[[], None], otherwise: Callable[[], None] = _nothing) -> None:
+    def persisting(self, step: Callable[[], None], otherwise: Callable[[], None] = _nothing) -> None:
         """Runs a step that writes to the disk. On a full disk the state is unchanged, and `otherwise` retries."""
         try:
             step()
         except (StorageFault, OSError) as error:
-            self.no_promise(error)
+            self.report_unsaved_promise(error)
             otherwise()
 
-    def no_promise(self, error: BaseException) -> None:
+    def report_unsaved_promise(self, error: BaseException) -> None:
         """Reports that a promise of this voter could not be saved on a full disk; any other error ends the node."""
         if not is_exhausted(error):
             self.fail(error)

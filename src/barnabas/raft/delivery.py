@@ -144,7 +144,7 @@ class Delivery:
         waiting.done(waiting.base_offset)
         return True
 
-    def give_up(self) -> None:
+    def fail_waiting(self) -> None:
         """Calls `failed` of all waiting callbacks: this node no longer leads, and does not learn whether they are
         committed.
 

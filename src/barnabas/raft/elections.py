@@ -43,7 +43,7 @@ class Elections:
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._alarm = Alarm(core.host.clock, core.timers, lambda: core.careful(self._on_time, self._on_time_again))
+        self._alarm = Alarm(core.host.clock, core.timers, lambda: core.persisting(self._on_time, self._on_time_again))
         #: The number of elections lost since there was a leader.
         self._lost = 0
         self._is_backing_off = False
@@ -68,9 +68,9 @@ class Elections:
             self._alarm.cancel()
         elif isinstance(role, Follower):
             self._wait_for_leader(role)
-        elif isinstance(role, Unattached) and not core.may_stand:
+        elif isinstance(role, Unattached) and not core.can_be_candidate:
             self._alarm.cancel()
-        elif isinstance(role, Resigned) and not core.may_stand:
+        elif isinstance(role, Resigned) and not core.can_be_candidate:
             # This node was removed from the voters: no voter needs its vote, and its broker needs the new leader soon.
             self.begin_soon()
         elif isinstance(role, Unattached) and self._ended_epoch >= 0:
@@ -88,7 +88,7 @@ class Elections:
         """Starts an election soon, when no leader may exist. A pre-vote changes nothing, so it disturbs no leader."""
         self._alarm.set(1 + self._core.host.random.below(max(self._core.times.election_timeout_ms // 10, 1)))
 
-    def heard_of_leader(self) -> None:
+    def on_leader_response(self) -> None:
         """Restarts the fetch timeout, because the leader has answered a fetch."""
         role = self._core.quorum.role
         assert isinstance(role, Follower)
@@ -101,7 +101,7 @@ class Elections:
         A leader answers all its followers at the same moment, when it appends; with equal timeouts they would all start
         elections at the same time.
         """
-        turn_ms = self._turn_ms(role.leader_id) if self._core.may_stand else 0
+        turn_ms = self._turn_ms(role.leader_id) if self._core.can_be_candidate else 0
         self._alarm.set(self._core.times.fetch_timeout_ms + turn_ms)
 
     def leader_is_gone(self) -> None:
@@ -111,7 +111,7 @@ class Elections:
         """
         core = self._core
         role = core.quorum.role
-        if not isinstance(role, Follower) or not core.may_stand:
+        if not isinstance(role, Follower) or not core.can_be_candidate:
             return
         role.has_fetched = False
         if self._ended_epoch != role.epoch:
@@ -141,7 +141,7 @@ class Elections:
         if isinstance(role, Resigned):
             # A new epoch, because in this one the others know this node as the leader.
             quorum.become_unattached(role.epoch + 1)
-        elif not core.may_stand:
+        elif not core.can_be_candidate:
             return
         elif quorum.is_alone:
             quorum.become_candidate()
@@ -155,13 +155,13 @@ class Elections:
         elif isinstance(role, Unattached | Follower):
             quorum.become_prospective()
         elif isinstance(role, Prospective):
-            self._give_up(role)
+            self._end_pre_vote(role)
         elif self._is_backing_off:
             quorum.become_prospective()
         else:
             self._back_off()
 
-    def not_kept(self) -> None:
+    def on_not_saved(self) -> None:
         """Retries later: the promise of a role could not be saved on a full disk."""
         if isinstance(self._core.quorum.role, Prospective | Candidate):
             self._on_time_again()
@@ -169,7 +169,7 @@ class Elections:
     def _on_time_again(self) -> None:
         self._alarm.set(self._core.election_timeout_ms())
 
-    def _give_up(self, role: Prospective) -> None:
+    def _end_pre_vote(self, role: Prospective) -> None:
         """Ends a pre-vote that failed, as others follow a leader or cannot be reached: restores the role before."""
         quorum = self._core.quorum
         if role.leader_id >= 0 and role.leader_endpoints:
@@ -211,7 +211,7 @@ class Elections:
         core.ask(
             address,
             request,
-            lambda response: core.careful(lambda: self._on_vote(role, voter, response)),
+            lambda response: core.persisting(lambda: self._on_vote(role, voter, response)),
             timeout_ms=timeout_ms,
         )
 
@@ -230,9 +230,9 @@ class Elections:
         answer = only_partition(response)
         if answer is None:
             return
-        endpoints = core.endpoints_told(response, answer.leader_id)
-        goes_on = core.take_in(answer.error_code, answer.leader_epoch, answer.leader_id, endpoints)
-        if not goes_on or core.quorum.role is not role or self._is_backing_off:
+        endpoints = core.leader_endpoints_in(response, answer.leader_id)
+        is_current = core.learn_from(answer.error_code, answer.leader_epoch, answer.leader_id, endpoints)
+        if not is_current or core.quorum.role is not role or self._is_backing_off:
             return
         if answer.error_code:
             core.timers.call_later(core.times.retry_backoff_ms, lambda: self._ask(role, voter))
@@ -256,7 +256,7 @@ class Elections:
                 quorum.become_leader(self._core.log.end_offset)
         elif role.votes.is_lost(quorum.voters, self._gone):
             if isinstance(role, Prospective):
-                self._give_up(role)
+                self._end_pre_vote(role)
             else:
                 self._back_off()
 

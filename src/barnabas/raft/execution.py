@@ -46,8 +46,8 @@ class Execution:
         if refused is not None and not ready.records:
             if not core.has_begun:
                 raise refused
-            core.no_promise(refused)
-            self._parts.elections.not_kept()
+            core.report_unsaved_promise(refused)
+            self._parts.elections.on_not_saved()
         if ready.hold_released:
             core.guard(core.log.keeper.release)
         if ready.changes_log:
@@ -55,7 +55,7 @@ class Execution:
         if ready.committed is not None:
             self._commit(ready.committed)
         for message in ready.messages:
-            self._send(message, is_kept=refused is None)
+            self._send(message, is_saved=refused is None)
         if ready.fetched or ready.wakes:
             for answer in self._parts.answers.due(is_news=ready.wakes):
                 answer.reply(answer.message)
@@ -70,9 +70,9 @@ class Execution:
         except (StorageFault, OSError) as error:
             if not is_exhausted(error):
                 core.fail(error)
-            core.quorum.not_kept()
+            core.quorum.on_not_saved()
             return error if promise.is_binding else None
-        core.quorum.kept()
+        core.quorum.on_saved()
         return None
 
     def _change_log(self, ready: Ready, refused: BaseException | None) -> None:
@@ -121,10 +121,10 @@ class Execution:
         core.room.took()
         core.delivery.appended(record.batch)
 
-    def _send(self, message: Request | Answer, *, is_kept: bool) -> None:
+    def _send(self, message: Request | Answer, *, is_saved: bool) -> None:
         core = self._core
         if isinstance(message, Answer):
-            message.reply(message.message if is_kept or message.unless_kept is None else message.unless_kept)
+            message.reply(message.message if is_saved or message.if_not_saved is None else message.if_not_saved)
             return
         if message.durable_end > core.log.flushed_offset:
             core.guard(core.log.flush)

@@ -98,7 +98,7 @@ class FetchAnswers:
         state = leader.progress.state_of(replica)
         if state is not None:
             state.is_refusing = is_refusing
-        core.warn_of_doubles(leader.progress.doubled())
+        core.report_duplicate_ids(leader.progress.duplicate_ids())
         self._leading.on_replica(replica, moved=moved)
 
     def due(self, *, is_news: bool) -> list[Answer]:
@@ -111,16 +111,18 @@ class FetchAnswers:
         if is_news:
             waiting, self._waiting = self._waiting, []
             for one in waiting:
-                self._look(one, self._complete(one), answers)
+                self._send_or_wait(one, self._complete(one), answers)
         asked, self._asked = self._asked, []
         for one in asked:
-            partition = self._tell(one, one.elsewhere) if one.is_noted else self._complete(one)
+            partition = self._answer_for(one, one.elsewhere) if one.is_noted else self._complete(one)
             if partition is None and one.max_wait_ms == 0:
                 partition = self._partition(ErrorCode.NONE)
-            self._look(one, partition, answers)
+            self._send_or_wait(one, partition, answers)
         return answers
 
-    def _look(self, waiting: _Waiting, partition: FetchResponse.PartitionData | None, answers: list[Answer]) -> None:
+    def _send_or_wait(
+        self, waiting: _Waiting, partition: FetchResponse.PartitionData | None, answers: list[Answer]
+    ) -> None:
         if partition is not None:
             if waiting.timer is not None:
                 waiting.timer.cancel()
@@ -141,9 +143,9 @@ class FetchAnswers:
         asked = waiting.asked
         code = self._core.leader_only(asked.current_leader_epoch)
         elsewhere = None if code else self._where_else(asked.fetch_offset, asked.last_fetched_epoch)
-        return self._tell(waiting, elsewhere)
+        return self._answer_for(waiting, elsewhere)
 
-    def _tell(
+    def _answer_for(
         self, waiting: _Waiting, elsewhere: FetchResponse.PartitionData | None
     ) -> FetchResponse.PartitionData | None:
         """Returns the same as `_complete`, once it is known whether the replica can continue from its offset."""

@@ -31,7 +31,7 @@ class Flusher:
         self._is_flushing = True
         try:
             if not core.quorum.is_alone:
-                core.log.flush_beside(lambda error: core.run(lambda: self._done(error)))
+                core.log.flush_in_background(lambda error: core.run(lambda: self._done(error)))
                 return
             core.log.flush()
         except (StorageFault, OSError) as error:

@@ -81,7 +81,7 @@ class Following:
         self._is_waiting = False
         #: The leader's last high watermark; -1 for a new leader, which has not compared its log to this one's yet.
         self._leader_high_watermark = -1
-        self._bootstrap_place = 0
+        self._bootstrap_index = 0
         #: The address of the last request, if it was not answered.
         self._silent: Address | None = None
         self._taken: _Taken | None = None
@@ -132,7 +132,7 @@ class Following:
             core.ask(
                 address,
                 request,
-                lambda piece: core.careful(lambda: self._on_piece(role, download, piece), lambda: self._again(role)),
+                lambda piece: core.persisting(lambda: self._on_piece(role, download, piece), lambda: self._again(role)),
             )
             return
         last_epoch, offset = core.last
@@ -148,7 +148,7 @@ class Following:
         core.ask(
             address,
             request,
-            lambda answer: core.careful(lambda: self._on_fetch(role, address, answer), lambda: self._again(role)),
+            lambda answer: core.persisting(lambda: self._on_fetch(role, address, answer), lambda: self._again(role)),
             durable_end=offset,
         )
 
@@ -177,9 +177,9 @@ class Following:
         known = [address for address in known if address != self._silent] or known
         if not known:
             return
-        self._bootstrap_place += 1 + core.host.random.below(len(known))
+        self._bootstrap_index += 1 + core.host.random.below(len(known))
         self._is_waiting = True
-        self._send(role, known[self._bootstrap_place % len(known)])
+        self._send(role, known[self._bootstrap_index % len(known)])
 
     def _discover_later(self, role: Follower | Unattached) -> None:
         delay_ms = max(self._core.times.retry_backoff_ms, _DISCOVERY_MS_MIN)
@@ -198,13 +198,13 @@ class Following:
                 core.report_refusal(address, response)
             self._on_silence(role)
             return
-        told = self._take_leader(role, response)
-        if told is None:
+        taken_over = self._take_leader(role, response)
+        if taken_over is None:
             return
-        answer, goes_on = told
+        answer, is_current = taken_over
         if not isinstance(role, Follower):
             self._discover_later(role)
-        elif not goes_on or answer.error_code:
+        elif not is_current or answer.error_code:
             if (
                 answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
                 and answer.current_leader.leader_epoch == role.epoch
@@ -229,9 +229,9 @@ class Following:
             self._on_silence(role)
             return None
         endpoints = endpoints_in(response, leader.leader_id, core.listener)
-        goes_on = core.take_in(answer.error_code, leader.leader_epoch, leader.leader_id, endpoints)
+        is_current = core.learn_from(answer.error_code, leader.leader_epoch, leader.leader_id, endpoints)
         # A role that is new has already sent its request.
-        return (answer, goes_on) if core.quorum.role is role else None
+        return (answer, is_current) if core.quorum.role is role else None
 
     def _on_silence(self, role: Follower | Unattached) -> None:
         """Retries after no usable response. A voter waits for its timeout; an observer searches for the leader."""
@@ -247,7 +247,7 @@ class Following:
 
     def _on_partition(self, role: Follower, answer: Any) -> None:
         role.has_fetched = True
-        self._elections.heard_of_leader()
+        self._elections.on_leader_response()
         diverging, snapshot_id = answer.diverging_epoch, answer.snapshot_id
         taken = _Taken(role, answer.high_watermark)
         if diverging is not None and diverging.epoch >= 0:
@@ -346,7 +346,7 @@ class Following:
             raise
         finally:
             if appends:
-                core.quorum.repay()
+                core.quorum.promise_again()
                 core.draft.append(appends)
         return True
 
@@ -397,17 +397,17 @@ class Following:
         if not isinstance(response, FetchSnapshotResponse) or response.error_code:
             self._on_silence(role)
             return
-        told = self._take_leader(role, response)
-        if told is None:
+        taken_over = self._take_leader(role, response)
+        if taken_over is None:
             return
-        answer, goes_on = told
-        if not goes_on or answer.error_code:
+        answer, is_current = taken_over
+        if not is_current or answer.error_code:
             # The snapshot may have been replaced: the next fetch names another one.
             self._download = None
             self._later(role)
             return
         role.has_fetched = True
-        self._elections.heard_of_leader()
+        self._elections.on_leader_response()
         self._take_piece(download, answer.size, answer.position, answer.unaligned_records)
         self._take(_Taken(role))
 

@@ -101,7 +101,7 @@ def ensure_formatted(
     return Formatted(cluster, tuple(ids[d] for d in config.log_dirs if d in ids), ids[config.metadata_log_dir])
 
 
-def look_at(host: Host, config: BrokerConfig, directory: str) -> MetaProperties | None:
+def read_identity(host: Host, config: BrokerConfig, directory: str) -> MetaProperties | None:
     """Returns the `meta.properties` of a directory, or None if it is not formatted.
 
     Raises ConfigError if the directory is not this node's.
@@ -122,10 +122,10 @@ def _cluster_of(
     if cluster_id is not None:
         known.add(cluster_id)
     if len(known) > 1:
-        told = [f"{d} to {m.cluster_id}" for d, m in found.items() if m is not None and m.cluster_id is not None]
-        asked = [] if cluster_id is None else [f"--cluster-id is {cluster_id}"]
+        stored = [f"{d} to {m.cluster_id}" for d, m in found.items() if m is not None and m.cluster_id is not None]
+        given = [] if cluster_id is None else [f"--cluster-id is {cluster_id}"]
         raise ConfigError(
-            f"log.dirs={','.join(found)} belong to different clusters ({'; '.join(told + asked)}): remove those "
+            f"log.dirs={','.join(found)} belong to different clusters ({'; '.join(stored + given)}): remove those "
             f"of another cluster from log.dirs, or correct cluster.id in their {META_PROPERTIES}"
         )
     if known and found[config.metadata_log_dir] is None and any(found.values()):

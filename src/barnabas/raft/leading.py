@@ -188,7 +188,7 @@ class Leading:
         """Handles a replica's fetch; `moved` if the fetch has raised the high watermark."""
         role = self._core.quorum.role
         if isinstance(role, Leader):
-            if role.progress.hear_of(key):
+            if role.progress.note_fetch(key):
                 self._expect_quorum(role)
             if moved:
                 self._moved(role)
@@ -226,25 +226,25 @@ class Leading:
             if not is_own and (
                 state is None or state.last_fetch_ms < 0 or core.now_ms - state.last_fetch_ms >= half_ms
             ):
-                self._tell(leader, voter)
+                self._send_begin_to(leader, voter)
         self._begin.set(max(min(self._begin_ms, half_ms), 1))
         self._begin_ms *= 2
 
-    def _tell(self, leader: Leader, voter: Voter) -> None:
+    def _send_begin_to(self, leader: Leader, voter: Voter) -> None:
         core = self._core
         address = core.address_of(voter.key.node_id)
         if address is None:
             return
         request = begin_request(core.cluster_id, core.own.node_id, leader.epoch, voter.key, core.own_endpoints)
-        core.ask(address, request, lambda response: core.careful(lambda: self._on_begun(response)))
+        core.ask(address, request, lambda response: core.persisting(lambda: self._on_begun(response)))
 
     def _on_begun(self, response: Message | None) -> None:
         answer = None
         if isinstance(response, BeginQuorumEpochResponse) and not response.error_code and not self._core.is_stopped:
             answer = only_partition(response)
         if answer is not None:
-            endpoints = self._core.endpoints_told(response, answer.leader_id)
-            self._core.take_in(answer.error_code, answer.leader_epoch, answer.leader_id, endpoints)
+            endpoints = self._core.leader_endpoints_in(response, answer.leader_id)
+            self._core.learn_from(answer.error_code, answer.leader_epoch, answer.leader_id, endpoints)
 
     def _send_end(self, role: Resigned) -> None:
         """Sends EndQuorumEpoch, so that voters need not wait for their timeouts; they do if it is lost."""

@@ -197,7 +197,7 @@ class MetadataLog:
         self.keeper.flushed(end_offset, epoch)
         self.flushed_offset = end_offset
 
-    def flush_beside(self, done: Callable[[BaseException | None], None]) -> None:
+    def flush_in_background(self, done: Callable[[BaseException | None], None]) -> None:
         """Syncs what is appended now, off the event loop; then calls `done` on it."""
         end_offset, epoch, truncations = self.end_offset, self.latest_epoch, self._truncations
         work, succeeded = self._log.sync_job(end_offset)

@@ -218,7 +218,7 @@ class MarkKeeper:
         if end < mark.end:
             self._file.write(mark._replace(committed=min(mark.committed, end), end=end, epoch=epoch), sync=True)
 
-    def took_part(self, quorum_epoch: int) -> None:
+    def note_epoch(self, quorum_epoch: int) -> None:
         """Records the newest epoch, after `quorum-state` was written. Raises OSError."""
         mark = self.mark
         if self._file.mark is not None and quorum_epoch > mark.quorum_epoch:

@@ -202,7 +202,7 @@ class RaftNode:
             core.learn(role.epoch, role.leader_id, (), from_leader=True)
         else:
             self._on_role(role, role)
-            if core.may_stand:
+            if core.can_be_candidate:
                 self._elections.begin_soon()
 
     def _address_is_known(self, node_id: int) -> bool:
@@ -233,7 +233,7 @@ class RaftNode:
         self._elections.stop()
         self._leading.stop()
         self.changes.stop()
-        self._delivery.give_up()
+        self._delivery.fail_waiting()
         try:
             self.log.close()
         except (StorageFault, OSError) as fault:
@@ -248,9 +248,9 @@ class RaftNode:
             if isinstance(before, Leader):
                 self._resign()
         finally:
-            self._take_up(before, role)
+            self._apply_role(before, role)
 
-    def _take_up(self, before: Role, role: Role) -> None:
+    def _apply_role(self, before: Role, role: Role) -> None:
         self.changes.on_role(role)
         self._leading.on_role(before, role)
         if isinstance(role, Leader):
@@ -266,7 +266,7 @@ class RaftNode:
             self._announced = False
             for callback in self._on_leadership:
                 callback(False)
-        self._delivery.give_up()
+        self._delivery.fail_waiting()
 
     # Proposals.
 

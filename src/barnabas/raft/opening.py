@@ -129,7 +129,7 @@ class _Opening:
             log.start_at(snapshots.oldest.end_offset)
         loaded = load(log, snapshots.newest, snapshots.content, self._config)
         log.flush()
-        keeper.took_part(0 if state is None else state.epoch)
+        keeper.note_epoch(0 if state is None else state.epoch)
         return Past(log, loaded, state, state_file, hold)
 
     def _check_identity(self) -> None:

@@ -38,7 +38,7 @@ class ReplicaState:
     #: The number of times that the replica returned to its former directory id.
     returns: int = 0
 
-    def told_directory(self, directory_id: bytes) -> None:
+    def note_directory(self, directory_id: bytes) -> None:
         if directory_id == self.directory_id:
             return
         if directory_id == self.former_directory_id != ZERO_UUID:
@@ -46,7 +46,7 @@ class ReplicaState:
         self.former_directory_id, self.directory_id = self.directory_id, directory_id
 
     @property
-    def are_two(self) -> bool:
+    def is_duplicate(self) -> bool:
         """Whether two processes fetch under one node id.
 
         A node that lost its disk changes its directory id once; one late request of its former process can look like a
@@ -64,7 +64,7 @@ class Progress:
         self.high_watermark = UNKNOWN
         self._voters: dict[int, ReplicaState] = {}
         self._observers: dict[VoterKey, ReplicaState] = {}
-        self._heard_of: set[int] = set()
+        self._fetched: set[int] = set()
         self.set_voters(voters)
 
     @property
@@ -91,15 +91,15 @@ class Progress:
         for state in before:
             if self._voters.get(state.key.node_id) is not state and state.key.node_id != self.own.node_id:
                 self._observers[state.key] = state
-        self._heard_of.intersection_update(self._voters)
+        self._fetched.intersection_update(self._voters)
 
     def state_of(self, key: VoterKey) -> ReplicaState | None:
         voter = self._voters.get(key.node_id)
         return voter if voter is not None and _is(voter.key, key) else self._observers.get(key)
 
-    def doubled(self) -> list[int]:
+    def duplicate_ids(self) -> list[int]:
         """Returns the voters whose node id two processes use."""
-        return [node_id for node_id, state in sorted(self._voters.items()) if state.are_two]
+        return [node_id for node_id, state in sorted(self._voters.items()) if state.is_duplicate]
 
     def observers(self, now_ms: int) -> list[ReplicaState]:
         for key in [k for k, s in self._observers.items() if now_ms - s.last_fetch_ms > _OBSERVER_SESSION_MS]:
@@ -133,7 +133,7 @@ class Progress:
         elif state.leader_end_offset > 0 and fetch_offset >= state.leader_end_offset:
             state.last_caught_up_ms = state.last_fetch_ms
         state.end_offset = fetch_offset
-        state.told_directory(key.directory_id)
+        state.note_directory(key.directory_id)
         state.last_fetch_ms = now_ms
         state.leader_end_offset = leader_end_offset
         return self.advance()
@@ -149,14 +149,14 @@ class Progress:
         self.high_watermark = candidate
         return True
 
-    def hear_of(self, key: VoterKey) -> bool:
+    def note_fetch(self, key: VoterKey) -> bool:
         """Notes a fetch for the check of the quorum. Returns True when a majority has fetched since the last True."""
         state = self._voters.get(key.node_id)
         if state is not None and _is(state.key, key):
-            self._heard_of.add(key.node_id)
-        if len(self._heard_of) < self._others_needed:
+            self._fetched.add(key.node_id)
+        if len(self._fetched) < self._others_needed:
             return False
-        self._heard_of.clear()
+        self._fetched.clear()
         return True
 
     @property
@@ -185,11 +185,16 @@ class Progress:
         others = [state for state in self.voters if state.key.node_id != self.own.node_id]
         return [state.key for state in sorted(others, key=lambda state: (state.is_refusing, -state.end_offset))]
 
-    def writable_successor(self, heard_since_ms: int) -> ReplicaState | None:
+    def writable_successor(self, fetched_since_ms: int) -> ReplicaState | None:
         """Returns the first successor, or None if its log cannot be written or it has not fetched since then."""
         first = next(iter(self.successors()), None)
         state = None if first is None else self._voters[first.node_id]
-        if state is None or state.is_refusing or state.last_fetch_ms == UNKNOWN or state.last_fetch_ms < heard_since_ms:
+        if (
+            state is None
+            or state.is_refusing
+            or state.last_fetch_ms == UNKNOWN
+            or state.last_fetch_ms < fetched_since_ms
+        ):
             return None
         return state
 

@@ -7,13 +7,13 @@
                              pre-votes      of votes
 
 Every role is left for UNATTACHED or FOLLOWER of a higher epoch. Observers are UNATTACHED or FOLLOWER; a voter whose
-removal is not known to be committed can still be elected (`Core.may_stand`).
+removal is not known to be committed can still be elected (`Core.can_be_candidate`).
 
 Invariants
 - The epoch never decreases, and at most one vote is given in an epoch. Vote, epoch and leader are on disk before any
   message of the same event is sent (`Ready.promise`), and a vote, candidacy or leadership takes effect only then
-  (`kept`). Only on a full disk a node follows an epoch that is not on disk (`is_saved`): it gives no vote and appends
-  no record in it, so a restart forgets no promise.
+  (`on_saved`). Only on a full disk a node follows an epoch that is not on disk (`is_saved`): it gives no vote and
+  appends no record in it, so a restart forgets no promise.
 - Only `become_*` and `vote_for` change the role. A new role starts from its own data, not from the former role's.
 - A pre-vote is not a vote: it is granted to many, promises nothing, and changes nothing on disk.
 """
@@ -124,8 +124,8 @@ Role = Unattached | Prospective | Candidate | Leader | Follower | Resigned
 class QuorumState:
     """The current role, and the only place that changes it.
 
-    State that must be on disk goes into `draft`; `kept` or `not_kept` reports the result. `on_role` is called with the
-    former and the new role when the change is complete.
+    State that must be on disk goes into `draft`; `on_saved` or `on_not_saved` reports the result. `on_role` is called
+    with the former and the new role when the change is complete.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class QuorumState:
         self._draft = draft
         self._on_role = on_role
         #: An epoch that is followed but not on disk; it stays here while the disk is full.
-        self._owed: ElectionState | None = None
+        self._unsaved_epoch: ElectionState | None = None
         #: The role or vote that takes effect when its promise is on disk.
         self._next: Candidate | Leader | VoterKey | None = None
         #: Why this node does not vote although it is a voter.
@@ -222,7 +222,7 @@ class QuorumState:
         assert isinstance(role, Unattached | Prospective | Follower), "the others have voted for themselves"
         if role.voted is None:
             assert not isinstance(role, Follower), "an epoch that has its leader needs no vote"
-            self._bind(_state(role.epoch, role.leader_id, candidate), candidate)
+            self._promise_then(_state(role.epoch, role.leader_id, candidate), candidate)
             return
         assert role.voted.node_id == candidate.node_id, "one vote in an epoch"
 
@@ -236,7 +236,7 @@ class QuorumState:
             self._take(Unattached(epoch, role.voted, role.leader_id, role.leader_endpoints))
             return
         assert epoch > role.epoch, "epochs go forward"
-        self._owe(_state(epoch, NONE, None))
+        self._promise_epoch(_state(epoch, NONE, None))
         self._take(Unattached(epoch))
 
     def become_prospective(self) -> None:
@@ -263,7 +263,7 @@ class QuorumState:
             return
         assert isinstance(role, Prospective), "first one asks whether it would do"
         assert role.votes.is_won(self.voters), "a majority would elect it"
-        self._bind(_state(candidate.epoch, NONE, self.own), candidate)
+        self._promise_then(_state(candidate.epoch, NONE, self.own), candidate)
 
     def become_leader(self, epoch_start_offset: int) -> None:
         """Changes to LEADER as soon as that is on disk, so that a restart does not lead the same epoch again."""
@@ -272,14 +272,14 @@ class QuorumState:
         assert candidate.votes.is_won(self.voters), "a majority elects"
         granting = tuple(voter.key for voter in self.voters if voter.key.node_id in candidate.votes.granted)
         leader = Leader(candidate.epoch, granting, Progress(self.own, self.voters, epoch_start_offset))
-        self._bind(_state(candidate.epoch, self.own.node_id, None), leader)
+        self._promise_then(_state(candidate.epoch, self.own.node_id, None), leader)
 
     def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints) -> None:
         """Changes to FOLLOWER in a new epoch or in this one, or adds endpoints if it already follows this leader."""
         role = self.role
         assert leader_id not in (NONE, self.own.node_id), f"{leader_id} cannot be followed"
         if epoch > role.epoch:
-            self._owe(_state(epoch, leader_id, None))
+            self._promise_epoch(_state(epoch, leader_id, None))
             self._take(Follower(epoch, leader_id, endpoints))
             return
         assert epoch == role.epoch, "epochs go forward"
@@ -287,7 +287,7 @@ class QuorumState:
         assert self.leader_id in (NONE, leader_id), f"epoch {epoch} has two leaders"
         voted = self.own if isinstance(role, Candidate) else role.voted
         if self.leader_id == NONE:
-            self._owe(_state(epoch, leader_id, voted))
+            self._promise_epoch(_state(epoch, leader_id, voted))
         if isinstance(role, Follower):
             role.leader_endpoints = endpoints or role.leader_endpoints
         else:
@@ -301,16 +301,16 @@ class QuorumState:
     @property
     def is_saved(self) -> bool:
         """Whether epoch, leader and vote are on disk."""
-        return self._owed is None
+        return self._unsaved_epoch is None
 
-    def repay(self) -> None:
+    def promise_again(self) -> None:
         """Repeats the promise that a full disk prevented, because records of its epoch are appended only with it."""
-        if self._owed is not None:
-            self._draft.promise(self._owed, is_binding=True)
+        if self._unsaved_epoch is not None:
+            self._draft.promise(self._unsaved_epoch, is_binding=True)
 
-    def kept(self) -> None:
+    def on_saved(self) -> None:
         """Takes the role or vote whose promise is now on disk."""
-        self._owed = None
+        self._unsaved_epoch = None
         taken, self._next = self._next, None
         if isinstance(taken, VoterKey):
             assert isinstance(self.role, Unattached | Prospective), "no other role waits for its vote"
@@ -318,24 +318,24 @@ class QuorumState:
         elif taken is not None:
             self._take(taken)
 
-    def not_kept(self) -> None:
+    def on_not_saved(self) -> None:
         """Stays in the same role, because the disk is full; the promise of an epoch that is followed remains due."""
         self._next = None
 
-    def _bind(self, state: ElectionState, taken: Candidate | Leader | VoterKey) -> None:
+    def _promise_then(self, state: ElectionState, taken: Candidate | Leader | VoterKey) -> None:
         """Promises `state`; the role or vote takes effect when that is on disk."""
         assert self._next is None, "one promise in an event"
         self._draft.promise(state, is_binding=True)
         self._next = taken
 
-    def _owe(self, state: ElectionState) -> None:
+    def _promise_epoch(self, state: ElectionState) -> None:
         """Promises an epoch and its leader, which take effect even if they cannot be saved."""
         assert self._next is None, "one promise in an event"
         self._draft.promise(state, is_binding=False)
-        self._owed = state
+        self._unsaved_epoch = state
 
     def _take(self, role: Role) -> None:
-        assert self._next is None, "a promise is kept before anything else happens"
+        assert self._next is None, "a promise is saved before anything else happens"
         before, self.role = self.role, role
         self._on_role(before, role)
 

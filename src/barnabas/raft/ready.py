@@ -10,7 +10,7 @@
     fetched, wakes  the fetches of this event, or all delayed fetches, are answered if they can be
     flush           appended records are synced; the end of that is an event of its own
 
-A message that depends on a promise is sent only if that is on disk (`Answer.unless_kept`), and no request claims
+A message that depends on a promise is sent only if that is on disk (`Answer.if_not_saved`), and no request claims
 records that are not (`Request.durable_end`). A leader's records are sent in parallel to its own flush, and count for it
 after that (G16).
 """
@@ -88,7 +88,7 @@ class Answer(NamedTuple):
     reply: AnswerReply
     message: Message
     #: Sent instead of `message` if the promise of this event could not be saved; None if it depends on none.
-    unless_kept: Message | None = None
+    if_not_saved: Message | None = None
 
 
 class Ready(NamedTuple):
@@ -195,9 +195,9 @@ class Draft:
         self._is_empty = False
         self._messages.append(request)
 
-    def answer(self, reply: AnswerReply, message: Message, unless_kept: Message | None = None) -> None:
+    def answer(self, reply: AnswerReply, message: Message, if_not_saved: Message | None = None) -> None:
         self._is_empty = False
-        self._messages.append(Answer(later(reply), message, unless_kept))
+        self._messages.append(Answer(later(reply), message, if_not_saved))
 
     def fetch(self) -> None:
         """Notes that a replica has fetched."""

@@ -70,16 +70,16 @@ class MetadataRepair:
         self._state: ElectionState | None = None
         self._mark: Mark | None = None
         if disk.is_dir(self._directory) or self._mark_file.mark is not None:
-            self._look()
+            self._examine()
             self._plan()
 
     # Examination
 
-    def _look(self) -> None:
+    def _examine(self) -> None:
         disk, found = self._disk, self._found
         if not disk.is_dir(self._directory):
             return
-        self._look_at_log()
+        self._examine_log()
         files = SnapshotFiles(disk, self._directory)
         for snapshot_id in files.list():
             try:
@@ -92,7 +92,7 @@ class MetadataRepair:
         except FatalFault:
             found.state_fault = "cannot be read"
 
-    def _look_at_log(self) -> None:
+    def _examine_log(self) -> None:
         disk, found = self._disk, self._found
         follows = chain_of(disk, self._directory)
         verification = Verification(disk, self._directory, follows=follows)

@@ -23,9 +23,9 @@ from barnabas.raft.ready import AnswerReply
 from barnabas.raft.voter_changes import VoterChanges
 
 #: KIP-595
-_FETCH_TELLS_OF_LEADERS = 12
+_FETCH_VERSION_WITH_LEADERS = 12
 #: KIP-853
-_DESCRIBE_TELLS_OF_DIRECTORIES = 2
+_DESCRIBE_VERSION_WITH_DIRECTORIES = 2
 
 
 class QuorumServer:
@@ -49,7 +49,7 @@ class QuorumServer:
         def refuse() -> None:
             self._core.draft.answer(reply, refusal(request, ErrorCode.KAFKA_STORAGE_ERROR))
 
-        self._core.run(lambda: self._core.careful(lambda: self._serve(request, listener, answer), refuse))
+        self._core.run(lambda: self._core.persisting(lambda: self._serve(request, listener, answer), refuse))
 
     def _serve(self, request: Message, listener: str, reply: AnswerReply) -> None:
         draft = self._core.draft
@@ -62,8 +62,8 @@ class QuorumServer:
         elif isinstance(request, RemoveRaftVoterRequest):
             self._changes.remove(request, reply)
         elif isinstance(request, VoteRequest):
-            unless_kept = refusal(request, ErrorCode.KAFKA_STORAGE_ERROR)
-            draft.answer(reply, self._elections.on_vote(request, listener), unless_kept)
+            if_not_saved = refusal(request, ErrorCode.KAFKA_STORAGE_ERROR)
+            draft.answer(reply, self._elections.on_vote(request, listener), if_not_saved)
         else:
             draft.answer(reply, self._answer(request, listener))
 
@@ -85,11 +85,11 @@ def fit(response: Message, version: int) -> Message:
     for field in response.FIELDS:
         if field.attribute == "node_endpoints" and not field.is_in(version):
             response.node_endpoints = []  # type: ignore[attr-defined]
-    if isinstance(response, FetchResponse) and version < _FETCH_TELLS_OF_LEADERS:
+    if isinstance(response, FetchResponse) and version < _FETCH_VERSION_WITH_LEADERS:
         for topic in response.responses:
             for partition in topic.partitions:
                 partition.diverging_epoch = partition.current_leader = partition.snapshot_id = None
-    if isinstance(response, DescribeQuorumResponse) and version < _DESCRIBE_TELLS_OF_DIRECTORIES:
+    if isinstance(response, DescribeQuorumResponse) and version < _DESCRIBE_VERSION_WITH_DIRECTORIES:
         response.nodes = []
         for row in (partition for topic in response.topics for partition in topic.partitions):
             for state in (*row.current_voters, *row.observers):

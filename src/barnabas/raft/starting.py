@@ -62,7 +62,7 @@ class PromiseKeeper:
         history = self._history
         try:
             self._file.write(state, kraft_version=min(history.kraft_version, 1), voter_ids=list(history.voters.ids))
-            self._mark.took_part(state.epoch)
+            self._mark.note_epoch(state.epoch)
         except OSError as error:
             if is_exhausted(error):
                 raise StorageExhausted(self._directory, f"{FILE_NAME} cannot be written: {error}") from error

@@ -64,11 +64,11 @@ class VoterChanges:
         self._expiry = Alarm(core.host.clock, core.timers, self._expire)
         self._own_update = Alarm(core.host.clock, core.timers, self._send_own)
         #: Updates that static voters have sent to this leader, by node id.
-        self._told: dict[int, Voter] = {}
+        self._updates: dict[int, Voter] = {}
 
     def on_role(self, role: Role) -> None:
         self._finish(ErrorCode.NOT_LEADER_OR_FOLLOWER, None)
-        self._told.clear()
+        self._updates.clear()
         if isinstance(role, Follower):
             self._own_update.set(self._core.times.fetch_timeout_ms)
         else:
@@ -175,13 +175,13 @@ class VoterChanges:
         if not isinstance(leader, Leader) or leader.progress.high_watermark < 0 or self._pending is not None:
             return "The leader of the metadata quorum is not ready for it."
         missing = [state.key.node_id for state in leader.progress.voters if state.directory_id == ZERO_UUID]
-        missing = [node_id for node_id in missing if node_id not in self._told]
+        missing = [node_id for node_id in missing if node_id not in self._updates]
         if missing:
             return (
                 f"The directory ids of the voters {', '.join(map(str, missing))} are not known: they have not fetched "
                 f"from the leader, {core.own.node_id}."
             )
-        old = [node_id for node_id, told in sorted(self._told.items()) if told.max_kraft_version < 1]
+        old = [node_id for node_id, update in sorted(self._updates.items()) if update.max_kraft_version < 1]
         if old:
             return f"The voters {', '.join(map(str, old))} do not support it."
         return None
@@ -206,13 +206,13 @@ class VoterChanges:
 
         The directory id of its fetches takes precedence over the one it has sent, which can be outdated.
         """
-        told, node_id = self._told.get(voter.key.node_id), voter.key.node_id
+        update, node_id = self._updates.get(voter.key.node_id), voter.key.node_id
         endpoints, low, high = voter.endpoints, 0, KRAFT_VERSION_MAX
         if node_id == self._core.own.node_id:
             endpoints = self._core.own_endpoints
-        elif told is not None:
-            endpoints, low, high = told.endpoints, told.min_kraft_version, told.max_kraft_version
-            directory_id = told.key.directory_id if directory_id == ZERO_UUID else directory_id
+        elif update is not None:
+            endpoints, low, high = update.endpoints, update.min_kraft_version, update.max_kraft_version
+            directory_id = update.key.directory_id if directory_id == ZERO_UUID else directory_id
         return Voter(VoterKey(node_id, directory_id), endpoints, low, high)
 
     def update(self, request: UpdateRaftVoterRequest, listener: str) -> UpdateRaftVoterResponse:
@@ -248,7 +248,7 @@ class VoterChanges:
         if core.quorum.voters.find(key) is None:
             return ErrorCode.VOTER_NOT_FOUND
         if is_static:
-            self._told[key.node_id] = Voter(key, endpoints, low, high)
+            self._updates[key.node_id] = Voter(key, endpoints, low, high)
             return ErrorCode.NONE
         self._leading.append_control([core.quorum.voters.with_voter(Voter(key, endpoints, low, high)).to_record()])
         self._leading.publish()

@@ -159,7 +159,7 @@ class Checker:
         if known != candidate:
             raise Violation(f"two votes: node {voter.node_id} in epoch {epoch} for {known} and {candidate}")
 
-    def look_at(self, key: VoterKey, node: RaftNode) -> None:
+    def read_identity(self, key: VoterKey, node: RaftNode) -> None:
         shadow, epoch = self.shadow(key), node.epoch
         if epoch < shadow.epoch:
             raise Violation(f"node {key.node_id} goes back from epoch {shadow.epoch} to {epoch}")

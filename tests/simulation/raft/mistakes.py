@@ -42,7 +42,7 @@ def epoch_not_bumped() -> Mistake:
     """A candidate stands in the epoch at hand."""
 
     def become_candidate(self: QuorumState) -> None:
-        self._bind(
+        self._promise_then(
             ElectionState(self.role.epoch, -1, self.own.node_id, self.own.directory_id),
             Candidate(self.role.epoch, Votes({self.own.node_id})),
         )
@@ -157,11 +157,11 @@ def directory_ids_ignored() -> Mistake:
 def follower_acknowledges_before_its_flush() -> Mistake:
     """It says it has what is only in its page cache."""
 
-    def flush_beside(self: MetadataLog, done: Callable[[BaseException | None], None]) -> None:
+    def flush_in_background(self: MetadataLog, done: Callable[[BaseException | None], None]) -> None:
         self.flushed_offset = self.end_offset
         self._host.timers.call_soon(lambda: done(None))
 
-    return [(MetadataLog, "flush_beside", flush_beside)]
+    return [(MetadataLog, "flush_in_background", flush_in_background)]
 
 
 def votes_without_comparing_logs() -> Mistake:

@@ -354,7 +354,7 @@ class World:
     def _after(self) -> None:
         for place in self.places.values():
             if place.node is not None:
-                self.checker.look_at(place.key, place.node)
+                self.checker.read_identity(place.key, place.node)
 
     # Trouble.
 

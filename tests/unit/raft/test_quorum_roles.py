@@ -195,7 +195,7 @@ def test_another_directory_is_another_replica() -> None:
     progress = Progress(OWN, voter_set(1, 2, 3), 0)
     progress.on_own_flush(5, 0)
     assert not progress.on_fetch(VoterKey(2, b"e" * 16), 5, 5, 0)
-    assert not progress.hear_of(VoterKey(2, b"e" * 16))
+    assert not progress.note_fetch(VoterKey(2, b"e" * 16))
     assert [state.key for state in progress.observers(0)] == [VoterKey(2, b"e" * 16)]
     assert progress.on_fetch(OTHER, 5, 5, 0)
 
@@ -206,9 +206,9 @@ def test_two_processes_with_one_node_id_are_seen_by_their_directories() -> None:
     progress = Progress(OWN, voters, 0)
     one, other = VoterKey(2, b"e" * 16), VoterKey(2, b"f" * 16)
     for key in (one, one, other, one, other):
-        assert progress.doubled() == [], "a disk was replaced, and a late request came"
+        assert progress.duplicate_ids() == [], "a disk was replaced, and a late request came"
         progress.on_fetch(key, 5, 5, 0)
-    assert progress.doubled() == [2]
+    assert progress.duplicate_ids() == [2]
 
 
 def test_a_leader_that_is_no_voter_does_not_count_itself() -> None:
@@ -217,8 +217,8 @@ def test_a_leader_that_is_no_voter_does_not_count_itself() -> None:
     assert not progress.on_own_flush(9, 0)
     assert not progress.on_fetch(OTHER, 9, 9, 0)
     assert progress.on_fetch(THIRD, 9, 9, 0)
-    assert not progress.hear_of(OTHER)
-    assert progress.hear_of(THIRD), "both of the two that are left"
+    assert not progress.note_fetch(OTHER)
+    assert progress.note_fetch(THIRD), "both of the two that are left"
 
 
 def test_what_is_known_of_a_replica_stays_known_when_it_becomes_a_voter() -> None:

@@ -68,7 +68,7 @@ def test_a_vote_and_its_answer_are_one_value_with_the_promise_first() -> None:
     (answer,) = ready.messages
     assert isinstance(answer, Answer)
     assert partition_of(answer.message).vote_granted
-    assert answer.unless_kept is not None
+    assert answer.if_not_saved is not None
     assert Ready._fields.index("promise") < Ready._fields.index("messages")
 
 
