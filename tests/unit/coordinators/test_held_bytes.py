@@ -5,16 +5,16 @@ from __future__ import annotations
 from tests.support.group_world import GroupWorld, subscription
 
 from barnabas.common.errors import ErrorCode
-from barnabas.coordinators.groups.classic.group import weight_of
+from barnabas.coordinators.groups.classic.group import memory_of
 
 LARGE = {"range": subscription("orders") + bytes(100_000)}
-WEIGHT = weight_of(LARGE)
+WEIGHT = memory_of(LARGE)
 
 
 def counted(world: GroupWorld) -> int:
     """By a look at all members."""
     return sum(
-        weight_of(member.protocols)
+        memory_of(member.protocols)
         for shard in world.coordinator.shards()
         for group in shard.groups()
         for member in group.members.values()

@@ -186,7 +186,7 @@ class Offsets:
         """Removes a group whose tombstone is committed, unless it has got members or offsets in the meantime."""
         group = self._context.groups.get(group_id)
         if group is not None and is_removable(group) and group_id not in self._committed:
-            self._rebalancer.bury(group, ErrorCode.GROUP_ID_NOT_FOUND)
+            self._rebalancer.end_group(group, ErrorCode.GROUP_ID_NOT_FOUND)
             del self._context.groups[group_id]
 
     # -- replaying

@@ -145,7 +145,7 @@ class GroupShard:
         """Ends the classic group of this id, if there is one: its members must join the new consumer group."""
         group = self._context.groups.pop(group_id, None)
         if group is not None:
-            self._rebalancer.bury(group, ErrorCode.REBALANCE_IN_PROGRESS)
+            self._rebalancer.end_group(group, ErrorCode.REBALANCE_IN_PROGRESS)
 
     # -- loading
 
@@ -210,7 +210,7 @@ class GroupShard:
         self.consumers.close()
         self._context.log.close()
         for group in self.groups():
-            self._rebalancer.bury(group, ErrorCode.NOT_COORDINATOR)
+            self._rebalancer.end_group(group, ErrorCode.NOT_COORDINATOR)
         self._context.groups.clear()
         self._context.deadlines.close()
 

@@ -114,7 +114,7 @@ class Member:
         """Returns whether a parked request stands in for the member's heartbeats."""
         return not self.is_new and self.is_waiting
 
-    def supports_as(self, protocols: Mapping[str, bytes]) -> bool:
+    def has_protocols(self, protocols: Mapping[str, bytes]) -> bool:
         """Returns whether these are the member's current protocols with the same order and metadata."""
         return list(self.protocols.items()) == list(protocols.items())
 
@@ -145,7 +145,7 @@ class HeldBytes:
         self.bytes_max = bytes_max
 
 
-def weight_of(protocols: Mapping[str, bytes]) -> int:
+def memory_of(protocols: Mapping[str, bytes]) -> int:
     """Returns the memory in bytes that a member with these protocols takes, including a fixed cost."""
     return _MEMBER_BYTES + sum(len(name) + len(metadata) for name, metadata in protocols.items())
 
@@ -339,7 +339,7 @@ class ClassicGroup:
         self._held = HeldBytes()
 
     def _count(self, member: Member, step: int) -> None:
-        weight = step * weight_of(member.protocols)
+        weight = step * memory_of(member.protocols)
         self.held_bytes += weight
         self._held.bytes += weight
         for name in member.protocols:
@@ -411,14 +411,14 @@ class ClassicGroup:
         self.pending_syncs.clear()
         if self.members:
             self.protocol_name = self.select_protocol()
-            self.learn_subscription()
+            self.update_subscription()
             self.become(GroupState.COMPLETING_REBALANCE, wall_ms)
         else:
             self.protocol_name = None
-            self.learn_subscription()
+            self.update_subscription()
             self.become(GroupState.EMPTY, wall_ms)
 
-    def learn_subscription(self) -> None:
+    def update_subscription(self) -> None:
         name = self.protocol_name
         if not self.is_consumers:
             self.subscribed = None

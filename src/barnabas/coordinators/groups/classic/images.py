@@ -79,5 +79,5 @@ def restore_group(group_id: str, value: GroupMetadataValue, deadlines: Deadlines
     group.protocol_type = protocol_type
     group.protocol_name = value.protocol
     group.leader_id = value.leader if value.leader in group.members else next(iter(group.members), None)
-    group.learn_subscription()
+    group.update_subscription()
     return group

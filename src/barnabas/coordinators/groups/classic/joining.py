@@ -19,7 +19,7 @@ from barnabas.coordinators.groups.classic.group import (
     GroupState,
     JoinReply,
     Member,
-    weight_of,
+    memory_of,
 )
 from barnabas.coordinators.groups.classic.images import generation_record, new_group_record
 from barnabas.coordinators.groups.classic.rebalance import Rebalancer
@@ -35,7 +35,7 @@ _PREFIX_BYTES_MAX = 32_767 - 37
 #: An upper bound for protocols in a request; no client supports a tenth of that.
 _PROTOCOLS_MAX = 1_000
 #: Errors after which the record can be in the log nonetheless, and can be committed.
-_MAYBE_STORED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
+_POSSIBLY_COMMITTED = frozenset({ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND})
 
 
 class Join(NamedTuple):
@@ -71,14 +71,14 @@ class Joining:
         if len(join.protocols) > _PROTOCOLS_MAX:
             raise RequestFailed(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         group = self._context.groups.get(join.group_id)
-        self._check_weight(group, join)
+        self._check_memory(group, join)
         created = group is None
         if group is None:
             if join.member_id != UNKNOWN_MEMBER:
                 raise RequestFailed(ErrorCode.UNKNOWN_MEMBER_ID)
             group = self._context.create(join.group_id)
-        if not self._has_room(group, join.member_id):
-            self._turn_away(group, join.member_id)
+        if not self._has_capacity(group, join.member_id):
+            self._refuse_member(group, join.member_id)
             join.fail(ErrorCode.GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER)
         elif not group.supports(join.protocol_type, join.protocols):
             join.fail(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
@@ -89,19 +89,19 @@ class Joining:
         if created:
             self._store_new(group)
 
-    def _check_weight(self, group: ClassicGroup | None, join: Join) -> None:
+    def _check_memory(self, group: ClassicGroup | None, join: Join) -> None:
         """Raises RequestFailed: UNKNOWN_SERVER_ERROR for a member that fits into no record of its group, as the
         write of the generation would fail later; COORDINATOR_NOT_AVAILABLE while the members of all groups use up
         their memory, after which clients retry."""
         if any(len(metadata) > self._context.log.batch_bytes_max for metadata in join.protocols.values()):
             raise RequestFailed(storing_failed(ErrorCode.MESSAGE_TOO_LARGE))
         member = None if group is None else group.members.get(join.member_id)
-        more = weight_of(join.protocols) - (0 if member is None else weight_of(member.protocols))
+        more = memory_of(join.protocols) - (0 if member is None else memory_of(member.protocols))
         held = self._context.held
         if more > 0 and held.bytes + more > held.bytes_max:
             raise RequestFailed(ErrorCode.COORDINATOR_NOT_AVAILABLE)
 
-    def _has_room(self, group: ClassicGroup, member_id: str) -> bool:
+    def _has_capacity(self, group: ClassicGroup, member_id: str) -> bool:
         """Returns whether the group can take the member (`group.max.size`). During PreparingRebalance, members that
         have not joined again do not count."""
         size_max = self._context.config.group_size_max
@@ -115,7 +115,7 @@ class Joining:
             case _:
                 return True
 
-    def _turn_away(self, group: ClassicGroup, member_id: str) -> None:
+    def _refuse_member(self, group: ClassicGroup, member_id: str) -> None:
         member = group.members.get(member_id)
         if member is not None:
             self._rebalancer.remove(group, member)
@@ -129,7 +129,7 @@ class Joining:
         if code is ErrorCode.NONE or group.generation > 0 or self._context.groups.get(group.group_id) is not group:
             return
         del self._context.groups[group.group_id]
-        self._rebalancer.bury(group, storing_failed(code))
+        self._rebalancer.end_group(group, storing_failed(code))
 
     # -- new members
 
@@ -187,7 +187,7 @@ class Joining:
     def _store_replacement(
         self, group: ClassicGroup, old: Member, member: Member, api_version: int, leader_before: str
     ) -> None:
-        group.learn_subscription()
+        group.update_subscription()
         assignment = {known.member_id: known.assignment for known in group.members.values()}
 
         def on_stored(code: ErrorCode) -> None:
@@ -217,11 +217,11 @@ class Joining:
         response = replies.joined(group, member, with_members=False)
         response.error_code, response.member_id = storing_failed(code), UNKNOWN_MEMBER
         group.complete_join(member, response)
-        if code in _MAYBE_STORED:
+        if code in _POSSIBLY_COMMITTED:
             return
         restored = group.replace_static(member, old.member_id, self._context.deadlines.new())
         group.update(restored, old.protocols, rebalance_ms=old.rebalance_timeout_ms, session_ms=old.session_timeout_ms)
-        group.learn_subscription()
+        group.update_subscription()
         self._rebalancer.extend_session(group, restored)
 
     # -- members that join again
@@ -233,7 +233,7 @@ class Joining:
             self._add(group, join, join.member_id)
             return
         member = group.validate(join.member_id, join.instance_id)
-        same = member.supports_as(join.protocols)
+        same = member.has_protocols(join.protocols)
         match group.state:
             case GroupState.PREPARING_REBALANCE:
                 self._update(group, member, join, f"member {member.member_id} joined again")

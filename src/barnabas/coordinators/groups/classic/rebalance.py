@@ -168,19 +168,19 @@ class Rebalancer:
         """Answers the parked joins with the new generation: the first ones immediately, those of a large group in
         parts, one in each turn of the loop. The responses reflect the state now."""
         joined = replies.Joined(group)
-        told: list[tuple[Member, JoinReply | None]] = []
+        waiting: list[tuple[Member, JoinReply | None]] = []
         for member in group.members.values():
             group.pending_syncs[member.member_id] = None
-            told.append((member, group.take_join(member)))
+            waiting.append((member, group.take_join(member)))
             member.is_new = False
 
         def answer() -> Iterator[None]:
-            for part in parts(told, _ANSWERS):
+            for part in parts(waiting, _ANSWERS):
                 for member, reply in part:
                     if reply is not None:
                         reply(joined.response(member))
                     self._extend_if_member(group, member)
-                if part[-1] is not told[-1]:
+                if part[-1] is not waiting[-1]:
                     yield
 
         in_steps(self._context.host.timers, answer())
@@ -191,14 +191,14 @@ class Rebalancer:
 
     def _answer_syncs(self, group: ClassicGroup, response: Callable[[Member], SyncGroupResponse]) -> None:
         """Answers the parked SyncGroup requests, in parts like `_answer_joins`."""
-        told = [(member, reply) for member in group.members.values() if (reply := member.take_sync()) is not None]
+        waiting = [(member, reply) for member in group.members.values() if (reply := member.take_sync()) is not None]
 
         def answer() -> Iterator[None]:
-            for part in parts([(reply, member, response(member)) for member, reply in told], _ANSWERS):
+            for part in parts([(reply, member, response(member)) for member, reply in waiting], _ANSWERS):
                 for reply, member, made in part:
                     reply(made)
                     self._extend_if_member(group, member)
-                if part and part[-1][1] is not told[-1][0]:
+                if part and part[-1][1] is not waiting[-1][0]:
                     yield
 
         in_steps(self._context.host.timers, answer())
@@ -246,7 +246,7 @@ class Rebalancer:
 
     # -- the end
 
-    def bury(self, group: ClassicGroup, code: ErrorCode) -> None:
+    def end_group(self, group: ClassicGroup, code: ErrorCode) -> None:
         """Ends a group that was deleted, or is coordinated elsewhere from now on."""
         if group.is_in(_DEAD):
             return
@@ -270,20 +270,20 @@ class Rebalancer:
 
 def _dismiss_all(timers: Timers, group: ClassicGroup, code: ErrorCode) -> None:
     """Answers all parked requests with an error, in parts, one in each turn of the loop."""
-    told: list[tuple[Member, JoinReply | None, SyncReply | None]] = []
+    waiting: list[tuple[Member, JoinReply | None, SyncReply | None]] = []
     for member in group.members.values():
         member.session.cancel()
         if member.is_waiting:
-            told.append((member, group.take_join(member), member.take_sync()))
+            waiting.append((member, group.take_join(member), member.take_sync()))
 
     def answer() -> Iterator[None]:
-        for part in parts(told, _ANSWERS):
+        for part in parts(waiting, _ANSWERS):
             for member, join_reply, sync_reply in part:
                 if join_reply is not None:
                     join_reply(replies.join_failed(code, member.member_id))
                 if sync_reply is not None:
                     sync_reply(replies.sync_failed(code))
-            if part and part[-1] is not told[-1]:
+            if part and part[-1] is not waiting[-1]:
                 yield
 
     in_steps(timers, answer())

@@ -144,7 +144,7 @@ class Migration:
                 self._add_classic(classic, member)
                 assignments[member.member_id] = classic.members[member.member_id].assignment
         classic.protocol_name = classic.select_protocol()
-        classic.learn_subscription()
+        classic.update_subscription()
         draft.delete()
         draft.records.append(generation_record(classic, assignments))
         draft.is_last = True
