@@ -36,7 +36,7 @@ class ValidationDeferred(Exception):
     """The batch is too much work for the event loop now. Nothing has changed; `rules` are the current ones."""
 
     def __init__(self, rules: AppendRules) -> None:
-        super().__init__(f"a batch for {rules.topic_partition} is to be validated beside the loop")
+        super().__init__(f"a batch for {rules.topic_partition} must be validated in a thread")
         self.rules = rules
 
 

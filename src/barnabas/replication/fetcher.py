@@ -202,7 +202,7 @@ class Fetcher:
             max_bytes=limits.response_bytes_max,
             session_id=self._session_id,
             session_epoch=self._session_epoch,
-            topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=asked) for topic_id, asked in topics.items()],
+            topics=[FetchRequest.FetchTopic(topic_id=topic_id, partitions=rows) for topic_id, rows in topics.items()],
             forgotten_topics_data=[
                 FetchRequest.ForgottenTopic(topic_id=topic_id, partitions=indexes)
                 for topic_id, indexes in forgotten.items()

@@ -116,7 +116,7 @@ class IsrChanges:
         return -1 if follower is None else follower.broker_epoch
 
     def _on_answer(self, response: Message | None) -> None:
-        asked, self._in_flight = self._in_flight, {}
+        in_flight, self._in_flight = self._in_flight, {}
         answers: dict[tuple[bytes, int], AlterPartitionResponse.PartitionData] = {}
         failed = ErrorCode.REQUEST_TIMED_OUT
         if isinstance(response, AlterPartitionResponse):
@@ -125,7 +125,7 @@ class IsrChanges:
                 for answer in topic.partitions:
                     answers[topic.topic_id, answer.partition_index] = answer
         again = False
-        for key, (partition, leadership, isr_before) in asked.items():
+        for key, (partition, leadership, isr_before) in in_flight.items():
             self._count(answers.get(key), len(isr_before))
             if partition.leadership is not leadership or leadership.proposed is None:
                 continue

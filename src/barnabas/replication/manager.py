@@ -240,7 +240,10 @@ class ReplicaManager:
             return Appended(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         full = self._full
         if full and self._roots.refuses(partition.log.directory):
-            return Appended(ErrorCode.KAFKA_STORAGE_ERROR, message=f"no room for {partition.topic_partition}")
+            return Appended(
+                ErrorCode.KAFKA_STORAGE_ERROR,
+                message=f"no space left in the log directory of {partition.topic_partition}",
+            )
         try:
             info = partition.append(batches, wall_ms, origin, validated)
             traffic = partition.traffic

@@ -95,12 +95,12 @@ class ReplicationQuotas:
             return False
         return self.leader.holds_back(*partition.topic_partition, self._clock.now_ms())
 
-    def count_sent(self, told: Iterable[tuple[FetchItem, FetchResult]]) -> None:
+    def count_sent(self, sent: Iterable[tuple[FetchItem, FetchResult]]) -> None:
         """Counts the bytes that a follower gets."""
         quota = self.leader
         if not quota:
             return
-        size_bytes = sum(len(result.data) for item, result in told if quota.is_listed(item.topic or "", item.index))
+        size_bytes = sum(len(result.data) for item, result in sent if quota.is_listed(item.topic or "", item.index))
         if size_bytes:
             quota.throttle.record(size_bytes, self._clock.now_ms())
 

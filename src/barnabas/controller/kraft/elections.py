@@ -66,15 +66,15 @@ def elect_leaders(view: ControllerView, request: ElectLeadersRequest, actor: str
 def _requested_partitions(view: ControllerView, request: ElectLeadersRequest) -> list[tuple[str, Sequence[int]]]:
     if request.topic_partitions is None:
         return [(topic.name, range(len(topic.partitions))) for topic in view.image.topics()]
-    return [(asked.topic, asked.partitions) for asked in request.topic_partitions]
+    return [(requested.topic, requested.partitions) for requested in request.topic_partitions]
 
 
 def refused(request: ElectLeadersRequest, code: ErrorCode, text: str | None = None) -> ElectLeadersResponse:
     """Returns the same error for every requested partition."""
     response = ElectLeadersResponse(error_code=code)
-    for asked in request.topic_partitions or ():
-        row = ElectLeadersResponse.ReplicaElectionResult(topic=asked.topic)
-        row.partition_result = [_result(partition_id, code, text) for partition_id in asked.partitions]
+    for requested in request.topic_partitions or ():
+        row = ElectLeadersResponse.ReplicaElectionResult(topic=requested.topic)
+        row.partition_result = [_result(partition_id, code, text) for partition_id in requested.partitions]
         response.replica_election_results.append(row)
     return response
 

@@ -115,11 +115,11 @@ def alter_partition(
     if broker is None or broker.epoch != request.broker_epoch:
         response.error_code = ErrorCode.STALE_BROKER_EPOCH
         return Result([], response, cause)
-    for asked in request.topics:
-        answered = AlterPartitionResponse.TopicData(topic_id=asked.topic_id)
+    for requested in request.topics:
+        answered = AlterPartitionResponse.TopicData(topic_id=requested.topic_id)
         response.topics.append(answered)
-        topic = view.image.topics_by_id.get(asked.topic_id)
-        for proposal in asked.partitions:
+        topic = view.image.topics_by_id.get(requested.topic_id)
+        for proposal in requested.partitions:
             if topic is None:
                 answered.partitions.append(_refused(proposal.partition_index, ErrorCode.UNKNOWN_TOPIC_ID))
                 continue
@@ -128,7 +128,7 @@ def alter_partition(
             if record is not None:
                 records.append(record)
                 if proposal.unknown_tags:
-                    isr_reasons[asked.topic_id, proposal.partition_index] = proposal.unknown_tags
+                    isr_reasons[requested.topic_id, proposal.partition_index] = proposal.unknown_tags
     return Result(records, response, cause)
 
 

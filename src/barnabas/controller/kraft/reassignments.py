@@ -191,10 +191,10 @@ def list_reassignments(
         for topic in image.topics():
             _add_ongoing(response, topic, range(len(topic.partitions)))
         return response
-    for asked in request.topics:
-        named = image.topics_by_name.get(asked.name)
+    for requested in request.topics:
+        named = image.topics_by_name.get(requested.name)
         if named is not None:
-            _add_ongoing(response, named, asked.partition_indexes)
+            _add_ongoing(response, named, requested.partition_indexes)
     return response
 
 

@@ -299,10 +299,10 @@ def _duplicates(items: Iterable[_T]) -> set[_T]:
 def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str) -> Result[DeleteTopicsResponse]:
     """Deletes topics by name or, since version 6, by id. The caller checks `delete.topic.enable`."""
     response = DeleteTopicsResponse()
-    asked = _requested_topics(request)
-    twice = _duplicates(asked)
+    requested = _requested_topics(request)
+    twice = _duplicates(requested)
     targets: dict[bytes, TopicImage] = {}
-    for name, topic_id in dict.fromkeys(asked):
+    for name, topic_id in dict.fromkeys(requested):
         try:
             topic = _topic_to_delete(view, name, topic_id, is_duplicate=(name, topic_id) in twice)
         except RequestFailed as error:
@@ -324,8 +324,8 @@ def delete_topics(view: ControllerView, request: DeleteTopicsRequest, actor: str
 
 def _requested_topics(request: DeleteTopicsRequest) -> list[tuple[str | None, bytes]]:
     """Returns (name or None, id or zero) per topic; before version 6 a request has names only."""
-    asked: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
-    return asked + [(topic.name, topic.topic_id) for topic in request.topics]
+    requested: list[tuple[str | None, bytes]] = [(name, ZERO_UUID) for name in request.topic_names]
+    return requested + [(topic.name, topic.topic_id) for topic in request.topics]
 
 
 def _topic_to_delete(view: ControllerView, name: str | None, topic_id: bytes, *, is_duplicate: bool) -> TopicImage:
