@@ -44,6 +44,7 @@ ENTRIES: Final = (
     Entry("simulate", "simulate", "simulate", "Run a cluster with faults in virtual time and check its guarantees"),
     Entry("check", "check", "check", "Judge whether the cluster kept its guarantees to clients"),
     Entry("topics", "topics", "app", "Create, list, describe, alter and delete topics"),
+    Entry("configs", "configs.command", "app", "Show and change dynamic configs of topics, brokers and broker loggers"),
     Entry("groups", "groups", "app", "List, describe, reset and delete consumer groups"),
     Entry("transactions", "transactions", "app", "Show transactions, and abort hanging ones"),
     Entry("reassign", "reassign", "app", "Move replicas to other brokers or log directories"),

@@ -1,0 +1,1 @@
+"""`barnabas configs`: shows and changes the dynamic configs of topics, brokers and their loggers."""
