@@ -19,7 +19,7 @@ from barnabas.coordinators.groups.classic.group import HeldBytes
 from barnabas.coordinators.groups.classic.joining import Join
 from barnabas.coordinators.groups.classic.membership import Leaving
 from barnabas.coordinators.groups.config import GroupConfig
-from barnabas.coordinators.groups.consumer.heartbeat import Beat
+from barnabas.coordinators.groups.consumer.heartbeat import ConsumerHeartbeat
 from barnabas.coordinators.groups.offset_requests import OffsetRequests
 from barnabas.coordinators.groups.shard import ConsumerPorts, GroupShard
 from barnabas.coordinators.loading import Loads
@@ -175,11 +175,11 @@ class GroupCoordinator:
         request: ConsumerGroupHeartbeatRequest,
         reply: Callable[[ConsumerGroupHeartbeatResponse], None],
     ) -> None:
-        beat = Beat(request, context.client_id or "", context.client_host, reply)
+        heartbeat = ConsumerHeartbeat(request, context.client_id or "", context.client_host, reply)
         try:
-            self._shard(request.group_id).consumers.heartbeat(context.api_version, beat)
+            self._shard(request.group_id).consumers.heartbeat(context.api_version, heartbeat)
         except RequestFailed as failure:
-            beat.fail(failure)
+            heartbeat.fail(failure)
 
     def consumer_group_describe(
         self, request: ConsumerGroupDescribeRequest, reply: Callable[[ConsumerGroupDescribeResponse], None]

@@ -39,10 +39,10 @@ def assign_range(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> 
     in_order = sorted(subscribers, key=lambda one: (one.instance_id is None, one.instance_id or one.member_id))
     shared: dict[str, dict[bytes, frozenset[int]]] = {one.member_id: {} for one in in_order}
     for topic_id in sorted({topic_id for one in in_order for topic_id in one.topic_ids}):
-        takers = [one.member_id for one in in_order if topic_id in one.topic_ids]
-        quota, extras = divmod(counts[topic_id], len(takers))
+        subscriber_ids = [one.member_id for one in in_order if topic_id in one.topic_ids]
+        quota, extras = divmod(counts[topic_id], len(subscriber_ids))
         start = 0
-        for index, member_id in enumerate(takers):
+        for index, member_id in enumerate(subscriber_ids):
             end = start + quota + (index < extras)
             if start < end:
                 shared[member_id][topic_id] = frozenset(range(start, end))
@@ -55,7 +55,7 @@ def assign_uniform(subscribers: Sequence[Subscriber], counts: PartitionCounts) -
         return {}
     first = subscribers[0].topic_ids
     if all(one.topic_ids == first for one in subscribers):
-        return _share_alike(subscribers, counts)
+        return _assign_equal(subscribers, counts)
     return _Balance(subscribers, counts).assign()
 
 
@@ -73,7 +73,7 @@ def _kept(one: Subscriber, counts: PartitionCounts, taken: set[_Partition]) -> l
     return kept
 
 
-def _share_alike(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Targets:
+def _assign_equal(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Targets:
     """Assigns for equal subscriptions: each member gets the same number or one more; members with the most
     partitions keep one more."""
     topic_ids = sorted(subscribers[0].topic_ids)
@@ -114,25 +114,27 @@ class _Balance:
         in_order = sorted(subscribers, key=lambda one: one.member_id)
         taken: set[_Partition] = set()
         self._has = {one.member_id: dict.fromkeys(_kept(one, counts, taken)) for one in in_order}
-        self._takers: dict[bytes, list[str]] = {}
+        self._subscribers_of: dict[bytes, list[str]] = {}
         for one in in_order:
             for topic_id in one.topic_ids:
-                self._takers.setdefault(topic_id, []).append(one.member_id)
+                self._subscribers_of.setdefault(topic_id, []).append(one.member_id)
         self._taken = taken
         # Topics with the fewest subscribers come first.
-        self._topics = sorted(self._takers, key=lambda topic_id: (len(self._takers[topic_id]), topic_id))
+        self._topics = sorted(
+            self._subscribers_of, key=lambda topic_id: (len(self._subscribers_of[topic_id]), topic_id)
+        )
 
     def assign(self) -> Targets:
         for topic_id in self._topics:
-            self._hand_out(topic_id)
+            self._assign_free(topic_id)
         for _ in range(self._ROUNDS_MAX):
             moved = [self._even_out(topic_id) for topic_id in self._topics]
             if not any(moved):
                 break
         return {member_id: assignment_of(places) for member_id, places in self._has.items()}
 
-    def _hand_out(self, topic_id: bytes) -> None:
-        heap = [(len(self._has[member_id]), member_id) for member_id in self._takers[topic_id]]
+    def _assign_free(self, topic_id: bytes) -> None:
+        heap = [(len(self._has[member_id]), member_id) for member_id in self._subscribers_of[topic_id]]
         heapq.heapify(heap)
         for partition in range(self._counts[topic_id]):
             if (topic_id, partition) not in self._taken:
@@ -143,21 +145,23 @@ class _Balance:
     def _even_out(self, topic_id: bytes) -> bool:
         """Moves partitions of this topic from the member with the most to the one with the fewest, while their
         numbers differ by two."""
-        takers = self._takers[topic_id]
-        own = {member_id: [place for place in self._has[member_id] if place[0] == topic_id] for member_id in takers}
+        subscriber_ids = self._subscribers_of[topic_id]
+        own = {
+            member_id: [place for place in self._has[member_id] if place[0] == topic_id] for member_id in subscriber_ids
+        }
         moved = False
         while True:
-            poorest = min(takers, key=lambda member_id: (len(self._has[member_id]), member_id))
-            givers = [member_id for member_id in takers if own[member_id]]
-            if not givers:
+            smallest = min(subscriber_ids, key=lambda member_id: (len(self._has[member_id]), member_id))
+            donors = [member_id for member_id in subscriber_ids if own[member_id]]
+            if not donors:
                 return moved
-            richest = max(givers, key=lambda member_id: (len(self._has[member_id]), member_id))
-            if len(self._has[richest]) - len(self._has[poorest]) < 2:
+            largest = max(donors, key=lambda member_id: (len(self._has[member_id]), member_id))
+            if len(self._has[largest]) - len(self._has[smallest]) < 2:
                 return moved
-            place = own[richest].pop()
-            del self._has[richest][place]
-            self._has[poorest][place] = None
-            own[poorest].append(place)
+            place = own[largest].pop()
+            del self._has[largest][place]
+            self._has[smallest][place] = None
+            own[smallest].append(place)
             moved = True
 
 

@@ -84,7 +84,7 @@ class ClassicMembers:
         before = known or Member(member_id)
         updated = _updated(before, joined)
         changed = False
-        if known is None or not before.same_subscription_record(updated) or self._planner.is_behind(draft.group):
+        if known is None or not before.same_subscription_record(updated) or self._planner.needs_refresh(draft.group):
             changed = self._planner.subscribe(draft, known, updated)
         self._planner.make_target(draft)
         owned = with_ids(joined.subscription.owned, self._context.topics)

@@ -44,7 +44,7 @@ class Draft:
     def mark(self) -> Mark:
         return Mark(self.now, len(self.records), len(self.effects), self.is_last)
 
-    def back_to(self, mark: Mark) -> None:
+    def return_to(self, mark: Mark) -> None:
         self.now = mark.group
         del self.records[mark.records :]
         del self.effects[mark.effects :]

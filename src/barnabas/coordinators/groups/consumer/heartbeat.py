@@ -38,7 +38,7 @@ from barnabas.protocol.messages.consumer_group_heartbeat import (
 Reply = Callable[[ConsumerGroupHeartbeatResponse], None]
 
 
-class Beat(NamedTuple):
+class ConsumerHeartbeat(NamedTuple):
     """One request and its client."""
 
     request: ConsumerGroupHeartbeatRequest
@@ -51,30 +51,30 @@ class Beat(NamedTuple):
 
 
 class Heartbeats:
-    """The heartbeats of one shard. `enter(draft, epoch)` makes sure that the draft has a consumer group."""
+    """The heartbeats of one shard. `ensure_group(draft, epoch)` makes sure that the draft has a consumer group."""
 
-    __slots__ = ("_context", "_enter", "_planner")
+    __slots__ = ("_context", "_ensure_group", "_planner")
 
-    def __init__(self, context: ConsumerContext, planner: Planner, enter: Callable[[Draft, int], None]) -> None:
+    def __init__(self, context: ConsumerContext, planner: Planner, ensure_group: Callable[[Draft, int], None]) -> None:
         self._context = context
         self._planner = planner
-        self._enter = enter
+        self._ensure_group = ensure_group
 
-    def beat(self, api_version: int, beat: Beat, *, after_settled: bool) -> None:
+    def handle(self, api_version: int, heartbeat: ConsumerHeartbeat, *, after_settled: bool) -> None:
         """Answers a heartbeat, immediately or when its changes are committed. Raises RequestFailed with
         INVALID_REQUEST and others."""
-        request = beat.request
+        request = heartbeat.request
         check_heartbeat(request, api_version, self._context.config.assignors)
-        if self._answer_at_once(beat):
+        if self._answer_immediately(heartbeat):
             return
-        run = self._leave if is_leaving(request) else self._stay
-        operation = Operation(lambda draft: run(draft, beat), beat.fail)
+        run = self._leave if is_leaving(request) else self._join_or_renew
+        operation = Operation(lambda draft: run(draft, heartbeat), heartbeat.fail)
         self._context.writes.submit(request.group_id, operation, after_settled=after_settled)
 
-    def _answer_at_once(self, beat: Beat) -> bool:
+    def _answer_immediately(self, heartbeat: ConsumerHeartbeat) -> bool:
         """Answers a heartbeat without changes from a member that has its target assignment; returns False for
         others."""
-        request = beat.request
+        request = heartbeat.request
         group = self._context.writes.group(request.group_id)
         if group is None or not is_plain(request):
             return False
@@ -86,29 +86,29 @@ class Heartbeats:
             or group.epoch != group.assignment_epoch
             or member.instance_id != request.instance_id
             or request.rack_id not in (None, member.rack_id)
-            or member.client_id != beat.client_id
-            or member.client_host != beat.client_host
+            or member.client_id != heartbeat.client_id
+            or member.client_host != heartbeat.client_host
             or member.is_classic
-            or self._planner.is_behind(group)
+            or self._planner.needs_refresh(group)
         ):
             return False
         self._planner.extend_session(group.group_id, member)
-        beat.reply(self._response(group, member))
+        heartbeat.reply(self._response(group, member))
         return True
 
-    # -- staying
+    # -- joining and renewing
 
-    def _stay(self, draft: Draft, beat: Beat) -> Answer:
-        request = beat.request
-        self._enter(draft, request.member_epoch)
-        self._check_room(draft.group, request.member_id)
+    def _join_or_renew(self, draft: Draft, heartbeat: ConsumerHeartbeat) -> Answer:
+        request = heartbeat.request
+        self._ensure_group(draft, request.member_epoch)
+        self._check_capacity(draft.group, request.member_id)
         member_id = request.member_id or _new_id(self._context.host.random.uuid())
         owned = owned_of(request)
         known = self._find(draft, request, member_id, owned)
         before = known or Member(member_id)
-        updated = _updated(before, beat)
+        updated = _updated(before, heartbeat)
         changed = False
-        if known is None or not before.same_subscription_record(updated) or self._planner.is_behind(draft.group):
+        if known is None or not before.same_subscription_record(updated) or self._planner.needs_refresh(draft.group):
             changed = self._planner.subscribe(draft, known, updated)
         self._planner.make_target(draft)
         if known is None or _is_new(request):
@@ -124,9 +124,9 @@ class Heartbeats:
         response = self._response(group, member)
         if with_assignment:
             response.assignment = _encode(member.assigned)
-        return lambda: beat.reply(response)
+        return lambda: heartbeat.reply(response)
 
-    def _check_room(self, group: ConsumerGroup, member_id: str) -> None:
+    def _check_capacity(self, group: ConsumerGroup, member_id: str) -> None:
         size_max = self._context.config.group_size_max
         if len(group.members) >= size_max and member_id not in group.members:
             raise RequestFailed(
@@ -170,9 +170,9 @@ class Heartbeats:
 
     # -- leaving
 
-    def _leave(self, draft: Draft, beat: Beat) -> Answer:
-        request = beat.request
-        self._enter(draft, request.member_epoch)
+    def _leave(self, draft: Draft, heartbeat: ConsumerHeartbeat) -> Answer:
+        request = heartbeat.request
+        self._ensure_group(draft, request.member_epoch)
         group = draft.group
         if request.instance_id is None:
             member = group.member(request.member_id)
@@ -184,7 +184,7 @@ class Heartbeats:
         else:
             self._planner.remove(draft, frozenset({member.member_id}))
         response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-        return lambda: beat.reply(response)
+        return lambda: heartbeat.reply(response)
 
     def _response(self, group: ConsumerGroup, member: Member) -> ConsumerGroupHeartbeatResponse:
         return ConsumerGroupHeartbeatResponse(
@@ -236,10 +236,10 @@ def _check_epoch(member: Member, epoch: int, owned: Assignment | None) -> None:
     )
 
 
-def _updated(member: Member, beat: Beat) -> Member:
+def _updated(member: Member, heartbeat: ConsumerHeartbeat) -> Member:
     """Returns the member with the fields of the request; missing ones are unchanged. The member uses the consumer
     protocol from now on."""
-    request = beat.request
+    request = heartbeat.request
     names = request.subscribed_topic_names
     regex = request.subscribed_topic_regex
     return replace(
@@ -252,8 +252,8 @@ def _updated(member: Member, beat: Beat) -> Member:
         server_assignor=member.server_assignor if request.server_assignor is None else request.server_assignor,
         topic_names=member.topic_names if names is None else frozenset(names),
         regex=member.regex if regex is None else regex,
-        client_id=beat.client_id,
-        client_host=beat.client_host,
+        client_id=heartbeat.client_id,
+        client_host=heartbeat.client_host,
         classic=None,
     )
 

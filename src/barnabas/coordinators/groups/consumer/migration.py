@@ -66,7 +66,7 @@ class Migration:
 
     # -- classic to consumer
 
-    def enter(self, draft: Draft, epoch: int) -> None:
+    def ensure_group(self, draft: Draft, epoch: int) -> None:
         """Makes sure that the draft has a consumer group: a join creates one, or converts the classic group. Raises
         RequestFailed with GROUP_ID_NOT_FOUND."""
         if draft.now is not None:

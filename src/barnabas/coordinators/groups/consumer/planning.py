@@ -53,7 +53,7 @@ class Planner:
         self._compare_topics(draft, bump=changed or resolved_anew or draft.group.epoch == 0)
         return changed or resolved_anew
 
-    def is_behind(self, group: ConsumerGroup) -> bool:
+    def needs_refresh(self, group: ConsumerGroup) -> bool:
         """Returns whether the group must be compared with newer topics, or has expressions to resolve again."""
         slot = self._context.writes.slots.get(group.group_id)
         if slot is None or slot.topics_version != self._context.topics.version:

@@ -18,7 +18,7 @@ from barnabas.coordinators.groups.consumer.config import ConsumerConfig, GroupOv
 from barnabas.coordinators.groups.consumer.context import ConsumerContext
 from barnabas.coordinators.groups.consumer.draft import Draft
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
-from barnabas.coordinators.groups.consumer.heartbeat import Beat, Heartbeats
+from barnabas.coordinators.groups.consumer.heartbeat import ConsumerHeartbeat, Heartbeats
 from barnabas.coordinators.groups.consumer.loading import GroupLoading
 from barnabas.coordinators.groups.consumer.migration import Migration
 from barnabas.coordinators.groups.consumer.planning import Planner
@@ -54,7 +54,7 @@ class ConsumerGroups:
             groups.host, config, topics, override_of, sessions, groups.consumer_writes, migration.downgrade
         )
         self._planner = migration.planner = Planner(self._context)
-        self._heartbeats = Heartbeats(self._context, self._planner, migration.enter)
+        self._heartbeats = Heartbeats(self._context, self._planner, migration.ensure_group)
         self._classic = ClassicMembers(self._context, self._planner)
         self._loading = GroupLoading()
 
@@ -98,11 +98,11 @@ class ConsumerGroups:
 
     # -- members of the consumer protocol
 
-    def heartbeat(self, api_version: int, beat: Beat) -> None:
+    def heartbeat(self, api_version: int, heartbeat: ConsumerHeartbeat) -> None:
         """Serves ConsumerGroupHeartbeat. Raises RequestFailed."""
-        group_id = beat.request.group_id
+        group_id = heartbeat.request.group_id
         takes_over = not self.has(group_id) and group_id in self._groups.groups
-        self._heartbeats.beat(api_version, beat, after_settled=takes_over)
+        self._heartbeats.handle(api_version, heartbeat, after_settled=takes_over)
 
     # -- members of the classic protocol
 

@@ -152,7 +152,7 @@ class Writes:
             try:
                 answer = operation.run(draft)
             except RequestFailed as failure:
-                draft.back_to(mark)
+                draft.return_to(mark)
                 answer = _failing(operation, failure)
             ran.append((operation, answer))
             size_bytes += sum(_size(record) for record in draft.records[weighed:])
@@ -207,7 +207,7 @@ def _run_one(operation: Operation, draft: Draft) -> Answer:
     try:
         return later(operation.run(draft))
     except RequestFailed as failure:
-        draft.back_to(mark)
+        draft.return_to(mark)
         return _failing(operation, failure)
 
 
