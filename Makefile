@@ -12,7 +12,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo system-deps test test-full bench lint format clean
+.PHONY: help setup demo system-deps test test-full bench lint format docs clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,5 +59,12 @@ format: $(STAMP) ## Put the code into its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+$(STAMP)-docs: $(STAMP)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
+docs: $(STAMP)-docs ## The documentation as a site, in build/site (half a minute)
+	@$(BIN)/python tools/build_site.py
+
 clean: ## Remove .venv and caches
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -15,6 +15,8 @@ from typing import NamedTuple
 import pytest
 from tools import cli_reference, tidy
 
+from barnabas.spark import source_options
+
 ROOT = Path(__file__).resolve().parents[2]
 CODE = re.compile(r"`([^`\n]+(?:\n[^`\n]+)?)`")
 LINKED_CODE = re.compile(r"\[`([^`]+)`\]\(([^)#\s]+\.py)\)")
@@ -248,3 +250,15 @@ def test_options_in_prose_exist() -> None:
         if option not in known
     ]
     assert wrong == []
+
+
+# -- options of the Spark source
+
+
+def test_every_option_of_the_spark_source_is_described() -> None:
+    described = {
+        option
+        for row in re.findall(r"^\| (`.*?) \|", (ROOT / "docs" / "spark.md").read_text(encoding="utf-8"), re.MULTILINE)
+        for option in re.findall(r"`([a-zA-Z]+)`", row)
+    }
+    assert set(source_options._KNOWN) <= described
