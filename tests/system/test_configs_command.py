@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,14 +43,24 @@ def described(configs: Command, *arguments: str) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in found["configs"]}
 
 
+def settled(configs: Command, key: str, value: str | None, *arguments: str) -> dict[str, dict[str, Any]]:
+    """Returns what is described once the key has this value: a broker learns a change a moment after it is decided."""
+    deadline = time.monotonic() + 30
+    while True:
+        found = described(configs, *arguments)
+        if found.get(key, {}).get("value") == value:
+            return found
+        assert time.monotonic() < deadline, found.get(key)
+        time.sleep(0.05)
+
+
 def test_a_topic_shows_what_is_set_and_what_that_hides(configs: Command, tmp_path: Path) -> None:
     done = configs("alter", "--topic", "t", "--add", "retention.ms=60000,cleanup.policy=[compact,delete]")
     assert done == "Completed updating config for topic t.\n"
     configs("alter", "--broker-defaults", "--add-config", "log.retention.ms=70000")
-    assert set(described(configs, "--entity-type", "topics", "--entity-name", "t")) == {
-        "retention.ms",
-        "cleanup.policy",
-    }
+    settled(configs, "log.retention.ms", "70000", "--broker-defaults")
+    found = settled(configs, "retention.ms", "60000", "--entity-type", "topics", "--entity-name", "t")
+    assert set(found) == {"retention.ms", "cleanup.policy"}
     every = described(configs, "--topic", "t", "--all")
     assert every["segment.bytes"]["source"] == "DEFAULT_CONFIG"
     sources = [(each["value"], each["source"]) for each in every["retention.ms"]["synonyms"]]
@@ -60,20 +71,20 @@ def test_a_topic_shows_what_is_set_and_what_that_hides(configs: Command, tmp_pat
     assert change == "retention.ms 60000 dynamic topic 70000 dynamic default broker"
     assert described(configs, "--topic", "t")["retention.ms"]["value"] == "60000"
     configs("alter", "--topic", "t", "--delete-config", "retention.ms")
-    assert described(configs, "--topic", "t", "--all")["retention.ms"]["value"] == "70000"
+    settled(configs, "retention.ms", "70000", "--topic", "t", "--all")
 
     file = tmp_path / "topic.properties"
     file.write_text("segment.bytes=1048576\n")
     configs("alter", "--topic", "t", "--add-file", str(file))
-    assert described(configs, "--topic", "t")["segment.bytes"]["value"] == "1048576"
+    settled(configs, "segment.bytes", "1048576", "--topic", "t")
 
 
 def test_brokers_have_configs_of_their_own_and_a_common_default(configs: Command) -> None:
     configs("alter", "--entity-type", "brokers", "--entity-default", "--add", "log.segment.bytes=20000000")
     configs("alter", "--entity-type", "brokers", "--entity-name", "2", "--add", "log.segment.bytes=30000000")
     for broker, value, source in (("1", "20000000", "DEFAULT_"), ("2", "30000000", "")):
-        found = described(configs, "--broker", broker, "--all")["log.segment.bytes"]
-        assert (found["value"], found["source"]) == (value, f"DYNAMIC_{source}BROKER_CONFIG")
+        found = settled(configs, "log.segment.bytes", value, "--broker", broker, "--all")
+        assert found["log.segment.bytes"]["source"] == f"DYNAMIC_{source}BROKER_CONFIG"
     text = configs("describe", "--entity-type", "brokers")
     titles = [line for line in text.splitlines() if line.startswith("Dynamic configs")]
     assert [title.removeprefix("Dynamic configs for ") for title in titles] == [
@@ -121,7 +132,10 @@ def test_a_refusal_names_the_key_the_value_and_what_is_allowed(
 
 def test_a_key_of_a_plugin_is_accepted_on_request(configs: Command) -> None:
     configs("alter", "--broker", "1", "--add", "plugin.key=1", "--allow-unknown")
-    found = described(configs, "--broker", "1")["plugin.key"]
-    assert (found["value"], found["sensitive"]) == (None, True)
+    deadline = time.monotonic() + 30
+    while "plugin.key" not in (found := described(configs, "--broker", "1")):
+        assert time.monotonic() < deadline
+    assert (found["plugin.key"]["value"], found["plugin.key"]["sensitive"]) == (None, True)
     configs("alter", "--broker", "1", "--delete", "plugin.key")
-    assert "plugin.key" not in described(configs, "--broker", "1")
+    while "plugin.key" in described(configs, "--broker", "1"):
+        assert time.monotonic() < deadline
