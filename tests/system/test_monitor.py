@@ -280,5 +280,5 @@ def test_apache_kafka_with_sasl(tmp_path: Path, capsys: pytest.CaptureFixture[st
         assert [broker["broker"] for broker in found["brokers"]] == [1]
         assert found["controller"] == 1
         assert run(["monitor", "--once", "-b", kafka.bootstrap, *alice, "-X", "sasl.password=guess"]) == NO_ANSWER
-        assert "it does not let alice in by PLAIN: Authentication failed" in capsys.readouterr().err
+        assert "it refuses the login of alice with PLAIN: Authentication failed" in capsys.readouterr().err
         assert run(["monitor", "--once", "-b", kafka.bootstrap]) == NO_ANSWER

@@ -70,10 +70,10 @@ _MONEY = ("amount", "retail_discount", "coupon_discount", "coupon_match_discount
 _ALL = tuple(field.name for field in ORDER_FIELDS) + tuple(f"lines.{field.name}" for field in LINE_FIELDS)
 
 RULES = (
-    Rule("no_value", (), "the value is there and has at least one byte"),
+    Rule("no_value", (), "the value is present and has at least one byte"),
     Rule("not_utf8", (), "the value is UTF-8"),
     Rule("not_json", (), "the value is one JSON object"),
-    Rule("missing_field", _ALL, "every field is there and is not null"),
+    Rule("missing_field", _ALL, "every field is present and is not null"),
     Rule("wrong_type", _ALL, "every field has its type"),
     Rule("no_lines", ("lines",), "there is at least one line"),
     Rule("negative_quantity", ("lines.quantity",), "no quantity is below 0"),

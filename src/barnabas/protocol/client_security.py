@@ -89,7 +89,7 @@ def client_security(properties: Mapping[str, str], prefix: str = "") -> ClientSe
     if not protocol.startswith("SASL"):
         login = None
     elif login is None:
-        raise reader.refused("sasl.mechanism", f"it is needed, {', '.join(MECHANISMS)} are spoken; GSSAPI is not")
+        raise reader.refused("sasl.mechanism", f"it is needed, {', '.join(MECHANISMS)} are supported; GSSAPI is not")
     return ClientSecurity(tls if protocol.endswith("SSL") else None, login)
 
 
@@ -116,7 +116,9 @@ class _Reader:
     def check_rest(self) -> None:
         left = sorted(self._left)
         if left:
-            raise self.refused(left[0], "it is not heeded here, and what is secure by it would not be")
+            raise self.refused(
+                left[0], "it is not supported here, and ignoring it would make the connection less secure"
+            )
 
 
 def _login(reader: _Reader) -> Login | None:

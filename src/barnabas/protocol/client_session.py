@@ -96,7 +96,7 @@ class ClientSession:
 
     def version_of(self, request_class: type[Message], version_max: int | None = None) -> int:
         """Returns the highest version that both sides support. Raises UnknownRequest if there is none."""
-        assert request_class.API_KEY is not None, "only requests are asked"
+        assert request_class.API_KEY is not None, "only requests are sent"
         low, high = self._versions.get(request_class.API_KEY, (0, -1))
         own_low, own_high = request_class.VERSIONS
         high = min(high, own_high if version_max is None else min(own_high, version_max))
@@ -153,10 +153,10 @@ class ClientSession:
             SaslHandshakeRequest(mechanism=login.mechanism), SaslHandshakeResponse, _HANDSHAKE_VERSION
         )
         if shaken.error_code == ErrorCode.UNSUPPORTED_SASL_MECHANISM:
-            raise LoginRefused(f"takes no SASL {login.mechanism}, but {', '.join(shaken.mechanisms) or 'none'}")
+            raise LoginRefused(f"does not offer SASL {login.mechanism}, but {', '.join(shaken.mechanisms) or 'none'}")
         if shaken.error_code:
             # A listener without SASL answers ILLEGAL_SASL_STATE.
-            raise LoginRefused(f"takes no log-in here ({ErrorCode(shaken.error_code).name}): is it a SASL listener?")
+            raise LoginRefused(f"does not offer a login ({ErrorCode(shaken.error_code).name}): is it a SASL listener?")
         messages = sasl.exchange(login, self._nonce)
         try:
             message = next(messages)
@@ -166,7 +166,7 @@ class ClientSession:
                 answer = yield from self._ask(request, SaslAuthenticateResponse, version)
                 if answer.error_code:
                     said = answer.error_message or ErrorCode(answer.error_code).name
-                    raise LoginRefused(f"does not let {login.username} in by {login.mechanism}: {said}")
+                    raise LoginRefused(f"refuses the login of {login.username} with {login.mechanism}: {said}")
                 message = messages.send(bytes(answer.auth_bytes))
         except StopIteration:
             return
@@ -195,7 +195,7 @@ class ClientSession:
 
     def _answered(self, frame: Buffer) -> tuple[int, int, int]:
         """Returns API key and version of the request, and where the rest of the header begins."""
-        assert self._in_flight, "nobody has asked"
+        assert self._in_flight, "no request is outstanding"
         correlation_id, api_key, version = self._in_flight.popleft()
         if len(frame) < 4 or int.from_bytes(frame[:4], "big") != correlation_id:
             raise DecodeError("an answer to another question")

@@ -69,7 +69,7 @@ class ScramClient:
         if not nonce.startswith(self._nonce) or iterations > _ITERATIONS_MAX or "s" not in fields or "m" in fields:
             raise ValueError("the server's first message is wrong")
         if iterations < _ITERATIONS_MIN:
-            raise ValueError(f"the server asks for {iterations} iterations; fewer than {_ITERATIONS_MIN} are not safe")
+            raise ValueError(f"the server requires {iterations} iterations; fewer than {_ITERATIONS_MIN} are not safe")
         salted = hashlib.pbkdf2_hmac(self._hash, self._password, base64.b64decode(fields["s"]), iterations)
         without_proof = f"c=biws,r={nonce}"
         message = f"{self._first_bare},{server_first.decode()},{without_proof}".encode()

@@ -222,7 +222,7 @@ def read_tagged_fields(data: Buffer, offset: int) -> tuple[tuple[tuple[int, byte
         size, offset = read_unsigned_varint(data, offset)
         value, offset = _slice(data, offset, size)
         if tag in fields:
-            raise DecodeError(f"tag {tag} is there twice", offset)
+            raise DecodeError(f"tag {tag} is repeated", offset)
         fields[tag] = bytes(value)
     return tuple(fields.items()), offset
 
@@ -241,7 +241,7 @@ def write_tagged_fields(out: bytearray, fields: Sequence[tuple[int, Buffer]]) ->
     previous = -1
     for tag, value in ordered:
         if tag == previous:
-            raise EncodeError(f"tag {tag} is there twice")
+            raise EncodeError(f"tag {tag} is repeated")
         previous = tag
         write_unsigned_varint(out, tag)
         write_unsigned_varint(out, len(value))

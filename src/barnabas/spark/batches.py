@@ -84,7 +84,7 @@ def select(
             continue
         epoch_max = max(epoch_max, header.partition_leader_epoch)
         if check_crc and not has_valid_crc(records, position, header):
-            raise corrupt(f"the batch at offset {header.base_offset} has not the bytes that its checksum was made of")
+            raise corrupt(f"the batch at offset {header.base_offset} does not match its checksum")
         while pending and pending[0][0] <= header.last_offset:
             open_aborted.add(heapq.heappop(pending)[1])
         if header.is_control:

@@ -67,7 +67,7 @@ def from_json(value: Mapping[str, Any]) -> Progress:
         if value["version"] != VERSION:
             raise ConfigError(
                 f"the checkpoint is of version {value['version']}, this source reads version {VERSION}: "
-                "go on with the release that wrote it, or begin with a new checkpoint"
+                "continue with the release that wrote it, or begin with a new checkpoint"
             )
         positions, topic_ids = {}, {}
         for name, topic in value["topics"].items():
@@ -83,7 +83,7 @@ def from_json(value: Mapping[str, Any]) -> Progress:
             raise
         raise ConfigError(
             f"the checkpoint was not written by this source ({error!r}): a query that moves here from another source "
-            "needs a new checkpointLocation, and startingOffsets to go on where it was"
+            "needs a new checkpointLocation, and startingOffsets to continue at its offsets"
         ) from error
 
 

@@ -86,7 +86,7 @@ class Connection:
             self._socket.settimeout(usual_s)
             return self._session.answer(frame)
         except DecodeError as error:
-            raise ConnectionError(f"{self.shown} gives a malformed answer: {error}") from error
+            raise ConnectionError(f"{self.shown} sent a malformed response: {error}") from error
 
     def close(self) -> None:
         self._socket.close()

@@ -12,7 +12,7 @@ from barnabas.common.errors import ConfigError
 
 #: Spark's own source refuses them too.
 _REFUSED = {
-    "auto.offset.reset": "say where to begin with startingOffsets",
+    "auto.offset.reset": "set the first offsets with startingOffsets",
     "key.deserializer": "keys are bytes; cast the column instead",
     "value.deserializer": "values are bytes; cast the column instead",
     "enable.auto.commit": "progress is in the checkpoint; groupId commits it to a group too",
@@ -75,5 +75,5 @@ def check_rest(keys: list[str]) -> None:
             raise ConfigError(f"option kafka.{key} is not allowed: {_REFUSED[key]}")
         if key not in _WITHOUT_MEANING:
             close = difflib.get_close_matches(key, [*_HEEDED, *_WITHOUT_MEANING], 1)
-            hint = f"; kafka.{close[0]} is near" if close else ""
+            hint = f"; did you mean kafka.{close[0]}?" if close else ""
             raise ConfigError(f"option kafka.{key} is no configuration of a consumer{hint}")

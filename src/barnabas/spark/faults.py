@@ -30,7 +30,7 @@ class DataLost(SourceFailed):
     def __init__(self, ranges: Sequence[LostRange]) -> None:
         shown = "; ".join(map(str, ranges[:20])) + (f"; and {len(ranges) - 20} more" if len(ranges) > 20 else "")
         super().__init__(
-            f"records are lost: {shown}. With failOnDataLoss=false the query goes on behind them, and writes them to "
+            f"records are lost: {shown}. With failOnDataLoss=false the query continues after them, and writes them to "
             "the table at lostRangesPath if that is given"
         )
         self.ranges = tuple(ranges)

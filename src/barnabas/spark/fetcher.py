@@ -164,7 +164,7 @@ class Fetcher:
         for topic in response.responses:
             for partition in topic.partitions:
                 return partition
-        raise ConnectionError(f"{connection.shown} answers a fetch without the partition that was asked for")
+        raise ConnectionError(f"{connection.shown} sent a fetch response without the requested partition")
 
     # -- what goes wrong
 
@@ -204,7 +204,7 @@ class Fetcher:
             self._lose(self._position, self._end_offset, Cause.TRUNCATED)
             return False
         if self._deadline.passed:
-            self._retry("the leader gives no records")
+            self._retry("the leader returns no records")
         return True
 
     def _on_out_of_range(self) -> None:

@@ -32,9 +32,7 @@ def must_exist(cluster: Cluster, views: Mapping[str, TopicView], subscription: S
     """Raises ConfigError for a named topic or partition that does not exist; a pattern can match nothing yet."""
     for name in dict.fromkeys((*subscription.topics, *(each.topic for each in subscription.partitions))):
         if name not in views:
-            raise ConfigError(
-                f"topic {name} does not exist at {cluster.settings.shown}: create it, or look for a slip in its name"
-            )
+            raise ConfigError(f"topic {name} does not exist at {cluster.settings.shown}: create it, or check its name")
     for each in subscription.partitions:
         if each.partition not in views[each.topic].leaders:
             there = sorted(cluster.topics([each.topic])[each.topic].leaders)

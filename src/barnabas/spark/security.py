@@ -36,4 +36,4 @@ def secured(plain: socket.socket, address: tuple[str, int], tls: Tls | None) -> 
             "kafka.ssl.truststore.location names a PEM file with what to trust"
         ) from error
     except (ssl.SSLError, ConnectionResetError) as error:
-        raise ConnectionError(f"{shown} does not speak TLS with us: {error}") from error
+        raise ConnectionError(f"{shown} did not complete the TLS handshake: {error}") from error

@@ -164,7 +164,7 @@ class RecordWriter:
         self._partitions = {name: len(each.partitions) for name, each in found.items()}
         if not self._partitions.get(topic):
             raise ConfigError(
-                f"topic {topic} does not exist at {self._options.bootstrap}: create it, or look for a slip in its name"
+                f"topic {topic} does not exist at {self._options.bootstrap}: create it, or check its name"
             )
         return self._partitions[topic]
 
@@ -183,7 +183,7 @@ class RecordWriter:
     def _check_refusal(self) -> None:
         if self._refusal is not None:
             raise RequestRefused(
-                f"the brokers at kafka.bootstrap.servers={self._options.bootstrap} do not let the sink in, "
+                f"the brokers at kafka.bootstrap.servers={self._options.bootstrap} refuse the sink's login, "
                 f"or are not trusted: {self._refusal}"
             )
 

@@ -92,14 +92,14 @@ def _columns(schema: spark.StructType, topic: str | None) -> tuple[str, ...]:
     for name, kind in by_name.items():
         if name in _COLUMNS and not _fits(name, kind):
             raise ConfigError(
-                f"column {name} of type {kind.simpleString()} cannot be written; a record is made of "
+                f"column {name} of type {kind.simpleString()} cannot be written; a record consists of "
                 "key and value string or binary, topic string, partition int, "
                 "headers array<struct<key string, value binary>>"
             )
     if "value" not in by_name:
         raise ConfigError(f"the rows have no column value; they have {', '.join(by_name)}")
     if topic is None and "topic" not in by_name:
-        raise ConfigError("where to write is not said: give option topic, or rows with a column topic")
+        raise ConfigError("no target topic: set option topic, or write rows with a column topic")
     if topic is not None and not topic.strip():
         raise refused("topic", topic, "the name of a topic is needed")
     return tuple(by_name)

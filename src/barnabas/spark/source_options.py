@@ -210,5 +210,5 @@ def _check_rest(reader: OptionReader) -> None:
     if rest:
         close = difflib.get_close_matches(rest[0], [key.lower() for key in _KNOWN], 1)
         near = next((key for key in _KNOWN if close and key.lower() == close[0]), None)
-        hint = f"; {near} is near" if near else f"; known are {', '.join(sorted(_KNOWN))} and kafka.*"
+        hint = f"; did you mean {near}?" if near else f"; known are {', '.join(sorted(_KNOWN))} and kafka.*"
         raise ConfigError(f"option {rest[0]} is not known{hint}")

@@ -72,7 +72,7 @@ def check(schema: spark.StructType, corrupt_column: str) -> None:
         raise ConfigError(f"option valueSchema: {error}") from None
     for field in schema.fields:
         if field.name == corrupt_column and not isinstance(field.dataType, spark.StringType):
-            raise ConfigError(f"option valueSchema: {corrupt_column} is of type string or not there")
+            raise ConfigError(f"option valueSchema: {corrupt_column} must have type string or be absent")
 
 
 def arrow_type(kind: spark.DataType) -> pa.DataType:

@@ -51,7 +51,7 @@ def value_format(reader: OptionReader, columns: Sequence[str], value_type: spark
     if text is None:
         return None
     if schema.VALUE not in columns:
-        raise ConfigError(f"option {_SCHEMA}: the column value is not among the columns that are asked for")
+        raise ConfigError(f"option {_SCHEMA}: the column value is not among the requested columns")
     if not isinstance(value_type, spark.StructType):
         raise ConfigError(f"option {_SCHEMA}: the value is read as a struct; its fields are named as in 'id bigint'")
     check(value_type, corrupt_column)

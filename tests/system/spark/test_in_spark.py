@@ -77,8 +77,8 @@ def test_batches(spark: Any, cluster: Server, new_topic: NewTopic, produce: Prod
     "given, said",
     [
         ({"subscribe": "nowhere"}, "topic nowhere does not exist"),
-        ({"startingoffset": "earliest"}, "option startingoffset is not known; startingOffsets is near"),
-        ({"kafka.max.partition.fetch.byte": "1"}, "kafka.max.partition.fetch.bytes is near"),
+        ({"startingoffset": "earliest"}, "option startingoffset is not known; did you mean startingOffsets"),
+        ({"kafka.max.partition.fetch.byte": "1"}, "did you mean kafka.max.partition.fetch.bytes"),
         ({"columns": "value,size"}, "size is none of key, value"),
     ],
 )

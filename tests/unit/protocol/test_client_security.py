@@ -67,8 +67,8 @@ def test_tls_by_both_names() -> None:
         ({"sasl.mechanism": "PLAIN", "sasl.jaas.config": _jaas(PLAIN) + "PASSWORD"}, "a line such as"),
         ({"ssl.truststore.type": "JKS"}, "only PEM is read here; keytool"),
         ({"ssl.keystore.password": "PASSWORD"}, "a PEM file has none; keytool -importkeystore"),
-        ({"ssl.cipher.suites": "PASSWORD"}, r"kafka\.ssl\.cipher\.suites: it is not heeded here"),
-        ({"sasl.kerberos.service.name": "PASSWORD"}, "it is not heeded here"),
+        ({"ssl.cipher.suites": "PASSWORD"}, r"kafka\.ssl\.cipher\.suites: it is not supported here"),
+        ({"sasl.kerberos.service.name": "PASSWORD"}, "it is not supported here"),
         ({"ssl.enabled.protocols": "SSLv3"}, r"allowed are TLSv1\.2, TLSv1\.3"),
     ],
 )

@@ -130,5 +130,5 @@ def test_bad_tagged_fields_are_refused(text: str) -> None:
 
 
 def test_a_tag_is_written_once() -> None:
-    with pytest.raises(EncodeError, match="twice"):
+    with pytest.raises(EncodeError, match="repeated"):
         wire.write_tagged_fields(bytearray(), [(1, b""), (1, b"")])

@@ -76,8 +76,8 @@ def test_keys_of_other_sources_do_no_harm() -> None:
         ({"failOnDataLoss": "maybe"}, "failOnDataLoss='maybe': allowed are true and false"),
         ({"columns": "value,size"}, "size is none of key, value"),
         ({"kafka.isolation.level": "none"}, "allowed are read_uncommitted, read_committed"),
-        ({"kafka.auto.offset.reset": "earliest"}, "not allowed: say where to begin with startingOffsets"),
-        ({"kafka.fetch.min.byte": "1"}, "no configuration of a consumer; kafka.fetch.min.bytes is near"),
+        ({"kafka.auto.offset.reset": "earliest"}, "not allowed: set the first offsets with startingOffsets"),
+        ({"kafka.fetch.min.byte": "1"}, "no configuration of a consumer; did you mean kafka.fetch.min.bytes"),
         ({"kafka.security.protocol": "SASL_SSL"}, r"kafka\.sasl\.mechanism: it is needed"),
         ({"kafka.sasl.mechanism": "PLAIN"}, r"kafka\.sasl\.jaas\.config: username and password are needed"),
         (
@@ -85,7 +85,7 @@ def test_keys_of_other_sources_do_no_harm() -> None:
             "/nowhere cannot be read as PEM",
         ),
         ({"kafka.ssl.truststore.type": "JKS"}, "only PEM is read here"),
-        ({"maxOffsetPerTrigger": "1"}, "maxOffsetsPerTrigger is near"),
+        ({"maxOffsetPerTrigger": "1"}, "did you mean maxOffsetsPerTrigger"),
         ({"assign": '{"t": ["0"]}', "subscribe": None}, 'such as {"topic": \\[0, 1\\]}'),
         ({"subscribePattern": "(", "subscribe": None}, "a regular expression of whole topic names"),
     ],
@@ -131,7 +131,7 @@ def test_the_sink_takes_the_columns_of_a_record_and_leaves_others_out() -> None:
     "columns, given, said",
     [
         ("key string", {"topic": "t"}, "the rows have no column value; they have key"),
-        ("value string", {}, "where to write is not said"),
+        ("value string", {}, "no target topic"),
         ("value int", {"topic": "t"}, "column value of type int cannot be written"),
         ("value string, partition bigint", {"topic": "t"}, "column partition of type bigint"),
         ("value string", {"topic": "t", "kafka__acks": "1"}, "kafka.acks is not allowed"),
