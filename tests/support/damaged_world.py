@@ -80,7 +80,7 @@ def logs_of(files: Files, topic_partition: TopicPartition = DAMAGED) -> list[str
 def taken_up(manager: LogManager, topic_partition: TopicPartition = DAMAGED) -> Log:
     """As the leader that is alone: what is damaged is mended."""
     log = manager.get_or_create(topic_partition, TOPIC_ID, CONFIG)
-    return manager.damaged.mend(topic_partition) if log.losses.damage is not None else log
+    return manager.damaged.accept_losses(topic_partition) if log.losses.damage is not None else log
 
 
 def readable(log: Log) -> dict[int, bytes]:

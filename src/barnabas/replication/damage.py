@@ -27,17 +27,17 @@ def settle(logs: LogManager, partition: Partition, image: PartitionImage, node_i
     log = partition.log
     losses = log.losses
     if losses.suspected and not log.config.is_compacted:
-        logs.damaged.suspect(log)
+        logs.damaged.mark_damaged(log)
     if log.losses.damage is None:
         if log.holes and may_be_cut(image, node_id):
-            logs.damaged.cut(partition.topic_partition)
+            logs.damaged.truncate(partition.topic_partition)
             partition.high_watermark = min(partition.high_watermark, log.log_end_offset)
         return
     if may_be_cut(image, node_id):
-        logs.damaged.cut(partition.topic_partition)
+        logs.damaged.truncate(partition.topic_partition)
         partition.high_watermark = min(partition.high_watermark, log.log_end_offset)
     elif image.leader != NO_LEADER:
-        mended = logs.damaged.mend(partition.topic_partition)
+        mended = logs.damaged.accept_losses(partition.topic_partition)
         mended.signals.succeed(log.signals)
         partition.log = mended
 
@@ -46,7 +46,7 @@ def set_aside(logs: LogManager, topic_partition: TopicPartition, image: Partitio
     """Moves a log that cannot be opened out of the way; False if it must stay. Raises StorageFault."""
     if not may_be_cut(image, node_id):
         return False
-    logs.damaged.give_up(topic_partition)
+    logs.damaged.set_aside(topic_partition)
     return True
 
 

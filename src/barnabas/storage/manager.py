@@ -145,7 +145,7 @@ class LogManager:
                 self.directory_failed(path, error)
         self._directories.check_one_is_left()
         self._settle_futures()
-        self.damaged.tell_rest()
+        self.damaged.report_rest()
         self.previous_broker_epoch = self._directories.previous_broker_epoch()
         if self.damaged.is_any:
             # Reports an unclean shutdown: the controller then removes this broker from ISR and ELR wherever there is
@@ -206,7 +206,7 @@ class LogManager:
         self._open_all(directory, openings)
         for topic_partition, offset in recovery_points.items():
             if offset > 0 and topic_partition not in present and topic_partition.topic != METADATA_TOPIC:
-                self.damaged.vanished[topic_partition] = offset
+                self.damaged.missing[topic_partition] = offset
         for topic_partition, high_watermark in high_watermarks.items():
             log = self._logs.get(topic_partition)
             if log is None:
@@ -226,7 +226,7 @@ class LogManager:
                 self.damaged.cannot_open(opening, log)
                 continue
             self._logs[opening.topic_partition] = self._connect(log)
-            self.damaged.tell(log)
+            self.damaged.report(log)
             if directory.clean:
                 self._opened_as[log] = shape_of(log)
             progress.step()
@@ -325,7 +325,7 @@ class LogManager:
             # After a crash, entries of an earlier log with this name would be applied to the new one.
             self._upkeep.write_checkpoints()
         root = directory or self.futures.wished(topic_partition) or self._emptiest()
-        vanished = self.damaged.vanished.pop(topic_partition, 0)
+        vanished = self.damaged.missing.pop(topic_partition, 0)
         opening = Opening(
             f"{root}/{dir_name(topic_partition)}",
             topic_partition,
@@ -341,7 +341,7 @@ class LogManager:
         try:
             log = self._adopt(opening)
             self.futures.fulfilled(topic_partition)
-            self.damaged.tell(log)
+            self.damaged.report(log)
             return log
         except (OSError, CheckpointError) as error:
             if not was_there:

@@ -164,7 +164,7 @@ def test_another_replica_leads_so_the_log_is_cut_where_the_first_offset_is_lost(
     assert log is not None
     assert log.losses.damage is not None
     first_lost = log.losses.damage.holes[0].start
-    manager.damaged.cut(DAMAGED)
+    manager.damaged.truncate(DAMAGED)
     assert log.log_end_offset == first_lost
     assert log.holes == ()
     write(log, 40 - first_lost, epoch=1)

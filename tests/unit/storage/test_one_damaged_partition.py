@@ -63,5 +63,5 @@ def test_a_log_that_cannot_be_opened_leaves_the_others_alone(monkeypatch: pytest
     (line,) = [text for text, _ in host.faults.reported]
     assert "no way" in line
     assert len(readable(taken_up(manager, SOUND))) == 40
-    manager.damaged.give_up(DAMAGED)
+    manager.damaged.set_aside(DAMAGED)
     assert any(name.endswith("-stray") for name in host.disk.list_dir(ROOT))

@@ -66,7 +66,7 @@ def _directories(broker: Broker) -> Iterator[Family]:
         "barnabas_logs_damaged",
         GAUGE,
         "Partitions whose log lost records or cannot be opened, and is not yet repaired",
-        len(damaged.waiting) + len(damaged.unusable) + len(damaged.vanished),
+        len(damaged.waiting) + len(damaged.unusable) + len(damaged.missing),
     )
     yield single(
         "barnabas_logs_found_damaged_total",

@@ -27,7 +27,7 @@ from barnabas.storage.recovery.segment_ends import Evidence
 from barnabas.storage.removal import DelayedRemoval
 from barnabas.storage.segments import LogServices
 
-_TOLD_MAX: Final = 20
+_REPORTED_MAX: Final = 20
 
 
 class DamagedLogs:
@@ -47,20 +47,20 @@ class DamagedLogs:
         self._logs = logs
         self._removal = removal
         self._connect = connect
-        self._told = 0
-        self._untold = 0
+        self._reported = 0
+        self._unreported = 0
         #: Damaged logs about which nothing has been decided: they must not be treated as complete.
         self.waiting: set[TopicPartition] = set()
         #: Logs that cannot be opened at all, with their directories.
         self.unusable: dict[TopicPartition, str] = {}
         #: Recovery points of partitions whose directories are missing.
-        self.vanished: dict[TopicPartition, int] = {}
+        self.missing: dict[TopicPartition, int] = {}
         #: The number of logs found damaged since the process started.
         self.total = 0
 
     @property
     def is_any(self) -> bool:
-        return bool(self.waiting or self.unusable or self.vanished)
+        return bool(self.waiting or self.unusable or self.missing)
 
     # -- finding
 
@@ -97,7 +97,7 @@ class DamagedLogs:
 
     # -- reporting
 
-    def tell(self, log: Log) -> None:
+    def report(self, log: Log) -> None:
         """Reports and records what opening the log found. Raises OSError."""
         damage = log.losses.damage
         if damage is not None:
@@ -118,19 +118,19 @@ class DamagedLogs:
 
     def _count(self, text: str) -> None:
         self.total += 1
-        if self._told < _TOLD_MAX:
-            self._told += 1
+        if self._reported < _REPORTED_MAX:
+            self._reported += 1
             self._host.faults.report(f"{text}. `barnabas log verify` lists the faults of its files")
         else:
-            self._untold += 1
+            self._unreported += 1
 
-    def tell_rest(self) -> None:
+    def report_rest(self) -> None:
         """Reports how many logs beyond the first ones are damaged, at the end of the start."""
-        if self._untold:
+        if self._unreported:
             self._host.faults.report(
-                f"{self._untold} more partitions are damaged: `barnabas log verify` on the log directories lists them"
+                f"{self._unreported} more partitions are damaged: `barnabas log verify` on the log directories lists them"
             )
-            self._untold = 0
+            self._unreported = 0
 
     def _settled(self, topic_partition: TopicPartition, what: str) -> None:
         self.waiting.discard(topic_partition)
@@ -138,18 +138,18 @@ class DamagedLogs:
 
     # -- deciding
 
-    def suspect(self, log: Log) -> None:
+    def mark_damaged(self, log: Log) -> None:
         """Reports a log with gaps between its segments as damaged: its topic is not compacted, so they are lost
         records. Raises StorageFault."""
         end_offset = log.log_end_offset
         causes = ("segments do not begin where those before them end",)
         log.losses = Losses(log.holes, Damage(log.losses.suspected, end_offset, end_offset, causes))
         try:
-            self.tell(log)
+            self.report(log)
         except OSError as error:
             raise storage_fault(log, "cannot record what was lost", error) from error
 
-    def mend(self, topic_partition: TopicPartition) -> Log:
+    def accept_losses(self, topic_partition: TopicPartition) -> Log:
         """Repairs a log whose lost records no other replica has, so that it continues without them. Returns the log
         opened again. Raises StorageFault."""
         log = self._logs[topic_partition]
@@ -180,7 +180,7 @@ class DamagedLogs:
         )
         return mended
 
-    def cut(self, topic_partition: TopicPartition) -> None:
+    def truncate(self, topic_partition: TopicPartition) -> None:
         """Truncates the log at its first lost offset; the rest is fetched from another replica. Raises StorageFault."""
         log = self._logs[topic_partition]
         try:
@@ -189,7 +189,7 @@ class DamagedLogs:
             raise storage_fault(log, "cannot truncate the log", error) from error
         self._settled(topic_partition, f"truncated to offset {log.log_end_offset}; the rest is fetched from the leader")
 
-    def give_up(self, topic_partition: TopicPartition) -> None:
+    def set_aside(self, topic_partition: TopicPartition) -> None:
         """Sets aside a log that cannot be opened, as another replica has its records; a new log replaces it. Raises
         StorageFault."""
         directory = self.unusable[topic_partition]
