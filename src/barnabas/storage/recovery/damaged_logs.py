@@ -20,8 +20,8 @@ from barnabas.storage.directories import root_of
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.log import Log
 from barnabas.storage.log_reads import fault as storage_fault
+from barnabas.storage.recovery.hole_filling import fill_holes, truncate_at_loss
 from barnabas.storage.recovery.lost_offsets import LOST_OFFSETS_FILE, Damage, KnownHoles, Losses, read_lost, write_lost
-from barnabas.storage.recovery.mending import cut, go_on
 from barnabas.storage.recovery.recovery import Opening, open_log
 from barnabas.storage.recovery.segment_ends import Evidence
 from barnabas.storage.removal import DelayedRemoval
@@ -165,7 +165,7 @@ class DamagedLogs:
             producer_expiration_ms=log.producers.expiration_ms,
         )
         try:
-            go_on(self._disk, log)
+            fill_holes(self._disk, log)
             known = Evidence(known=read_lost(self._disk, log.directory))
             mended = self._connect(open_log(self._services, replace(opening, evidence=known)))
         except (OSError, CheckpointError) as error:
@@ -184,7 +184,7 @@ class DamagedLogs:
         """Truncates the log at its first lost offset; the rest is fetched from another replica. Raises StorageFault."""
         log = self._logs[topic_partition]
         try:
-            cut(self._disk, log)
+            truncate_at_loss(self._disk, log)
         except OSError as error:
             raise storage_fault(log, "cannot truncate the log", error) from error
         self._settled(topic_partition, f"truncated to offset {log.log_end_offset}; the rest is fetched from the leader")

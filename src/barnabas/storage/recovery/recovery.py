@@ -16,7 +16,7 @@
     @H  leader epochs beyond the LEO             cut with it; missing ones of scanned batches, and of the first batches,
                                                  are restored
     @L  LEO below the recovery point; a missing  reported (`Log.losses`) and left unchanged: what becomes of it depends
-        segment, or one that ends inside a batch  on the other replicas (`mending`)
+        segment, or one that ends inside a batch  on the other replicas (`hole_filling`)
     @J  clean, junk after the last batch         cut, and reported
     @M  `partition.metadata` cannot be read      treated as absent: the metadata contain the topic id
 

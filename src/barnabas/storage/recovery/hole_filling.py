@@ -1,10 +1,10 @@
 """Repair of a log that lost offsets (`Log.losses.damage`), once the state of the other replicas is known.
 
-    cut       another replica leads: the log is truncated at the first lost offset and fetches the rest
-    go_on     no other replica has the records: what is left stays readable, lost offsets are never assigned again, and
+    truncate_at_loss  another replica leads: the log is truncated at the first lost offset and fetches the rest
+    fill_holes     no other replica has the records: what is left stays readable, lost offsets are never assigned again, and
               fetches of them fail with CORRUPT_MESSAGE
 
-`go_on` fills each hole with an empty batch, as compaction leaves them, so that followers, Apache Kafka and the next
+`fill_holes` fills each hole with an empty batch, as compaction leaves them, so that followers, Apache Kafka and the next
 start of this broker find consecutive offsets. Intact batches after a broken one are kept. Bytes that are removed are
 kept in `repair-at-start/` in the partition's directory. The losses are recorded first, so that a stop at any moment
 leaves a log that has them on record.
@@ -42,7 +42,7 @@ _DELTA_MAX: Final = 0x7FFFFFFF
 _MAGIC: Final = bytes([MAGIC_V2])
 
 
-def cut(disk: Disk, log: Log) -> None:
+def truncate_at_loss(disk: Disk, log: Log) -> None:
     """Truncates the log at its first lost offset. Raises StorageFault, OSError."""
     damage = log.losses.damage
     lost = (*log.holes, *(() if damage is None else damage.holes))
@@ -62,7 +62,7 @@ def cut(disk: Disk, log: Log) -> None:
     write_lost(disk, log.directory, KnownHoles((), log.holes))
 
 
-def go_on(disk: Disk, log: Log) -> None:
+def fill_holes(disk: Disk, log: Log) -> None:
     """Changes the files so that the log, opened again, is whole except for its losses. Raises OSError."""
     damage = log.losses.damage
     assert damage is not None, "something was lost"
@@ -78,14 +78,14 @@ def go_on(disk: Disk, log: Log) -> None:
             lost.append(hole)
         elif hole.start >= bases[0]:
             segment = log.segments[log.segments.place_of(hole.start)]
-            lost += _mend(disk, segment.log_path, segment.size_bytes, hole, epochs)
+            lost += _fill(disk, segment.log_path, segment.size_bytes, hole, epochs)
         else:
             lost.append(hole)
     disk.sync_dir(log.directory)
     write_lost(disk, log.directory, KnownHoles((), united([*log.holes, *lost])))
 
 
-def _mend(disk: Disk, path: str, whole_bytes: int, hole: Hole, epochs: Sequence[EpochEntry]) -> list[Hole]:
+def _fill(disk: Disk, path: str, whole_bytes: int, hole: Hole, epochs: Sequence[EpochEntry]) -> list[Hole]:
     """Repairs a segment whose intact batches end at `whole_bytes`. Returns the offsets that are lost for good."""
     file = disk.open(path)
     if file.size() == whole_bytes:
