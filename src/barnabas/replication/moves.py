@@ -141,7 +141,7 @@ class ReplicaMoves:
             self._end(topic_partition)
             futures.cancel(topic_partition)
             future = None
-        futures.wish(topic_partition, directory)
+        futures.request(topic_partition, directory)
         if partition is None or log is None:
             is_known = self._replicas.leader_hint(*topic_partition) is not None
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -370,7 +370,7 @@ class ReplicaMoves:
             return
         self._host.faults.report(f"{topic_partition} cannot be moved to {move.target}: {error}", error)
         try:
-            self._logs.futures.cancel(topic_partition, at_once=True)
+            self._logs.futures.cancel(topic_partition, immediately=True)
         except StorageFault as fault:
             self._logs.storage_fault(fault)
 

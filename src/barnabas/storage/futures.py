@@ -68,7 +68,7 @@ class FutureLogs:
         self._open_log = open_log
         self._checkpoint = checkpoint
         self._futures: dict[TopicPartition, Log] = {}
-        self._wished: dict[TopicPartition, str] = {}
+        self._requested: dict[TopicPartition, str] = {}
         #: Increases whenever a log appears in a directory or leaves it.
         self.changes = 0
         self._on_truncated: Callable[[TopicPartition], None] | None = None
@@ -85,21 +85,21 @@ class FutureLogs:
 
     # -- requested directories
 
-    def wish(self, topic_partition: TopicPartition, root: str) -> None:
+    def request(self, topic_partition: TopicPartition, root: str) -> None:
         """Requests that the partition's log is created in this directory, if it is created later; ignored if its
         current or future log is already there."""
         for log in (self._logs.get(topic_partition), self._futures.get(topic_partition)):
             if log is not None and root_of(log.directory) == root:
                 return
-        self._wished[topic_partition] = root
+        self._requested[topic_partition] = root
 
-    def wished(self, topic_partition: TopicPartition) -> str | None:
+    def requested(self, topic_partition: TopicPartition) -> str | None:
         """Returns the requested directory of a log that does not exist yet, if it works."""
-        root = self._wished.get(topic_partition)
+        root = self._requested.get(topic_partition)
         return None if root in self._directories.offline else root
 
-    def fulfilled(self, topic_partition: TopicPartition) -> None:
-        self._wished.pop(topic_partition, None)
+    def request_done(self, topic_partition: TopicPartition) -> None:
+        self._requested.pop(topic_partition, None)
 
     # -- at the start
 
@@ -179,7 +179,7 @@ class FutureLogs:
         except (OSError, CheckpointError) as error:
             raise StorageFault(root, f"cannot create a future log for {topic_partition}: {error}") from error
         self._add(future)
-        self._wished.pop(topic_partition, None)
+        self._requested.pop(topic_partition, None)
         self._cleaner.pause(current)
         # Entries in the checkpoints from an earlier log in that directory must not be applied to this one.
         self._checkpoint()
@@ -194,9 +194,9 @@ class FutureLogs:
         if future is not None:
             future.config = _for_copying(config)
 
-    def cancel(self, topic_partition: TopicPartition, *, at_once: bool = False) -> None:
+    def cancel(self, topic_partition: TopicPartition, *, immediately: bool = False) -> None:
         """Removes a future log that is no longer needed: renames it now, and removes it after `file.delete.delay.ms`,
-        or immediately with `at_once`, where its space is needed. Raises StorageFault."""
+        or immediately with `immediately`, where its space is needed. Raises StorageFault."""
         future = self._futures.pop(topic_partition, None)
         if future is None:
             return
@@ -207,7 +207,7 @@ class FutureLogs:
             future.segments.release()
             return
         self._set_aside(future, root)
-        self._removal.add([future.directory], 0 if at_once else future.config.file_delete_delay_ms)
+        self._removal.add([future.directory], 0 if immediately else future.config.file_delete_delay_ms)
         self._checkpoint()
 
     def directory_failed(self, root: str) -> None:

@@ -324,7 +324,7 @@ class LogManager:
         if self._directories.mention(topic_partition):
             # After a crash, entries of an earlier log with this name would be applied to the new one.
             self._upkeep.write_checkpoints()
-        root = directory or self.futures.wished(topic_partition) or self._emptiest()
+        root = directory or self.futures.requested(topic_partition) or self._emptiest()
         vanished = self.damaged.missing.pop(topic_partition, 0)
         opening = Opening(
             f"{root}/{dir_name(topic_partition)}",
@@ -340,7 +340,7 @@ class LogManager:
         was_there = self._disk.is_dir(opening.directory)
         try:
             log = self._adopt(opening)
-            self.futures.fulfilled(topic_partition)
+            self.futures.request_done(topic_partition)
             self.damaged.report(log)
             return log
         except (OSError, CheckpointError) as error:
@@ -391,7 +391,7 @@ class LogManager:
             self.futures.cancel(topic_partition)
         except StorageFault as fault:
             self.storage_fault(fault)
-        self.futures.fulfilled(topic_partition)
+        self.futures.request_done(topic_partition)
         log = self._logs.pop(topic_partition, None)
         if log is not None:
             self._opened_as.pop(log, None)
