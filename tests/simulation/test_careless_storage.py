@@ -101,7 +101,7 @@ def old_segments_go_before_the_swap_begins(patch: Patch) -> None:
 
 
 def an_earlier_topics_checkpoints_count(patch: Patch) -> None:
-    patch.setattr(directories.LogDirectories, "mention", lambda self, topic_partition: False)
+    patch.setattr(directories.LogDirectories, "has_checkpoint_entry", lambda self, topic_partition: False)
 
 
 def compaction_does_not_wait_for_the_sync(patch: Patch) -> None:

@@ -41,7 +41,7 @@ class BackgroundFile(Protocol):
         """Whether the file is up to date."""
 
     @property
-    def is_owed(self) -> bool:
+    def needs_write(self) -> bool:
         """Whether the file should be written soon."""
 
     def encode(self) -> bytes:
@@ -127,7 +127,7 @@ class BackgroundWriter:
             if len(batch) == _FILES_AT_ONCE:
                 break
             del self._waiting[file]
-            if file.is_owed:
+            if file.needs_write:
                 batch.append(_Writing(file, file.version, file.path + NEXT_SUFFIX, file.encode()))
             elif not file.is_saved:
                 self._idle[file] = None

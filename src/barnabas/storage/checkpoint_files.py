@@ -28,7 +28,7 @@ _DRAFT_INFIX = ".beside-"
 class LogDirectory:
     """One of `log.dirs` that this process has locked."""
 
-    __slots__ = ("clean", "drafts", "id", "inventory", "lock", "path", "unsure", "written")
+    __slots__ = ("clean", "drafts", "id", "inventory", "lock", "path", "unsynced_names", "written")
 
     def __init__(self, path: str, lock: Lock) -> None:
         self.path = path
@@ -42,7 +42,7 @@ class LogDirectory:
         #: Checkpoint name -> content of the file, so that unchanged ones are not written again.
         self.written: dict[str, Offsets] = {}
         #: Checkpoints whose name is not synced yet.
-        self.unsure: set[str] = set()
+        self.unsynced_names: set[str] = set()
         self.drafts: dict[str, Draft] = {}
 
 
@@ -73,17 +73,17 @@ class CheckpointFiles:
     def write(self, directory: LogDirectory, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Writes a checkpoint if it changed. Raises OSError; if the disk is full, the old file stays, which is older
         but not wrong."""
-        _make_void(directory, name)
-        if name in directory.unsure or directory.written.get(name) != offsets:
+        _void(directory, name)
+        if name in directory.unsynced_names or directory.written.get(name) != offsets:
             write_atomically(self._disk, f"{directory.path}/{name}", encode_offsets(offsets))
             directory.written[name] = dict(offsets)
-            directory.unsure.discard(name)
+            directory.unsynced_names.discard(name)
 
     def is_at_most(self, directory: LogDirectory, name: str, topic_partition: TopicPartition, offset: int) -> bool:
         """Returns whether no file, now or after a failure, has a higher offset for that partition."""
         draft = directory.drafts.get(name)
         return (
-            name not in directory.unsure
+            name not in directory.unsynced_names
             and directory.written.get(name, {}).get(topic_partition, 0) <= offset
             and (draft is None or draft.offsets.get(topic_partition, 0) <= offset)
         )
@@ -100,8 +100,8 @@ class CheckpointFiles:
     def finish(self, draft: Draft) -> None:
         """Writes a complete draft; the caller must not change it any more."""
         directory, name = draft.directory, draft.name
-        if draft.is_void or (name not in directory.unsure and directory.written.get(name) == draft.offsets):
-            _make_void(directory, name, draft)
+        if draft.is_void or (name not in directory.unsynced_names and directory.written.get(name) == draft.offsets):
+            _void(directory, name, draft)
             return
         disk, offsets, temporary = self._disk, draft.offsets, f"{directory.path}/{name}{self._suffix}"
 
@@ -125,13 +125,13 @@ class CheckpointFiles:
             self._on_failed(directory.path, error)
             return
         written = directory.written[name] = draft.offsets
-        directory.unsure.add(name)
+        directory.unsynced_names.add(name)
 
         def synced(_: object, error: BaseException | None) -> None:
             if error is not None:
                 self._on_failed(directory.path, error)
             elif directory.written.get(name) is written:
-                directory.unsure.discard(name)
+                directory.unsynced_names.discard(name)
 
         self._blocking.run(lambda: disk.sync_dir(directory.path), synced)
 
@@ -139,10 +139,10 @@ class CheckpointFiles:
         """Voids the drafts in progress, so that they do not take their names."""
         for directory in directories:
             for name in tuple(directory.drafts):
-                _make_void(directory, name)
+                _void(directory, name)
 
 
-def mentions(directory: LogDirectory, topic_partition: TopicPartition) -> bool:
+def has_entry(directory: LogDirectory, topic_partition: TopicPartition) -> bool:
     """Returns whether a checkpoint in the directory has an entry for this partition, or is about to."""
     return any(topic_partition in offsets for offsets in directory.written.values()) or any(
         topic_partition in draft.offsets for draft in directory.drafts.values()
@@ -156,7 +156,7 @@ def remove_drafts(disk: Disk, directory: str) -> None:
             remove_quietly(disk, f"{directory}/{name}")
 
 
-def _make_void(directory: LogDirectory, name: str, draft: Draft | None = None) -> None:
+def _void(directory: LogDirectory, name: str, draft: Draft | None = None) -> None:
     known = directory.drafts.get(name)
     if known is not None and (draft is None or draft is known):
         known.is_void = True

@@ -62,7 +62,7 @@ def _leave(log: Log) -> list[StorageFault]:
     """Closes an unchanged log, of which only the epochs can have changed."""
     epochs, end_offset = log.epochs, log.log_end_offset
     try:
-        epochs.persist(None if epochs.tells_beyond(end_offset) else end_offset)
+        epochs.persist(None if epochs.has_saved_beyond(end_offset) else end_offset)
     except OSError as error:
         return [fault(log, "cannot close", error)]
     return []

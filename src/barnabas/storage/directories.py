@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from barnabas.common.errors import ConfigError, StorageFault, is_exhausted, is_full
 from barnabas.common.host import Host
 from barnabas.common.types import ZERO_UUID, TopicPartition
-from barnabas.storage.checkpoint_files import CheckpointFiles, LogDirectory, Offsets, mentions, remove_drafts
+from barnabas.storage.checkpoint_files import CheckpointFiles, LogDirectory, Offsets, has_entry, remove_drafts
 from barnabas.storage.checkpoints import (
     CLEAN_SHUTDOWN_FILE,
     LOCK_FILE,
@@ -222,9 +222,9 @@ class LogDirectories:
             if not is_exhausted(error):
                 raise
 
-    def mention(self, topic_partition: TopicPartition) -> bool:
+    def has_checkpoint_entry(self, topic_partition: TopicPartition) -> bool:
         """Returns whether a checkpoint has an entry for this partition, or is about to."""
-        return any(mentions(directory, topic_partition) for directory in self.online())
+        return any(has_entry(directory, topic_partition) for directory in self.online())
 
     def close(
         self,

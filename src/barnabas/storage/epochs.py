@@ -118,12 +118,12 @@ class LeaderEpochCache:
         that ends there is opened."""
         return self.is_saved or _below(self._entries, end_offset) == _below(self._on_file, end_offset)
 
-    def tells_beyond(self, end_offset: int) -> bool:
+    def has_saved_beyond(self, end_offset: int) -> bool:
         """Returns whether the file contains epochs of records above this offset, which were truncated."""
         return any(entry.start_offset > end_offset for entry in self._on_file)
 
     @property
-    def is_owed(self) -> bool:
+    def needs_write(self) -> bool:
         """Whether there are records whose epoch is not in the file."""
         return not self.is_saved_below(self._log_end_offset())
 

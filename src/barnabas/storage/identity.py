@@ -40,7 +40,7 @@ class TopicIdFile:
         return f"{self.directory}/{PARTITION_METADATA}"
 
     @property
-    def is_owed(self) -> bool:
+    def needs_write(self) -> bool:
         return not self.is_saved
 
     def encode(self) -> bytes:

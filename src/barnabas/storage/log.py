@@ -577,7 +577,7 @@ class Log(LogReader):
             if clean:
                 self.persist_identity()
                 end_offset = self.log_end_offset
-                self.epochs.persist(None if self.epochs.tells_beyond(end_offset) else end_offset)
+                self.epochs.persist(None if self.epochs.has_saved_beyond(end_offset) else end_offset)
             if clean and active.has_files:
                 active.become_inactive()
                 self.flush()

@@ -321,7 +321,7 @@ class LogManager:
             if log.topic_id != topic_id:
                 self._identify(log, topic_id)
             return log
-        if self._directories.mention(topic_partition):
+        if self._directories.has_checkpoint_entry(topic_partition):
             # After a crash, entries of an earlier log with this name would be applied to the new one.
             self._upkeep.write_checkpoints()
         root = directory or self.futures.requested(topic_partition) or self._emptiest()
