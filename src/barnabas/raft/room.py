@@ -27,7 +27,7 @@ class Room:
     @property
     def is_there(self) -> bool:
         """Whether the log can be written: False from a failed append or a slow disk until a probe succeeds."""
-        return self._health.has_room(self._log_dir)
+        return self._health.has_space(self._log_dir)
 
     @property
     def cause(self) -> str:

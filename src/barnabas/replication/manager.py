@@ -124,7 +124,7 @@ class ReplicaManager:
             host,
             config,
             self.on_storage_fault,
-            lambda directory: not health.is_troubled or health.has_room(root_of(directory)),
+            lambda directory: not health.is_any_refusing or health.has_space(root_of(directory)),
             self.environment,
             self.quotas.follower,
         )
@@ -251,7 +251,7 @@ class ReplicaManager:
             traffic.bytes_in += len(batches)
             traffic.messages_in += info.last_offset - info.first_offset + 1
             if full:
-                self._roots.has_room(partition.log.directory)
+                self._roots.append_succeeded(partition.log.directory)
             return Appended(ErrorCode.NONE, info)
         except RecordsRejected as rejected:
             partition.traffic.failed_produce_requests += 1

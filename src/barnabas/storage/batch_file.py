@@ -50,9 +50,9 @@ class Descriptors:
 
     def relieve(self, error: OSError) -> bool:
         """Returns whether a retry makes sense: the error was a lack of descriptors, and some were freed."""
-        return lacks_descriptors(error) and self.give_back()
+        return lacks_descriptors(error) and self.close_half()
 
-    def give_back(self) -> bool:
+    def close_half(self) -> bool:
         """Closes half of the open files after the system ran out of descriptors, and lowers the limit to the rest.
         Returns False if none was open."""
         victims = list(self._open)[: (len(self._open) + 1) // 2]
@@ -96,7 +96,7 @@ class BatchFile:
             try:
                 return self._disk.open(self.log_path)
             except OSError as error:
-                if not lacks_descriptors(error) or not self._descriptors.give_back():
+                if not lacks_descriptors(error) or not self._descriptors.close_half():
                     raise
 
     def read(self, position: int, size: int) -> bytes:

@@ -38,7 +38,7 @@ __all__ = ["NO_BROKER_EPOCH", "LogDirectories", "LogDirectory", "Offsets", "root
 NO_BROKER_EPOCH = -1
 #: How soon a full directory is tried again; appends before that are refused immediately.
 _FULL_RETRY_MS = 1000
-_TELL_AGAIN_MS = 60_000
+_REPORT_AGAIN_MS = 60_000
 
 
 def root_of(log_directory: str) -> str:
@@ -65,7 +65,7 @@ class LogDirectories:
         self._clock = host.clock
         self._faults = host.faults
         self.health = WriteHealth(host, paths) if health is None else health
-        self._told_ms: dict[str, int] = {}
+        self._reported_ms: dict[str, int] = {}
         self._causes: dict[str, str] = {}
         self.paths = tuple(paths)
         self.offline: set[str] = set()
@@ -121,9 +121,9 @@ class LogDirectories:
         if is_full(error) or is_full(error.__cause__):
             self.full[path] = now_ms + _FULL_RETRY_MS
             self.health.refused(path)
-        told_ms = self._told_ms.get(path)
-        if told_ms is None or now_ms - told_ms >= _TELL_AGAIN_MS:
-            self._told_ms[path] = now_ms
+        reported_ms = self._reported_ms.get(path)
+        if reported_ms is None or now_ms - reported_ms >= _REPORT_AGAIN_MS:
+            self._reported_ms[path] = now_ms
             self._faults.report(f"log directory {path} cannot be written: {error}", error)
 
     def is_offline(self, log_directory: str) -> bool:
@@ -137,11 +137,11 @@ class LogDirectories:
         """Returns whether the directory of this log was full a moment ago."""
         return self._clock.now_ms() < self.full.get(root_of(log_directory), 0)
 
-    def has_room(self, log_directory: str) -> None:
+    def append_succeeded(self, log_directory: str) -> None:
         """Records that an append to this log succeeded."""
         path = root_of(log_directory)
         if self.full.pop(path, None) is not None:
-            self._told_ms.pop(path, None)
+            self._reported_ms.pop(path, None)
             self._faults.inform(f"log directory {path} has free space again")
 
     def refusing(self) -> list[bytes]:

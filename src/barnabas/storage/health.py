@@ -73,7 +73,7 @@ class WriteHealth:
         #: Called after a directory began or ceased to refuse, in an event of its own.
         self.on_change: list[Callable[[], None]] = []
         #: Whether any directory refuses; most appends check only this.
-        self.is_troubled = False
+        self.is_any_refusing = False
         #: Whether the last append to some directory was slow; then the next one is reported even if it is fast.
         self.is_counting = False
 
@@ -93,7 +93,7 @@ class WriteHealth:
         directory = self._directories.get(path)
         return directory is None or not directory.cause
 
-    def has_room(self, path: str) -> bool:
+    def has_space(self, path: str) -> bool:
         """Returns whether the last attempt to write there succeeded, even if the directory is not yet well."""
         directory = self._directories.get(path)
         return directory is None or not directory.cause or directory.good_since_ms is not None
@@ -110,7 +110,7 @@ class WriteHealth:
         directory = self._directories.get(path)
         if directory is not None:
             directory.good_since_ms = None
-            self._falls_ill(directory, FULL)
+            self._begin_refusing(directory, FULL)
 
     def took(self, path: str, took_ms: int) -> None:
         """Records the duration of an append. Those below `SLOW_MS` are needed only while `is_counting`."""
@@ -125,7 +125,7 @@ class WriteHealth:
         self.is_counting = True
         if directory.slow_calls >= _SLOW_CALLS:
             directory.good_since_ms = None
-            self._falls_ill(directory, SLOW)
+            self._begin_refusing(directory, SLOW)
 
     def run(self, path: str, work: Callable[[], object], done: Callable[[object, BaseException | None], None]) -> None:
         """Runs work that syncs something in this directory, as `Blocking.run` does, and monitors its duration."""
@@ -151,7 +151,7 @@ class WriteHealth:
 
     # -- transitions
 
-    def _falls_ill(self, directory: _Directory, cause: str) -> None:
+    def _begin_refusing(self, directory: _Directory, cause: str) -> None:
         if directory.cause or self._closed:
             return
         now_ms = self._clock.now_ms()
@@ -166,7 +166,7 @@ class WriteHealth:
         self._changed()
         self._arm()
 
-    def _is_well_again(self, directory: _Directory, now_ms: int) -> None:
+    def _end_refusing(self, directory: _Directory, now_ms: int) -> None:
         lasted_s = (now_ms - directory.since_ms) / 1_000
         directory.cause, directory.good_since_ms, directory.well_since_ms = "", None, now_ms
         directory.slow_calls = 0
@@ -176,7 +176,7 @@ class WriteHealth:
         self._changed()
 
     def _changed(self) -> None:
-        self.is_troubled = any(directory.cause for directory in self._directories.values())
+        self.is_any_refusing = any(directory.cause for directory in self._directories.values())
 
         def tell() -> None:
             if not self._closed:
@@ -201,7 +201,7 @@ class WriteHealth:
                 is_needed = True
                 if directory.hangs(now_ms):
                     directory.good_since_ms = None
-                    self._falls_ill(directory, HUNG)
+                    self._begin_refusing(directory, HUNG)
             if directory.cause:
                 is_needed = True
                 self._probe(directory)
@@ -239,7 +239,7 @@ class WriteHealth:
             directory.good_since_ms = now_ms
             directory.slow_calls = 0
         if now_ms - directory.good_since_ms >= directory.settle_ms:
-            self._is_well_again(directory, now_ms)
+            self._end_refusing(directory, now_ms)
 
 
 def probe(disk: Disk, path: str, now_ms: Callable[[], int]) -> int:

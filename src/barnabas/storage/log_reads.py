@@ -72,7 +72,7 @@ class LogReader:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
         if self.holes:
             self._check_not_lost(offset)
-        read = self._with_room(self._read, offset, max_bytes, up_to, min_one_batch)
+        read = self._with_descriptors(self._read, offset, max_bytes, up_to, min_one_batch)
         assert isinstance(read, LogRead), "a read that waits returns data"
         return read
 
@@ -96,7 +96,7 @@ class LogReader:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
         if self.holes:
             self._check_not_lost(offset)
-        return self._with_room(self._read_cached, offset, max_bytes, up_to, min_one_batch, with_aborted)
+        return self._with_descriptors(self._read_cached, offset, max_bytes, up_to, min_one_batch, with_aborted)
 
     def take(self, cold: ColdRead) -> LogRead | ColdRead | None:
         """Returns what was loaded. None if the log has changed so that it must be read again; another ColdRead if there
@@ -148,7 +148,7 @@ class LogReader:
         wanted = ReadRange(offset, max_bytes, up_to, ends_here, min_one_batch)
         return ColdRead(self._services.disk, segment, wanted, position, later if with_aborted else None)
 
-    def _with_room(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
+    def _with_descriptors(self, work: Callable[_P, _T], *args: _P.args, **kwargs: _P.kwargs) -> _T:
         """Runs `work`, a second time after closing files if no descriptor was free: an index needs one for a moment."""
         try:
             return work(*args, **kwargs)
@@ -228,12 +228,12 @@ class LogReader:
     def offset_for_timestamp(self, timestamp: int) -> tuple[int, int, int] | None:
         """Returns (timestamp, offset, leader epoch) of the first record with at least this timestamp, or None."""
         start = self.log_start_offset
-        return self._with_room(time_search.first_at, self.segments.from_offset(start), timestamp, start)
+        return self._with_descriptors(time_search.first_at, self.segments.from_offset(start), timestamp, start)
 
     def max_timestamp(self) -> tuple[int, int, int] | None:
         """Returns (timestamp, offset, leader epoch) of the first record with the largest timestamp, or None."""
         start = self.log_start_offset
-        return self._with_room(time_search.latest, self.segments.from_offset(start), start)
+        return self._with_descriptors(time_search.latest, self.segments.from_offset(start), start)
 
     def search_time(self, timestamp: int | None) -> TimeSearch:
         """Prepares `offset_for_timestamp`, or `max_timestamp` for None, to be run in the background and passed to
@@ -260,7 +260,7 @@ class LogReader:
 
     def aborted_transactions(self, offset: int, read: LogRead) -> list[tuple[int, int]]:
         """Returns (producer id, first offset) of the aborted transactions with records in what was read."""
-        return self._with_room(self._aborted, offset, read) or []
+        return self._with_descriptors(self._aborted, offset, read) or []
 
     def _aborted(self, offset: int, read: LogRead, *, cached: bool = False) -> list[tuple[int, int]] | None:
         """Returns the aborted transactions; None if `cached` and an index is not in memory."""

@@ -423,7 +423,7 @@ class LogManager:
         if is_exhausted(error):
             if lacks_descriptors(error) or lacks_descriptors(error.__cause__):
                 # New connections need descriptors too, and cannot free any themselves.
-                self._services.descriptors.give_back()
+                self._services.descriptors.close_half()
             self._directories.exhausted(directory, error)
         else:
             self.directory_failed(directory, error)

@@ -37,13 +37,13 @@ def test_a_full_directory_refuses_until_probes_have_gone_well_for_ten_seconds() 
     world.fall_ill()
     assert world.health.refusing() == ["/a"]
     assert world.changes == 1
-    assert not world.health.has_room("/a")
-    assert world.health.has_room("/b")
+    assert not world.health.has_space("/a")
+    assert world.health.has_space("/b")
     world.run(5_000)
-    assert not world.health.has_room("/a")
+    assert not world.health.has_space("/a")
     world.host.disk.free_bytes = 1 << 30
     world.run(1_100)
-    assert world.health.has_room("/a"), "the next probe"
+    assert world.health.has_space("/a"), "the next probe"
     world.run(8_500)
     assert world.health.refusing() == ["/a"]
     world.run(2_000)
@@ -114,7 +114,7 @@ def test_a_directory_that_failed_is_not_looked_after() -> None:
     world.health.failed("/a")
     world.run(30_000)
     assert world.health.refusing() == []
-    assert not world.health.is_troubled
+    assert not world.health.is_any_refusing
 
 
 def test_a_probe_leaves_nothing_behind_when_it_fails() -> None:
