@@ -1,7 +1,7 @@
 """Replicas whose logs lost records: what happens to them depends on the other replicas, as the metadata has them.
 
     another broker leads, this replica is in neither ISR nor ELR    truncated at the first lost offset, fetched again
-    this broker leads, because no other replica is in sync          continues with what it has (`storage.mending`)
+    this broker leads, because no other replica is in sync          continues with what it has (`hole_filling`)
     no leader                                                       undecided for now
 
 A broker that finds a damaged log at startup registers as after an unclean shutdown: the controller removes it from ISR

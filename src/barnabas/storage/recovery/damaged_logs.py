@@ -128,7 +128,7 @@ class DamagedLogs:
         """Reports how many logs beyond the first ones are damaged, at the end of the start."""
         if self._unreported:
             self._host.faults.report(
-                f"{self._unreported} more partitions are damaged: `barnabas log verify` on the log directories lists them"
+                f"{self._unreported} more partitions are damaged: `barnabas log verify` lists them for a log directory"
             )
             self._unreported = 0
 

@@ -1,12 +1,12 @@
 """Repair of a log that lost offsets (`Log.losses.damage`), once the state of the other replicas is known.
 
-    truncate_at_loss  another replica leads: the log is truncated at the first lost offset and fetches the rest
-    fill_holes     no other replica has the records: what is left stays readable, lost offsets are never assigned again, and
-              fetches of them fail with CORRUPT_MESSAGE
+    truncate_at_loss    another replica leads: the log is truncated at the first lost offset and fetches the rest
+    fill_holes          no other replica has the records: what is left stays readable, lost offsets are never assigned
+                        again, and fetches of them fail with CORRUPT_MESSAGE
 
-`fill_holes` fills each hole with an empty batch, as compaction leaves them, so that followers, Apache Kafka and the next
-start of this broker find consecutive offsets. Intact batches after a broken one are kept. Bytes that are removed are
-kept in `repair-at-start/` in the partition's directory. The losses are recorded first, so that a stop at any moment
+`fill_holes` fills each hole with an empty batch, as compaction leaves them, so that followers, Apache Kafka and the
+next start of this broker find consecutive offsets. Intact batches after a broken one are kept. Bytes that are removed
+are kept in `repair-at-start/` in the partition's directory. The losses are recorded first, so that a stop at any moment
 leaves a log that has them on record.
 """
 
