@@ -128,7 +128,7 @@ class _Request:
         self._connection = connection
 
     def turn_name(self) -> tuple[str, str]:
-        latest = self._connection._gate.latest
+        latest = self._connection._dispatcher.latest
         if latest is None or latest[0] is not self._connection:
             return "a request", ""
         return f"API {latest[1]}", f"version {latest[2]} of client {latest[3]!r}"

@@ -54,10 +54,10 @@ class Peer:
     def wait_for_memory(self) -> None:
         self.waits = True
 
-    def memory_is_there(self) -> None:
+    def on_memory_available(self) -> None:
         self.waits = False
 
-    def hang_up(self, cause: str) -> None:
+    def abort(self, cause: str) -> None:
         self.failed = cause
         self.frames.close()
 

@@ -170,7 +170,7 @@ def test_answers_that_a_peer_does_not_take_end_with_a_connection_that_is_hung_up
             assert core is not None
             while not protocol.unsent_bytes:
                 await asyncio.sleep(0.01)
-            core.hang_up("memory is short")
+            core.abort("memory is short")
             for _ in range(100):
                 if not listening._open:
                     break

@@ -1,5 +1,5 @@
 """Fetch sessions and the encoding of Fetch responses.
 
 Owns what a session remembers and the layout of responses; the reads are in `replication.fetching`. `fetch_sessions`
-imports no other package of `broker`, `fetch_answers` imports `requests` and `topics`. Begin with `fetch_sessions.py`.
+imports no other package of `broker`, `fetch_responses` imports `requests` and `topics`. Begin with `fetch_sessions.py`.
 """

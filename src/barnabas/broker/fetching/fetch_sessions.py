@@ -31,7 +31,7 @@ EPOCH_INITIAL = 0
 Key = tuple[str | bytes, int]
 
 
-class AskedPartition(Protocol):
+class RequestedPartition(Protocol):
     """The fields of FetchRequest.FetchPartition that a session keeps."""
 
     partition: int
@@ -82,7 +82,7 @@ class Session:
         return self.reader.replica_id >= 0
 
     @property
-    def worth(self) -> tuple[bool, int, int]:
+    def rank(self) -> tuple[bool, int, int]:
         """Returns the rank that a new session must reach to replace this one."""
         return (self.is_follower, len(self.items), self.session_id)
 
@@ -92,7 +92,7 @@ class Session:
         """Adds an item, or marks a requested one as active again."""
         self.items[_key(item, self.uses_topic_ids)] = item
         item.session = self
-        self._stir(item)
+        self._activate(item)
 
     def forget(self, topic: str | bytes, indexes: Iterable[int]) -> None:
         for index in indexes:
@@ -119,18 +119,18 @@ class Session:
 
     def on_progress(self, item: FetchItem, size_bytes: int) -> None:
         self.progress += 1
-        self._stir(item)
+        self._activate(item)
         if self.waiting is None:
             item.unwatch()  # the next fetch reads it in any case; an abandoned session costs no further notifications
         elif not (item.is_throttled and size_bytes):
             self.waiting.on_progress(size_bytes)
 
     def on_note(self, item: FetchItem) -> None:
-        self._stir(item)
+        self._activate(item)
         if self.waiting is None:
             item.unwatch()
 
-    def _stir(self, item: FetchItem) -> None:
+    def _activate(self, item: FetchItem) -> None:
         if item not in self.active:
             self.active[item] = None
             self._rouse(item)
@@ -142,14 +142,14 @@ class Session:
 
     # -- fetches
 
-    def go_on(self, reader: Reader, now_ms: int) -> None:
+    def begin_fetch(self, reader: Reader, now_ms: int) -> None:
         """Notes the begin of the session's next fetch."""
         self._session_fetch.ms = now_ms
         if reader != self.reader:
             self.reader = reader
             for item in self.items.values():
                 item.unwatch()  # the visible end, and so the events to watch, depend on the reader
-                self._stir(item)
+                self._activate(item)
 
     def watch(self, items: Iterable[FetchItem]) -> None:
         """Watches the partitions of items that have just been read."""
@@ -163,7 +163,7 @@ class Session:
         self, items: Sequence[FetchItem], results: Sequence[FetchResult]
     ) -> list[tuple[FetchItem, FetchResult]]:
         """Returns the items that an incremental response must contain, and notes what it reports."""
-        told = []
+        reported = []
         for item, result in zip(items, results, strict=True):
             if (
                 len(result.data) > 0
@@ -173,9 +173,9 @@ class Session:
                 or result.high_watermark != item.answered_high_watermark
                 or result.log_start_offset != item.answered_log_start_offset
             ):
-                told.append((item, result))
+                reported.append((item, result))
             self.note(item, result)
-        return told
+        return reported
 
     def note(self, item: FetchItem, result: FetchResult) -> None:
         """Notes what the response reports for an item. An item that returned data moves behind the others; one with
@@ -226,15 +226,15 @@ def _key(item: FetchItem, uses_topic_ids: bool) -> Key:
     return (item.topic_id if uses_topic_ids else item.topic or "", item.index)
 
 
-def update_item(item: FetchItem, asked: AskedPartition) -> FetchItem:
-    if asked.current_leader_epoch != item.current_leader_epoch or asked.fetch_offset < item.offset:
+def update_item(item: FetchItem, requested: RequestedPartition) -> FetchItem:
+    if requested.current_leader_epoch != item.current_leader_epoch or requested.fetch_offset < item.offset:
         # A follower in another epoch, or one that truncated, has discarded what was reported since: report it again.
         item.answered_high_watermark = item.answered_log_start_offset = -1
-    item.offset = asked.fetch_offset
-    item.max_bytes = asked.partition_max_bytes
-    item.current_leader_epoch = asked.current_leader_epoch
-    item.last_fetched_epoch = asked.last_fetched_epoch
-    item.log_start_offset = asked.log_start_offset
+    item.offset = requested.fetch_offset
+    item.max_bytes = requested.partition_max_bytes
+    item.current_leader_epoch = requested.current_leader_epoch
+    item.last_fetched_epoch = requested.last_fetched_epoch
+    item.log_start_offset = requested.log_start_offset
     return item
 
 
@@ -258,7 +258,7 @@ class SessionCache:
 
     def begin(
         self,
-        told: Sequence[tuple[FetchItem, FetchResult]],
+        reported: Sequence[tuple[FetchItem, FetchResult]],
         *,
         uses_topic_ids: bool,
         now_ms: int,
@@ -266,16 +266,16 @@ class SessionCache:
     ) -> int:
         """Creates a session of these partitions, all of which this response contains. Returns its id, or 0 if no
         existing session can be evicted for it."""
-        if len(self._sessions) >= self._slots and not self._evict(reader.replica_id >= 0, len(told), now_ms):
+        if len(self._sessions) >= self._slots and not self._evict(reader.replica_id >= 0, len(reported), now_ms):
             return 0
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
             session_id = self._random.below(0x7FFFFFFF) + 1
         session = self._sessions[session_id] = Session(session_id, uses_topic_ids, now_ms, reader)
-        for item, _ in told:
+        for item, _ in reported:
             session.keep(item)
         session.watch(session.active)
-        for item, result in told:
+        for item, result in reported:
             session.note(item, result)
         return session_id
 
@@ -292,10 +292,10 @@ class SessionCache:
                     for session in self._sessions.values()
                     if now_ms - session.created_ms > _EVICTION_MS or (is_follower and not session.is_follower)
                 ),
-                key=lambda session: session.worth,
+                key=lambda session: session.rank,
                 default=None,
             )
-            if victim is not None and (is_follower, size, 0) < victim.worth:
+            if victim is not None and (is_follower, size, 0) < victim.rank:
                 return False
         if victim is None:
             return False

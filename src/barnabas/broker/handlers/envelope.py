@@ -12,10 +12,10 @@ from collections.abc import Generator
 
 from barnabas.broker.requests.connection import LONG_ELEMENTS, LONG_FRAME_BYTES
 from barnabas.broker.requests.context import RequestContext, Services
-from barnabas.broker.requests.error_answers import encode_answer, encode_answer_in_steps
+from barnabas.broker.requests.error_responses import encode_response, encode_response_in_steps
 from barnabas.broker.requests.forwarding import decode_principal, shown_address
 from barnabas.broker.requests.inner_requests import InnerRequest
-from barnabas.broker.requests.steps import whole
+from barnabas.broker.requests.steps import run_to_end
 from barnabas.common.continuations import owner
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol import codec
@@ -55,7 +55,7 @@ def handle(context: RequestContext, request: EnvelopeRequest, services: Services
         if codec.is_longer(response, LONG_ELEMENTS):
             services.steps.start(work, context.reply, owner())
         else:
-            context.reply(whole(work))
+            context.reply(run_to_end(work))
 
     def serve(message: Message | None) -> None:
         if message is None:
@@ -86,54 +86,54 @@ _LOOK = 100
 
 def _enveloped(response: Message, version: int, data: bytearray) -> Generator[int, None, EnvelopeResponse]:
     """Returns the response to the envelope: the inner response after its header, `data`."""
-    if (yield from is_of_former_controller(response)):
+    if (yield from has_not_controller_error(response)):
         return EnvelopeResponse(error_code=ErrorCode.NOT_CONTROLLER)
     if codec.is_longer(response, LONG_ELEMENTS):
-        yield from encode_answer_in_steps(response, version, data)
+        yield from encode_response_in_steps(response, version, data)
     else:
-        encode_answer(response, version, data)
+        encode_response(response, version, data)
     return EnvelopeResponse(error_code=ErrorCode.NONE, response_data=bytes(data))
 
 
-def is_of_former_controller(response: Message) -> Generator[int, None, bool]:
+def has_not_controller_error(response: Message) -> Generator[int, None, bool]:
     """Returns whether any error code in the response means that this node is not the leader."""
     is_about_quorum = isinstance(response, DescribeQuorumResponse)
     code = ErrorCode.NOT_LEADER_OR_FOLLOWER if is_about_quorum else ErrorCode.NOT_CONTROLLER
-    found = yield from _names(type(response), response, code)
+    found = yield from _contains_code(type(response), response, code)
     return found
 
 
-def _names(message: type[Message], struct: Struct, code: ErrorCode) -> Generator[int, None, bool]:
-    has_code, arrays, structs = _places(message, type(struct))
+def _contains_code(message: type[Message], struct: Struct, code: ErrorCode) -> Generator[int, None, bool]:
+    has_code, arrays, structs = _code_places(message, type(struct))
     if has_code and getattr(struct, "error_code") == code:  # noqa: B009
         return True
     for attribute in arrays:
         for place, each in enumerate(getattr(struct, attribute) or ()):
             if place % _LOOK == _LOOK - 1:
                 yield 1
-            if (yield from _names(message, each, code)):
+            if (yield from _contains_code(message, each, code)):
                 return True
     for attribute in structs:
         value = getattr(struct, attribute)
-        if value is not None and (yield from _names(message, value, code)):
+        if value is not None and (yield from _contains_code(message, value, code)):
             return True
     return False
 
 
 #: Whether a struct has an error code, and its arrays and structs that can contain others.
 _Places = tuple[bool, tuple[str, ...], tuple[str, ...]]
-_known_places: dict[tuple[type[Message], type[Struct]], _Places] = {}
+_known_code_places: dict[tuple[type[Message], type[Struct]], _Places] = {}
 
 
-def _places(message: type[Message], struct: type[Struct]) -> _Places:
-    found = _known_places.get((message, struct))
+def _code_places(message: type[Message], struct: type[Struct]) -> _Places:
+    found = _known_code_places.get((message, struct))
     if found is None:
         inner = [
             field
             for field in struct.FIELDS
-            if field.is_struct and any(_places(message, getattr(message, field.element_type)))
+            if field.is_struct and any(_code_places(message, getattr(message, field.element_type)))
         ]
-        found = _known_places[message, struct] = (
+        found = _known_code_places[message, struct] = (
             any(field.attribute == "error_code" for field in struct.FIELDS),
             tuple(field.attribute for field in inner if field.is_array),
             tuple(field.attribute for field in inner if not field.is_array),

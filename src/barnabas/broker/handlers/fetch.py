@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import Final
 
-from barnabas.broker.fetching.fetch_answers import Told, encode_answer
+from barnabas.broker.fetching.fetch_responses import Reported, encode_fetch_response
 from barnabas.broker.fetching.fetch_sessions import EPOCH_INITIAL, Key, Session, is_full, next_epoch, update_item
 from barnabas.broker.requests.connection import LONG_FRAME_BYTES, Chunks, InFlight
 from barnabas.broker.requests.context import Services
@@ -63,7 +63,7 @@ def _serve(request: InFlight, message: FetchRequest, services: Services) -> Gene
     reader = _reader(message, request.api_version)
     opened = yield from _open_session(request, message, reader, services)
     if isinstance(opened, ErrorCode):
-        refusal = yield from encode_answer(request, services, opened, 0, ())
+        refusal = yield from encode_fetch_response(request, services, opened, 0, ())
         return refusal
     session, items = opened
     plan = _plan(request, message, reader, services)
@@ -177,12 +177,12 @@ class _PendingFetch:
             if error is not None:
                 raise error
             if fetch.take():
-                connection.end_slow()
+                connection.end_exclusive()
                 request.when_abandoned(None)
                 self._begin(self._go_on(outcome, may_wait=may_wait and not self._has_moved(outcome)))
 
         fetch = ColdFetch(self._services.replicas, self._plan, outcome, lambda error: run(request, take, error))
-        connection.begin_slow()
+        connection.begin_exclusive()
         request.when_abandoned(fetch.cancel)
         fetch.load()
 
@@ -268,7 +268,7 @@ def _open_session(
     found = sessions.find(message.session_id, message.session_epoch, by_id, request.now_ms)
     if isinstance(found, ErrorCode):
         return found
-    found.go_on(reader, request.now_ms)
+    found.begin_fetch(reader, request.now_ms)
     named = yield from _take_asked(message, services.replicas, by_id, found.items)
     for place, item in enumerate(named):
         found.keep(item)
@@ -324,26 +324,30 @@ def _answer(
     """Encodes all results, or what changed if the request continues a session. A new session begins with its first
     response."""
     version = request.api_version
-    told: Told
+    reported: Reported
     if session is not None:
         session_id = session.session_id
         if session.epoch != next_epoch(message.session_epoch):
             # The session was used by a later request while this one waited.
-            chunks = yield from encode_answer(request, services, ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, ())
+            chunks = yield from encode_fetch_response(
+                request, services, ErrorCode.INVALID_FETCH_SESSION_EPOCH, session_id, ()
+            )
             return chunks
-        told = session.changed(outcome.items, outcome.results)
+        reported = session.changed(outcome.items, outcome.results)
     else:
-        told = list(zip(outcome.items, outcome.results, strict=True))
+        reported = list(zip(outcome.items, outcome.results, strict=True))
         session_id = 0
         if version >= _SESSIONS_SINCE and message.session_epoch == EPOCH_INITIAL:
             now_ms = services.host.clock.now_ms()
             uses_ids = version >= _BY_TOPIC_ID
-            session_id = services.fetch_sessions.begin(told, uses_topic_ids=uses_ids, reader=plan.reader, now_ms=now_ms)
+            session_id = services.fetch_sessions.begin(
+                reported, uses_topic_ids=uses_ids, reader=plan.reader, now_ms=now_ms
+            )
     is_follower = plan.replica_id >= 0
     if is_follower:
-        services.replicas.quotas.count_sent(told)
-    for item, result in told:
+        services.replicas.quotas.count_sent(reported)
+    for item, result in reported:
         if result.data and item.partition is not None:
             count_sent(item.partition.traffic, len(result.data), to_follower=is_follower)
-    chunks = yield from encode_answer(request, services, ErrorCode.NONE, session_id, told)
+    chunks = yield from encode_fetch_response(request, services, ErrorCode.NONE, session_id, reported)
     return chunks

@@ -19,7 +19,7 @@ from barnabas.broker.producing.produce_writes import ACKS, Answered, Writes, ref
 from barnabas.broker.producing.transactional_produce import name_of
 from barnabas.broker.requests.connection import Chunks, InFlight, finish_response, start_response
 from barnabas.broker.requests.context import Services
-from barnabas.broker.requests.steps import Work, whole
+from barnabas.broker.requests.steps import Work, run_to_end
 from barnabas.broker.topics.topic_views import endpoint_of
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
@@ -198,7 +198,7 @@ def _encode(request: InFlight, answered: Answered, services: Services) -> Chunks
     for _, partitions in answered:
         for _, appended in partitions:
             if appended.error is not ErrorCode.NONE:
-                return request.encode(whole(_as_message(answered, request, services)))
+                return request.encode(run_to_end(_as_message(answered, request, services)))
     head = start_response(request.correlation_id, 1 if version >= FLEXIBLE_SINCE else 0)
     if version >= FLEXIBLE_SINCE:
         _write_flexible(head, answered, version)

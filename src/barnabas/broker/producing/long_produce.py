@@ -70,7 +70,7 @@ class _Appends:
         self._parts = _parts(asked.topics)
 
     def begin(self) -> None:
-        self._request.connection.begin_slow()
+        self._request.connection.begin_exclusive()
         self._go_on()
 
     def _go_on(self) -> None:
@@ -85,7 +85,7 @@ class _Appends:
         if part is not None:
             Writes(request, self._services, asked.transactional_id, asked.acks, self._take).append(part)
             return
-        request.connection.end_slow()
+        request.connection.end_exclusive()
         request.reply_with(lambda: self._answer(asked, self._answered))
 
     def _take(self, answered: Answered) -> None:

@@ -92,7 +92,7 @@ class ProduceShortcut:
 
     def serve(self, frame: memoryview) -> bool:
         """Serves the request if it matches. Returns False, with nothing changed, if it does not."""
-        if frame[8 : self._size_at] != self._tail or frame[:4] != self._head or not self._connection.nothing_waits:
+        if frame[8 : self._size_at] != self._tail or frame[:4] != self._head or not self._connection.is_idle:
             return False
         records = self._records(frame)
         if records is None:

@@ -129,7 +129,7 @@ class Writes:
                     kept.append((index, validation.batch))
             if kept:
                 late.append((topic, kept))
-        self._request.connection.begin_slow()
+        self._request.connection.begin_exclusive()
         self._load(list(self._validated.values()), late)
 
     def _load(self, validations: list[DeferredValidation], late: Asked) -> None:
@@ -143,7 +143,7 @@ class Writes:
                 self._load(validations[1:], late)
             else:
                 request.reply_with(lambda: self.append(late))
-                request.connection.end_slow()
+                request.connection.end_exclusive()
 
         request = self._request
         request.when_abandoned(self._services.replicas.openings.load(validations[0], loaded).cancel)

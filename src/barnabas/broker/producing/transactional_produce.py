@@ -74,9 +74,9 @@ def produce(
             if code is not ErrorCode.NONE:
                 refused[batch.topic, batch.partition.partition] = _refusal(code, request.api_version)
         request.reply_with(lambda: proceed(kept, refused))
-        request.connection.end_slow()
+        request.connection.end_exclusive()
 
-    request.connection.begin_slow()
+    request.connection.begin_exclusive()
     verification = Verification(transactional_id, producer, [batch.partition for batch in opening], adds)
     services.verifier.verify(verification, answered)
     return None

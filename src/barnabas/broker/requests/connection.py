@@ -15,7 +15,12 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from typing import Final, Protocol
 
-from barnabas.broker.requests.error_answers import UNEXPECTED, encode_answer, encode_answer_in_steps, error_answer
+from barnabas.broker.requests.error_responses import (
+    UNEXPECTED,
+    encode_response,
+    encode_response_in_steps,
+    error_response,
+)
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.requests.steps import Steps
 from barnabas.common import effort
@@ -122,7 +127,7 @@ class InFlight:
     def principal(self) -> str:
         return self.connection.principal
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Clears the references that form cycles after the response, so that no garbage collection is needed."""
         self._chunks = _SENT
         self._abandoned = None
@@ -131,7 +136,7 @@ class InFlight:
     def encode(self, response: Message) -> Chunks:
         """Returns the whole response frame."""
         head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
-        encode_answer(response, self.api_version, head)
+        encode_response(response, self.api_version, head)
         effort.add(Work.ENCODED_BYTE, len(head))
         finish_response(head)
         return [head]
@@ -156,7 +161,7 @@ class InFlight:
 
     def _encode_in_steps(self, response: Message) -> Generator[int, None, Chunks]:
         head = start_response(self.correlation_id, response_header_version(self.api_key, self.api_version))
-        yield from encode_answer_in_steps(response, self.api_version, head)
+        yield from encode_response_in_steps(response, self.api_version, head)
         finish_response(head)
         return [head]
 
@@ -208,8 +213,8 @@ class InFlight:
         if abandoned is not None:
             abandoned()
         answer = None
-        if self.message is not None and not connection.is_slow:
-            answer = error_answer(self.message, version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+        if self.message is not None and not connection.is_exclusive:
+            answer = error_response(self.message, version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
         if answer is None:
             connection.fail(f"{self} failed", error)
         else:
@@ -238,7 +243,7 @@ class ConnectionLog(Protocol):
         """Logs that a request failed because of an internal error; its connection stays open."""
 
 
-class Gate(Protocol):
+class RequestDispatcher(Protocol):
     """The dispatcher of a listener as its connections use it (`broker.requests.dispatch.Dispatcher`)."""
 
     @property
@@ -273,8 +278,9 @@ class Connection:
     __slots__ = (
         "_closed",
         "_corked",
+        "_dispatcher",
+        "_exclusive",
         "_frames",
-        "_gate",
         "_held_back",
         "_held_bytes",
         "_in_flight",
@@ -285,7 +291,6 @@ class Connection:
         "_paused",
         "_reading_paused",
         "_resuming",
-        "_slow",
         "_unreported_bytes",
         "_waits_for_memory",
         "client_host",
@@ -296,10 +301,10 @@ class Connection:
         "shortcut",
     )
 
-    def __init__(self, gate: Gate, link: Link, client_host: str, listener: str, peer: str) -> None:
-        self._gate = gate
+    def __init__(self, dispatcher: RequestDispatcher, link: Link, client_host: str, listener: str, peer: str) -> None:
+        self._dispatcher = dispatcher
         self._link = link
-        self._frames = FrameReader(gate.area, gate.frame_bytes_max)
+        self._frames = FrameReader(dispatcher.area, dispatcher.frame_bytes_max)
         self._in_flight: deque[InFlight] = deque()
         #: Bytes of responses that wait behind an unanswered request.
         self._held_bytes = 0
@@ -312,7 +317,7 @@ class Connection:
         self._resuming = False
         self._held_back = False
         #: The number of requests that hold back later ones.
-        self._slow = 0
+        self._exclusive = 0
         self._waits_for_memory = False
         #: Bytes of responses not yet reported to the memory budget.
         self._unreported_bytes = 0
@@ -341,7 +346,7 @@ class Connection:
         else:
             self._serve()
         if frames.held_bytes:
-            self._gate.memory.received(self)
+            self._dispatcher.memory.received(self)
 
     def hold_back(self) -> None:
         """Stops serving until `go_on`: the host's output buffer is full."""
@@ -353,15 +358,15 @@ class Connection:
         self._held_back = False
         self._maybe_resume()
 
-    def begin_slow(self) -> None:
-        """Holds back later requests until `end_slow`, because this request waits for the disk or another node: they
-        could not be answered and might need memory. Kafka also serves one request of a connection at a time."""
-        self._slow += 1
+    def begin_exclusive(self) -> None:
+        """Holds back later requests until `end_exclusive`, because this request waits for the disk or another node:
+        they could not be answered and might need memory. Kafka also serves one request of a connection at a time."""
+        self._exclusive += 1
         if not self._corked:
             self._pause()
 
-    def end_slow(self) -> None:
-        self._slow -= 1
+    def end_exclusive(self) -> None:
+        self._exclusive -= 1
         self._maybe_resume()
 
     # -- the memory budget (`memory_budget.Holder`)
@@ -383,7 +388,7 @@ class Connection:
         if not self._corked:
             self._pause()
 
-    def memory_is_there(self) -> None:
+    def on_memory_available(self) -> None:
         self._waits_for_memory = False
         self._maybe_resume()
 
@@ -404,7 +409,7 @@ class Connection:
                 run(request, request._abandoned)
         self._out = []
         self._frames.close()
-        self._gate.memory.forget(self)
+        self._dispatcher.memory.forget(self)
         on_closed, self._on_closed = self._on_closed, None
         if on_closed is not None:
             run(self, on_closed)
@@ -432,9 +437,9 @@ class Connection:
     def _serve_frames(self) -> int:
         """Serves the received frames, up to the work of one turn. Returns the unused work of the turn."""
         frames = self._frames
-        handle = self._gate.handle
+        handle = self._dispatcher.handle
         left = TURN_WORK
-        self._gate.begin_turn()
+        self._dispatcher.begin_turn()
         while not self._closed and (frame := frames.next_frame()) is not None:
             left -= handle(self, frame)
             if (
@@ -457,7 +462,7 @@ class Connection:
             or len(self._in_flight) >= _IN_FLIGHT_MAX
             or self._held_back
             or self._waits_for_memory
-            or self._slow > 0
+            or self._exclusive > 0
         )
 
     def _pause(self) -> None:
@@ -473,7 +478,7 @@ class Connection:
     def _resume_soon(self) -> None:
         if not self._resuming:
             self._resuming = True
-            self._gate.call_soon(self._resume)
+            self._dispatcher.call_soon(self._resume)
 
     def _resume(self) -> None:
         """Serves the frames that were kept, and resumes reading if there is capacity. Runs as an event of its own,
@@ -499,7 +504,7 @@ class Connection:
             self._link.write(out)
             if self._unreported_bytes >= _REPORTED_BYTES_MIN:
                 count, self._unreported_bytes = self._unreported_bytes, 0
-                self._gate.memory.sent(self, count)
+                self._dispatcher.memory.sent(self, count)
 
     # -- responses
 
@@ -519,24 +524,24 @@ class Connection:
 
     @property
     def log(self) -> ConnectionLog:
-        return self._gate.log
+        return self._dispatcher.log
 
     @property
     def steps(self) -> Steps:
-        return self._gate.steps
+        return self._dispatcher.steps
 
     @property
-    def is_slow(self) -> bool:
+    def is_exclusive(self) -> bool:
         """Returns whether a request holds back later ones."""
-        return self._slow > 0
+        return self._exclusive > 0
 
     @property
     def offers(self) -> Mapping[int, Offer]:
         """Returns the APIs of its listener."""
-        return self._gate.offers
+        return self._dispatcher.offers
 
     @property
-    def nothing_waits(self) -> bool:
+    def is_idle(self) -> bool:
         return not self._in_flight
 
     def complete(self, request: InFlight, chunks: Chunks) -> None:
@@ -551,8 +556,8 @@ class Connection:
         self._held_bytes += sum(map(len, chunks))
         while queue and (ready := queue[0]._chunks) is not None:
             answered = queue.popleft()
-            answered.let_go()
-            answered.times.add(self._gate.now_ms() - answered.now_ms)
+            answered.release()
+            answered.times.add(self._dispatcher.now_ms() - answered.now_ms)
             size_bytes = sum(map(len, ready))
             self._held_bytes -= size_bytes
             self._out_bytes += size_bytes
@@ -578,7 +583,7 @@ class Connection:
             self.log.closed_for_cause(self.peer, cause, error)
             self.close()
 
-    def hang_up(self, cause: str) -> None:
+    def abort(self, cause: str) -> None:
         """Aborts the connection for this cause and drops unsent responses: an orderly close would keep them in
         memory."""
         if not self._closed:

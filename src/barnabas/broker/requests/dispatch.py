@@ -108,7 +108,7 @@ class Dispatcher:
         work = REQUEST_WORK if now_ms - self._turn_ms < _TURN_MS else TURN_WORK
         request = InFlight(connection, api_key, api_version, correlation_id, client_id, now_ms, times)
         self.latest = (connection, api_key, api_version, client_id)
-        if connection.nothing_waits:
+        if connection.is_idle:
             chunks = run(request, self._call, request, offer, frame, position)
             if chunks is None and request._chunks is None:
                 if not connection.is_closed:
@@ -189,14 +189,14 @@ class Dispatcher:
         closes before, the rest is abandoned."""
         connection = request.connection
 
-        def slow() -> Work:
+        def exclusive() -> Work:
             try:
                 yield from work
             finally:
-                connection.end_slow()
+                connection.end_exclusive()
 
-        connection.begin_slow()
-        self.steps.start(slow(), lambda _: None, request, lambda: not connection.is_closed, held_bytes)
+        connection.begin_exclusive()
+        self.steps.start(exclusive(), lambda _: None, request, lambda: not connection.is_closed, held_bytes)
 
     def _decode_and_serve(self, request: InFlight, offer: Offer, frame: bytes, position: int) -> Work:
         """Decodes a long frame in steps and serves it like `_call`."""

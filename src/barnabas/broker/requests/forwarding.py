@@ -13,7 +13,7 @@ from typing import Final
 from barnabas.broker.peers.controller_access import ControllerAccess, PendingRequest
 from barnabas.broker.requests.connection import InFlight
 from barnabas.broker.requests.context import RequestContext, Services
-from barnabas.broker.requests.error_answers import UNEXPECTED, error_answer
+from barnabas.broker.requests.error_responses import UNEXPECTED, error_response
 from barnabas.broker.requests.unanswered import timed_out
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.common.host import Timer
@@ -81,8 +81,8 @@ class _ForwardedRequest:
     def _refused(self, request: InFlight, response: Message) -> None:
         """Reports that the envelope itself was refused, as Kafka's brokers do."""
         code = ErrorCode(getattr(response, "error_code", ErrorCode.UNKNOWN_SERVER_ERROR))
-        cause = f"{request} could not be passed on: the controller answers {code.name}"
-        answer = error_answer(self._message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+        cause = f"{request} could not be forwarded: the controller returned {code.name}"
+        answer = error_response(self._message, request.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
         if answer is None or code is ErrorCode.UNSUPPORTED_VERSION:
             request.connection.fail(cause, None)
             return

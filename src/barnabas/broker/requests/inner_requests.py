@@ -11,7 +11,7 @@ from typing import Protocol
 
 from barnabas.broker.requests import pieces
 from barnabas.broker.requests.context import RequestContext, Services
-from barnabas.broker.requests.error_answers import UNEXPECTED, error_answer
+from barnabas.broker.requests.error_responses import UNEXPECTED, error_response
 from barnabas.broker.requests.steps import Work
 from barnabas.common import continuations
 from barnabas.common.continuations import run
@@ -22,7 +22,7 @@ from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import response_class
 
 
-class Surroundings(Protocol):
+class RequestOrigin(Protocol):
     """The properties that an inner request inherits from its origin."""
 
     @property
@@ -36,7 +36,7 @@ class InnerRequest:
 
     __slots__ = (
         "_answered",
-        "_asker",
+        "_caller",
         "_faults",
         "_message",
         "api_key",
@@ -51,7 +51,7 @@ class InnerRequest:
 
     def __init__(
         self,
-        outer: Surroundings,
+        outer: RequestOrigin,
         api_key: int,
         api_version: int,
         correlation_id: int,
@@ -71,16 +71,16 @@ class InnerRequest:
         #: None once it has been called.
         self._answered: Callable[[Message], None] | None = answered
         #: The owner of the caller: `answered` runs on its behalf.
-        self._asker = continuations.owner()
+        self._caller = continuations.owner()
         self._message: Message | None = None
         self._faults: FaultHandler | None = None
 
     def reply(self, response: Message) -> None:
         answered, self._answered = self._answered, None
-        asker, self._asker = self._asker, None
+        caller, self._caller = self._caller, None
         if answered is not None:
             self._message = None
-            run(asker, answered, response)
+            run(caller, answered, response)
 
     def on_error(self, error: Exception) -> None:
         """Handles the failure of a continuation of this request (`continuations.Owner`)."""
@@ -88,7 +88,7 @@ class InnerRequest:
         assert faults is not None, "it was served before it failed"
         faults.report(f"{self} failed; the response is UNKNOWN_SERVER_ERROR", error)
         if message is not None:
-            answer = error_answer(message, self.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+            answer = error_response(message, self.api_version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
             self.reply(answer or response_class(self.api_key)())
 
     def __str__(self) -> str:
@@ -121,7 +121,7 @@ class InnerRequest:
             self.reply(response)
 
 
-class _Outer(Surroundings, continuations.Owner, Protocol):
+class _Outer(RequestOrigin, continuations.Owner, Protocol):
     """A request that is served in pieces."""
 
     @property
@@ -163,7 +163,7 @@ def in_pieces(outer: _Outer, handler: _Handler, message: Message, services: Serv
         inner.serve_with(handler, piece, services)
 
     answers = yield from pieces.serve(message, services.config.int_of("num.partitions"), handle)
-    answers.when_whole(lambda: services.steps.start(answers.joined(), outer.reply, outer))
+    answers.when_complete(lambda: services.steps.start(answers.joined(), outer.reply, outer))
 
 
 _Handler = Callable[[RequestContext, Message, Services], Message | Work | None]

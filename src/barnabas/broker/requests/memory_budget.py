@@ -58,11 +58,11 @@ class Holder(Protocol):
         """Returns the bytes that its incomplete frame lacks."""
 
     def wait_for_memory(self) -> None:
-        """Stops reading and serving until `memory_is_there`."""
+        """Stops reading and serving until `on_memory_available`."""
 
-    def memory_is_there(self) -> None: ...
+    def on_memory_available(self) -> None: ...
 
-    def hang_up(self, cause: str) -> None:
+    def abort(self, cause: str) -> None:
         """Aborts the connection for this cause and drops responses that the client has not read."""
 
 
@@ -132,16 +132,16 @@ class MemoryBudget:
         """Reports that `holder` keeps bytes of an incomplete or unserved frame."""
         if holder not in self._holders:
             self._holders[holder] = _Progress(holder.held_bytes, 0, self._clock.now_ms())
-        if self._timer is None and self.used_bytes <= self._comfortable:
+        if self._timer is None and self.used_bytes <= self._unrestricted_bytes_max:
             return
-        self._become_short()
+        self._begin_shortage()
         if holder in self._waiting or holder in self._granted:
             return
         missing = holder.missing_bytes
         if not missing:
             return
         is_small = missing + holder.held_bytes <= SMALL_FRAME_BYTES
-        if self.used_bytes + missing > (self.limit_bytes if is_small else self._comfortable):
+        if self.used_bytes + missing > (self.limit_bytes if is_small else self._unrestricted_bytes_max):
             self._wait(holder)
 
     def sent(self, holder: Holder, count: int) -> None:
@@ -150,12 +150,12 @@ class MemoryBudget:
         if holder not in self._holders:
             self._holders[holder] = _Progress(0, holder.unsent_bytes, self._clock.now_ms())
         if self._timer is None:
-            if self.used_bytes <= self._comfortable:
+            if self.used_bytes <= self._unrestricted_bytes_max:
                 return
-            self._look_at_unsent()
-            if self.used_bytes <= self._comfortable:
+            self._measure_unsent()
+            if self.used_bytes <= self._unrestricted_bytes_max:
                 return
-            self._become_short()
+            self._begin_shortage()
         if holder not in self._waiting and holder.unsent_bytes >= HOLDER_BYTES_MIN:
             self._wait(holder)
 
@@ -171,22 +171,22 @@ class MemoryBudget:
         if self._timer is None and wanted <= room - self.limit_bytes // 4:
             return wanted
         if self._timer is None:
-            self._look_at_unsent()
+            self._measure_unsent()
             room = self.limit_bytes - self.used_bytes
         return min(wanted, max(ANSWER_BYTES_MIN, room // 8))
 
     # -- while memory is short
 
     @property
-    def _comfortable(self) -> int:
+    def _unrestricted_bytes_max(self) -> int:
         return self.limit_bytes // 4 * 3
 
-    def _look_at_unsent(self) -> None:
+    def _measure_unsent(self) -> None:
         self._unsent = sum(holder.unsent_bytes for holder in self._holders)
 
-    def _become_short(self) -> None:
+    def _begin_shortage(self) -> None:
         if self._timer is None:
-            self._look_at_unsent()
+            self._measure_unsent()
             self._short_since_ms = self._clock.now_ms()
             self.area.read_bytes_max = READ_BYTES_WHEN_SHORT
             self._timer = self._timers.call_later(TICK_MS, self._tick)
@@ -198,20 +198,20 @@ class MemoryBudget:
     def _tick(self) -> None:
         now_ms = self._clock.now_ms()
         self._timer = self._timers.call_later(TICK_MS, self._tick)
-        self._see_progress(now_ms)
+        self._update_progress(now_ms)
         if self.used_bytes > self.limit_bytes // 2:
-            self._hang_up_on_stalled(now_ms)
-        self._let_go_on(now_ms)
+            self._close_stalled(now_ms)
+        self._resume_waiting(now_ms)
         if not self._waiting and self.used_bytes <= self.limit_bytes // 2:
-            self._be_calm()
+            self._end_shortage()
 
-    def _be_calm(self) -> None:
+    def _end_shortage(self) -> None:
         assert self._timer is not None
         self._timer.cancel()
         self._timer = None
         self.area.read_bytes_max = SHARED_AREA_BYTES
 
-    def _see_progress(self, now_ms: int) -> None:
+    def _update_progress(self, now_ms: int) -> None:
         self._unsent = 0
         for holder, seen in list(self._holders.items()):
             held, unsent = holder.held_bytes, holder.unsent_bytes
@@ -224,28 +224,28 @@ class MemoryBudget:
             else:
                 seen.unsent_bytes = unsent
 
-    def _hang_up_on_stalled(self, now_ms: int) -> None:
+    def _close_stalled(self, now_ms: int) -> None:
         """Closes stalled connections, the largest first, until half of the limit is free."""
         is_lasting = now_ms - self._short_since_ms >= SHORT_MS_MAX
-        doomed: list[tuple[int, int, Holder]] = []
+        stalled: list[tuple[int, int, Holder]] = []
         for order, (holder, seen) in enumerate(self._holders.items()):
             size = seen.held_bytes + seen.unsent_bytes
             waits_to_read = holder in self._waiting and not seen.unsent_bytes
             if size >= HOLDER_BYTES_MIN and now_ms - seen.since_ms >= STALLED_MS and (is_lasting or not waits_to_read):
-                doomed.append((-size, order, holder))
+                stalled.append((-size, order, holder))
         used = self.used_bytes
-        for size, _, holder in sorted(doomed)[:_CLOSED_PER_TICK]:
+        for size, _, holder in sorted(stalled)[:_CLOSED_PER_TICK]:
             if used <= self.limit_bytes // 2:
                 break
             used += size
             self.closed_count += 1
             self.forget(holder)
-            holder.hang_up(
-                f"memory for requests and answers is short (queued.max.request.bytes={self.limit_bytes}), and it holds "
-                f"{-size} bytes without going on"
+            holder.abort(
+                f"memory for requests and responses is short (queued.max.request.bytes={self.limit_bytes}), and it "
+                f"holds {-size} bytes without progress"
             )
 
-    def _let_go_on(self, now_ms: int) -> None:
+    def _resume_waiting(self, now_ms: int) -> None:
         """Lets connections continue: those whose responses were read, and as many of those that wait to read as there
         is memory for, one piece each. If there is none, one of them can read its whole frame, because otherwise none
         would ever continue."""
@@ -258,20 +258,20 @@ class MemoryBudget:
             if holder.missing_bytes:
                 readers.append((holder.missing_bytes, order, holder))
             else:
-                self._go_on(holder, now_ms)
-        room = self._comfortable - used
+                self._resume(holder, now_ms)
+        room = self._unrestricted_bytes_max - used
         for missing, _, holder in sorted(readers):
             room -= min(missing, _PIECE_BYTES)
             if room < 0:
                 break
-            self._go_on(holder, now_ms)
+            self._resume(holder, now_ms)
         if room < 0 and not any(now_ms - self._holders[each].since_ms < _GRANT_MS for each in self._granted):
             first = next((holder for _, _, holder in sorted(readers) if holder in self._waiting), None)
             if first is not None:
                 self._granted.add(first)
-                self._go_on(first, now_ms)
+                self._resume(first, now_ms)
 
-    def _go_on(self, holder: Holder, now_ms: int) -> None:
+    def _resume(self, holder: Holder, now_ms: int) -> None:
         del self._waiting[holder]
         self._holders[holder].since_ms = now_ms
-        holder.memory_is_there()
+        holder.on_memory_available()

@@ -35,7 +35,7 @@ class _Shape(NamedTuple):
     #: Whether duplicates get one result.
     answers_once: bool = False
     #: The weight of a row; 1 if there is no function.
-    weigh: Callable[[Any, int], int] | None = None
+    weight_of: Callable[[Any, int], int] | None = None
 
 
 def _new_partitions(topic: Any, by_default: int) -> int:
@@ -58,11 +58,11 @@ SHAPES: Final[dict[int, _Shape]] = {
     3: _Shape(200, "topics", "topics", key="name", answers_once=True),
     10: _Shape(400, "coordinator_keys", "coordinators"),
     15: _Shape(300, "groups", "groups"),
-    19: _Shape(50, "topics", "topics", key="name", answers_once=True, weigh=_new_partitions),
+    19: _Shape(50, "topics", "topics", key="name", answers_once=True, weight_of=_new_partitions),
     20: _Shape(50, "topics", "responses", key="name", answers_once=True),
     21: _topics(200),
     23: _topics(300, key="topic"),
-    32: _Shape(10, "resources", "results", key="resource_name", weigh=_config_keys),
+    32: _Shape(10, "resources", "results", key="resource_name", weight_of=_config_keys),
     33: _Shape(30, "resources", "responses", key="resource_name"),
     37: _Shape(30, "topics", "results", key="name", answers_once=True),
     42: _Shape(300, "groups_names", "results"),
@@ -90,20 +90,20 @@ def is_long(message: Message, default_partitions: int) -> bool:
         return False
     if len(rows) > shape.at_once:
         return True
-    if shape.weigh is not None:
-        return sum(shape.weigh(row, default_partitions) for row in rows) > shape.at_once
+    if shape.weight_of is not None:
+        return sum(shape.weight_of(row, default_partitions) for row in rows) > shape.at_once
     return bool(shape.inner) and sum(len(getattr(row, shape.inner) or ()) for row in rows) > shape.at_once
 
 
 def serve(
     message: Message, default_partitions: int, handle: Callable[[Message, Callable[[Message], None]], None]
-) -> Generator[int, None, Answers]:
+) -> Generator[int, None, PieceResponses]:
     """Passes each piece of `message` to `handle`, with the function that takes its response, immediately or later.
     Returns the responses, which can still be incomplete."""
     assert message.API_KEY is not None, "a request"
     shape = SHAPES[message.API_KEY]
-    answers = Answers(shape)
-    cut = _cut_rows(message, shape) if shape.inner else _rows(message, shape, default_partitions)
+    answers = PieceResponses(shape)
+    cut = _split_rows(message, shape) if shape.inner else _rows(message, shape, default_partitions)
     for rows in cut:
         if rows:
             handle(_with(message, shape.rows, rows), answers.expect())
@@ -117,7 +117,7 @@ def serve(
 _LOOK: Final = 200
 
 
-def _cut_rows(message: Message, shape: _Shape) -> Iterator[list[Any]]:
+def _split_rows(message: Message, shape: _Shape) -> Iterator[list[Any]]:
     """Yields the rows for one turn each, splitting the elements of long rows. Yields an empty list now and then,
     because splitting takes time too."""
     piece: list[Any] = []
@@ -144,15 +144,15 @@ def _rows(message: Message, shape: _Shape, default_partitions: int) -> Iterator[
     then."""
     piece: list[Any] = []
     room, budget = shape.at_once, _NEW_PARTITIONS_MAX
-    for place, found in enumerate(_together(getattr(message, shape.rows), shape)):
+    for place, found in enumerate(_grouped_by_key(getattr(message, shape.rows), shape)):
         if found is None or place % _LOOK == _LOOK - 1:
             yield []
         if found is None:
             continue
         row, may_begin = found
         weight = 1
-        if shape.weigh is not None:
-            weight = max(shape.weigh(row, default_partitions), 1)
+        if shape.weight_of is not None:
+            weight = max(shape.weight_of(row, default_partitions), 1)
             budget -= weight
             if budget < 0 and message.API_KEY == _CREATE_TOPICS and not row.assignments:
                 # Beyond the limit of one request: the controller refuses this topic with the error that it has for the
@@ -173,7 +173,7 @@ def _with(struct: Any, attribute: str, value: Any) -> Any:
     return changed
 
 
-def _together(rows: list[Any], shape: _Shape) -> Iterator[tuple[Any, bool] | None]:
+def _grouped_by_key(rows: list[Any], shape: _Shape) -> Iterator[tuple[Any, bool] | None]:
     """Yields each row with whether a piece can begin with it. Rows with the same key follow each other, and none of
     them is alone in a piece, so that its handler detects the duplicate. Yields None now and then, because comparing
     keys takes time too."""
@@ -196,45 +196,45 @@ def _key(row: Any, attribute: str) -> Any:
     return getattr(row, attribute), getattr(row, "topic_id", None), getattr(row, "resource_type", None)
 
 
-class Answers:
+class PieceResponses:
     """The responses to the pieces, in their order."""
 
     def __init__(self, shape: _Shape) -> None:
         self._shape = shape
-        self._got: list[Message | None] = []
+        self._responses: list[Message | None] = []
         self._missing = 0
-        self._when_whole: Callable[[], None] | None = None
+        self._when_complete: Callable[[], None] | None = None
 
     def expect(self) -> Callable[[Message], None]:
         """Returns the function that takes the next piece's response."""
-        place = len(self._got)
-        self._got.append(None)
+        place = len(self._responses)
+        self._responses.append(None)
         self._missing += 1
 
         def answered(answer: Message) -> None:
-            assert self._got[place] is None, "answered twice"
-            self._got[place] = answer
+            assert self._responses[place] is None, "answered twice"
+            self._responses[place] = answer
             self._missing -= 1
-            if not self._missing and self._when_whole is not None:
-                self._when_whole()
+            if not self._missing and self._when_complete is not None:
+                self._when_complete()
 
         return answered
 
-    def when_whole(self, callback: Callable[[], None]) -> None:
+    def when_complete(self, callback: Callable[[], None]) -> None:
         """Calls `callback` when all responses have arrived, possibly now. All pieces must have been passed on
         before."""
         if self._missing:
-            self._when_whole = callback
+            self._when_complete = callback
         else:
             callback()
 
     def joined(self) -> Generator[int, None, Message]:
         """Joins the responses. A top-level error of one piece becomes that of the whole."""
         shape = self._shape
-        whole: Any = self._got[0]
+        whole: Any = self._responses[0]
         assert whole is not None, "there is a first piece"
         rows = getattr(whole, shape.answers)
-        for answer in self._got[1:]:
+        for answer in self._responses[1:]:
             more: Any = answer
             for attribute in _TOP_LEVEL_ERRORS:
                 if not getattr(whole, attribute, None) and getattr(more, attribute, None):

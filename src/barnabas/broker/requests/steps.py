@@ -30,7 +30,7 @@ LARGE_FRAME_BYTES: Final = 256 * 1024
 Work = Generator[int, None, Any]
 
 
-def whole(work: Work) -> Any:
+def run_to_end(work: Work) -> Any:
     """Does the work without a pause, and returns its result."""
     while True:
         try:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from barnabas.broker.requests.error_answers import error_answer
+from barnabas.broker.requests.error_responses import error_response
 from barnabas.common.errors import ErrorCode
 from barnabas.protocol.message import Message
 from barnabas.protocol.messages.index import response_class
@@ -16,5 +16,5 @@ _TEXT: Final = "The active controller could not be reached in time."
 
 def timed_out(request: Message, version: int) -> Message:
     assert request.API_KEY is not None, f"{request.NAME} is no request"
-    answer = error_answer(request, version, ErrorCode.REQUEST_TIMED_OUT, _TEXT)
+    answer = error_response(request, version, ErrorCode.REQUEST_TIMED_OUT, _TEXT)
     return response_class(request.API_KEY)() if answer is None else answer

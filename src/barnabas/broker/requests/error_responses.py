@@ -80,7 +80,7 @@ _ROWS: Final[dict[int, tuple[_Rows, ...]]] = {
     69: (_Rows("groups", "group_ids", key="group_id"),),
     75: (_Rows("topics", "topics"),),
 }
-_WITHOUT: Final = frozenset({PRODUCE, FETCH, API_VERSIONS})
+_WITHOUT_ERRORS: Final = frozenset({PRODUCE, FETCH, API_VERSIONS})
 #: The fields that identify a row.
 _NAMES: Final = frozenset(
     {
@@ -98,19 +98,19 @@ _NAMES: Final = frozenset(
 )
 
 
-def error_answer(request: Message, version: int, code: ErrorCode, text: str) -> Message | None:
+def error_response(request: Message, version: int, code: ErrorCode, text: str) -> Message | None:
     """Returns the response of this version with `code` for everything in `request`; None if it has no field for an
     error."""
     key = request.API_KEY
     assert key is not None, f"{request.NAME} is no request"
-    if key in _WITHOUT:
+    if key in _WITHOUT_ERRORS:
         return None
     answer = response_class(key)()
     error = _Error(type(answer), version, code, text)
-    is_said = error.put(answer)
+    is_set = error.set_error(answer)
     for rows in _ROWS.get(key, ()):
-        is_said |= error.put_rows(answer, rows, request)
-    return answer if is_said else None
+        is_set |= error.add_rows(answer, rows, request)
+    return answer if is_set else None
 
 
 class _Error(NamedTuple):
@@ -121,35 +121,35 @@ class _Error(NamedTuple):
     code: ErrorCode
     text: str
 
-    def put(self, struct: Struct) -> bool:
+    def set_error(self, struct: Struct) -> bool:
         """Sets code and message if `struct` has fields for them. Returns whether it had one for the code."""
-        is_said = False
+        is_set = False
         for field in struct.FIELDS:
             if field.is_in(self.version):
                 if field.attribute in _CODES:
                     setattr(struct, field.attribute, self.code)
-                    is_said = True
+                    is_set = True
                 elif field.attribute == "error_message":
                     setattr(struct, field.attribute, self.text)
-        return is_said
+        return is_set
 
-    def put_rows(self, answer: Struct, rows: _Rows, request: Struct) -> bool:
+    def add_rows(self, answer: Struct, rows: _Rows, request: Struct) -> bool:
         field = next((field for field in answer.FIELDS if field.attribute == rows.to), None)
         if field is None or not field.is_in(self.version):
             return False
-        is_said = False
+        is_set = False
         row_class: type[Struct] = getattr(self.message, field.element_type)
         made: list[Struct] = getattr(answer, rows.to)
         for element in _elements(request, rows.of):
             row = row_class()
-            self._name(row, element, rows.key)
-            is_said |= self.put(row)
+            self._identify(row, element, rows.key)
+            is_set |= self.set_error(row)
             if rows.inner is not None:
-                is_said |= self.put_rows(row, rows.inner, element)
+                is_set |= self.add_rows(row, rows.inner, element)
             made.append(row)
-        return is_said
+        return is_set
 
-    def _name(self, row: Struct, element: Any, key: str) -> None:
+    def _identify(self, row: Struct, element: Any, key: str) -> None:
         if key:
             setattr(row, key, getattr(element, "name", element))
             return
@@ -170,7 +170,7 @@ def _elements(request: Any, path: str) -> Iterable[Any]:
 # -- errors that a response cannot hold
 
 
-def encode_answer(response: Message, version: int, out: bytearray) -> None:
+def encode_response(response: Message, version: int, out: bytearray) -> None:
     """Appends the encoded response. Error messages that are too long are shortened: they contain names that a client
     chose, and a name can be as long as a string can be. A top-level error that an older version has no field for is
     left out, as in Kafka: the rows report it. Raises EncodeError for anything else."""
@@ -178,27 +178,27 @@ def encode_answer(response: Message, version: int, out: bytearray) -> None:
     try:
         codec.encode_into(response, version, out)
     except EncodeError:
-        if not _leave_out(response, version) and not _shorten(response):
+        if not _drop_unsupported(response, version) and not _shorten(response):
             raise
         _shorten(response)
         del out[start:]
         codec.encode_into(response, version, out)
 
 
-def encode_answer_in_steps(response: Message, version: int, out: bytearray) -> Generator[int, None, None]:
-    """Encodes a long response like `encode_answer`, a few elements per step."""
+def encode_response_in_steps(response: Message, version: int, out: bytearray) -> Generator[int, None, None]:
+    """Encodes a long response like `encode_response`, a few elements per step."""
     start = len(out)
     try:
         yield from codec.encode_in_steps(response, version, out)
     except EncodeError:
-        if not _leave_out(response, version) and not _shorten(response):
+        if not _drop_unsupported(response, version) and not _shorten(response):
             raise
         _shorten(response)
         del out[start:]
         yield from codec.encode_in_steps(response, version, out)
 
 
-def _leave_out(response: Message, version: int) -> bool:
+def _drop_unsupported(response: Message, version: int) -> bool:
     """Resets top-level errors that the version has no field for. Returns whether there was one."""
     is_less = False
     for field in response.FIELDS:

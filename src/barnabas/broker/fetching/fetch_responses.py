@@ -32,15 +32,15 @@ _TRANSACTION = struct.Struct(">qq")
 _EPOCH_OFFSET = struct.Struct(">iq")
 _LEADER = struct.Struct(">ii")
 
-Told = Sequence[tuple[FetchItem, FetchResult]]
+Reported = Sequence[tuple[FetchItem, FetchResult]]
 
 
 #: Topics, and rows of a topic, that are encoded per step.
 _LOOK = 100
 
 
-def encode_answer(
-    request: InFlight, services: Services, error: ErrorCode, session_id: int, told: Told
+def encode_fetch_response(
+    request: InFlight, services: Services, error: ErrorCode, session_id: int, reported: Reported
 ) -> Generator[int, None, Chunks]:
     version = request.api_version
     flexible = version >= _FLEXIBLE
@@ -51,11 +51,11 @@ def encode_answer(
     else:
         head += b"\0\0\0\0"
     topics: dict[str | bytes, list[tuple[FetchItem, FetchResult]]] = {}
-    for item, result in told:
+    for item, result in reported:
         topics.setdefault(item.topic_id if version >= _BY_TOPIC_ID else item.topic or "", []).append((item, result))
     if flexible:
         yield from _write_topics_flexible(writer, topics, version)
-        writer.head += _response_tags(request, services, told) if version >= _LEADER_SINCE else b"\0"
+        writer.head += _response_tags(request, services, reported) if version >= _LEADER_SINCE else b"\0"
     else:
         yield from _write_topics(writer, topics, version)
     return writer.finish()
@@ -179,9 +179,9 @@ def _partition_tags(result: FetchResult, version: int) -> bytes:
     return bytes((len(tags),)) + b"".join(tags)
 
 
-def _response_tags(request: InFlight, services: Services, told: Told) -> bytes:
+def _response_tags(request: InFlight, services: Services, reported: Reported) -> bytes:
     """Returns tagged field 0: the endpoints of the leaders that partitions of this response name."""
-    leaders = sorted({result.leader[0] for _, result in told if result.leader is not None})
+    leaders = sorted({result.leader[0] for _, result in reported if result.leader is not None})
     if not leaders:
         return b"\0"
     image = services.metadata.image

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from barnabas.broker.requests.error_answers import UNEXPECTED, encode_answer, error_answer, shortened
+from barnabas.broker.requests.error_responses import UNEXPECTED, encode_response, error_response, shortened
 from barnabas.common.errors import EncodeError, ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.api import BROKER_APIS, CONTROLLER_APIS
@@ -73,13 +73,13 @@ def test_every_request_has_an_answer_that_says_an_error_of_all_of_it(api_key: in
     cls = request_class(api_key)
     request = filled(cls, cls, version)
     codec.encode(request, version)
-    answer = error_answer(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+    answer = error_response(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
     if api_key in CLOSED or (api_key, version) in SPEECHLESS:
         assert answer is None
         return
     assert answer is not None
     out = bytearray()
-    encode_answer(answer, version, out)
+    encode_response(answer, version, out)
     decoded, end = codec.decode(type(answer), version, bytes(out))
     assert end == len(out)
     assert set(codes_of(decoded, version)) == {-1}
@@ -88,22 +88,22 @@ def test_every_request_has_an_answer_that_says_an_error_of_all_of_it(api_key: in
 @pytest.mark.parametrize(("api_key", "version"), SERVED)
 def test_an_empty_request_too(api_key: int, version: int) -> None:
     """None: there is nothing of which an error could be said."""
-    answer = error_answer(request_class(api_key)(), version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+    answer = error_response(request_class(api_key)(), version, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
     if answer is not None:
         codec.encode(answer, version)
 
 
 def test_each_thing_asked_for_has_its_row() -> None:
     cls = request_class(9)
-    answer: Any = error_answer(filled(cls, cls, 9), 9, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+    answer: Any = error_response(filled(cls, cls, 9), 9, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
     assert isinstance(answer, OffsetFetchResponse)
     assert [(group.group_id, group.error_code) for group in answer.groups] == [(LONGEST, -1)] * 2
     cls = request_class(24)
-    answer = error_answer(filled(cls, cls, 5), 5, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+    answer = error_response(filled(cls, cls, 5), 5, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
     (row, _) = answer.results_by_transaction[0].topic_results[1].results_by_partition
     assert (row.partition_index, row.partition_error_code) == (7, -1)
     cls = request_class(34)
-    answer = error_answer(filled(cls, cls, 2), 2, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
+    answer = error_response(filled(cls, cls, 2), 2, ErrorCode.UNKNOWN_SERVER_ERROR, UNEXPECTED)
     assert [row.topic_name for row in answer.results] == [LONGEST] * 4
 
 
@@ -114,7 +114,7 @@ def test_a_text_that_does_not_fit_is_shortened(version: int) -> None:
         name=LONGEST, error_code=ErrorCode.INVALID_TOPIC_EXCEPTION, error_message=text
     )
     out = bytearray(b"head")
-    encode_answer(CreateTopicsResponse(topics=[result]), version, out)
+    encode_response(CreateTopicsResponse(topics=[result]), version, out)
     assert out[:4] == b"head"
     answer, _ = codec.decode(CreateTopicsResponse, version, bytes(out), 4)
     (topic,) = answer.topics
@@ -128,14 +128,14 @@ def test_a_text_that_fits_is_left_as_it_is() -> None:
     text = "x" * 30_000
     out = bytearray()
     result = CreateTopicsResponse.CreatableTopicResult(name="t", error_message=text)
-    encode_answer(CreateTopicsResponse(topics=[result]), 7, out)
+    encode_response(CreateTopicsResponse(topics=[result]), 7, out)
     answer, _ = codec.decode(CreateTopicsResponse, 7, bytes(out))
     assert answer.topics[0].error_message == text
 
 
 def test_what_does_not_fit_for_another_reason_is_refused() -> None:
     with pytest.raises(EncodeError):
-        encode_answer(CreateTopicsResponse(throttle_time_ms=1 << 40), 7, bytearray())
+        encode_response(CreateTopicsResponse(throttle_time_ms=1 << 40), 7, bytearray())
 
 
 def test_texts_of_many_words_are_cut_as_well() -> None:
