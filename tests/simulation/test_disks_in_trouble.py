@@ -240,7 +240,7 @@ def nobody_says_that_it_is_full(patch: pytest.MonkeyPatch) -> None:
 
 
 def the_leader_of_the_quorum_stays(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Leading, "no_room", lambda self: None)
+    patch.setattr(Leading, "on_unwritable", lambda self: None)
 
 
 def full_replicas_are_waited_for(patch: pytest.MonkeyPatch) -> None:

@@ -16,13 +16,13 @@ from barnabas.common.reports import LimitedReports
 from barnabas.protocol.message import Message
 from barnabas.raft.delivery import Delivery
 from barnabas.raft.log import MetadataLog
+from barnabas.raft.log_health import LogHealth
 from barnabas.raft.mark import Hold
 from barnabas.raft.messages import endpoints_in
 from barnabas.raft.peers import Address, EventTimers, Peers, Reply
 from barnabas.raft.quorum import Endpoints, Leader, QuorumState
 from barnabas.raft.quorum_state import NONE
 from barnabas.raft.ready import Draft, Request
-from barnabas.raft.room import Room
 from barnabas.raft.snapshots import SnapshotFiles
 from barnabas.raft.voter_history import VoterHistory
 from barnabas.raft.voters import VoterKey, address_on
@@ -76,14 +76,14 @@ class Core:
         times: QuorumTimes,
         identity: Identity,
         delivery: Delivery,
-        room: Room,
+        log_health: LogHealth,
     ) -> None:
         """`run` executes a step as an event, and then carries out the actions that the step added to `draft`."""
         self.host = host
         self.run = run
         #: Timers whose callbacks are events.
         self.timers = EventTimers(host.timers, run)
-        self.room = room
+        self.log_health = log_health
         self._peers = peers
         #: The actions that the current event has added so far.
         self.draft = Draft()
@@ -331,7 +331,7 @@ class Core:
         if not is_exhausted(error):
             self.fail(error)
         text = f"this voter does not vote, because it has no space to save its vote: {error}"
-        self.room.reports.report("no promise", text, error)
+        self.log_health.reports.report("no promise", text, error)
 
     def fail(self, error: BaseException) -> NoReturn:
         message = f"the metadata log in {self._log_dir} failed: {error}"

@@ -145,9 +145,9 @@ class Elections:
             return
         elif quorum.is_alone:
             quorum.become_candidate()
-        elif not core.room.is_there and not isinstance(role, Prospective):
+        elif not core.log_health.is_writable and not isinstance(role, Prospective):
             # This node could not lead if it won. The others start elections, and can have its vote.
-            core.room.reports.inform(
+            core.log_health.reports.inform(
                 "does not stand",
                 f"node {core.own.node_id} does not stand for election: its metadata log cannot be written",
             )

@@ -118,7 +118,7 @@ class Execution:
             raise
         except (StorageFault, OSError) as error:
             core.fail(error)
-        core.room.took()
+        core.log_health.on_success()
         core.delivery.appended(record.batch)
 
     def _send(self, message: Request | Answer, *, is_saved: bool) -> None:

@@ -56,7 +56,7 @@ class Flusher:
         core = self._core
         if not is_exhausted(error):
             core.fail(error)
-        core.room.reports.report("flush", f"cannot flush the metadata log yet: {error}", error)
+        core.log_health.reports.report("flush", f"cannot flush the metadata log yet: {error}", error)
         core.timers.call_later(_AGAIN_MS, self._again)
 
     def _again(self) -> None:

@@ -42,7 +42,7 @@ from barnabas.records.batch import has_valid_crc, iter_headers
 #: The minimum delay between two requests of a node that searches for the leader.
 _DISCOVERY_MS_MIN = 50
 #: The delay between two fetches of a follower whose log cannot be written.
-_WITHOUT_ROOM_MS = 200
+_UNWRITABLE_RETRY_MS = 200
 
 
 class _Download:
@@ -55,7 +55,7 @@ class _Download:
         self.position = 0
 
 
-class _Taken:
+class _Fetched:
     """A response of the leader, until its records are in the log."""
 
     __slots__ = ("high_watermark", "is_position", "is_whole", "records", "role")
@@ -84,7 +84,7 @@ class Following:
         self._bootstrap_index = 0
         #: The address of the last request, if it was not answered.
         self._silent: Address | None = None
-        self._taken: _Taken | None = None
+        self._fetched: _Fetched | None = None
 
     def on_role(self, role: Role) -> None:
         self._download = None
@@ -143,7 +143,7 @@ class Following:
             offset=offset,
             last_epoch=min(last_epoch, role.epoch),
             high_watermark=core.delivery.high_watermark,
-            is_refusing=not core.room.is_there,
+            is_refusing=not core.log_health.is_writable,
         )
         core.ask(
             address,
@@ -249,50 +249,50 @@ class Following:
         role.has_fetched = True
         self._elections.on_leader_response()
         diverging, snapshot_id = answer.diverging_epoch, answer.snapshot_id
-        taken = _Taken(role, answer.high_watermark)
+        fetched = _Fetched(role, answer.high_watermark)
         if diverging is not None and diverging.epoch >= 0:
             self._truncate(diverging.epoch, diverging.end_offset)
         elif snapshot_id is not None and snapshot_id.epoch >= 0 and snapshot_id.end_offset >= 0:
             self._begin_download(SnapshotId(snapshot_id.end_offset, snapshot_id.epoch))
         else:
-            taken.is_position = True
+            fetched.is_position = True
             if answer.records is not None and len(answer.records):
-                taken.records = memoryview(answer.records)
-                taken.is_whole = self._append(taken.records)
-        self._take(taken)
+                fetched.records = memoryview(answer.records)
+                fetched.is_whole = self._append(fetched.records)
+        self._process(fetched)
 
-    def _take(self, taken: _Taken) -> None:
+    def _process(self, fetched: _Fetched) -> None:
         """Continues when the log is changed as the response requires; immediately if nothing is to change."""
-        self._taken = taken
+        self._fetched = fetched
         if not self._core.draft.changes_log:
             self.go_on()
 
     def go_on(self, refused: BaseException | None = None) -> None:
         """Continues after a response was appended, or the log refused some of it: fetches again."""
         core = self._core
-        taken, self._taken = self._taken, None
-        if taken is None or core.quorum.role is not taken.role or core.is_stopped:
+        fetched, self._fetched = self._fetched, None
+        if fetched is None or core.quorum.role is not fetched.role or core.is_stopped:
             return
         if refused is not None:
             # The log is unchanged, and the same records are fetched again.
-            taken.is_whole = False
+            fetched.is_whole = False
             core.history.truncate(core.log.end_offset)
             if isinstance(refused, RecordsRejected):
                 core.host.faults.report(f"cannot read records from the leader of the metadata quorum: {refused}")
             else:
-                core.room.refused(refused)
-                self._follow_in_memory(taken.records, taken.high_watermark)
-        if taken.is_position:
-            self._leader_high_watermark = max(taken.high_watermark, -1)
-            in_log = refused is None or taken.high_watermark <= core.log.end_offset
+                core.log_health.on_refused(refused)
+                self._follow_in_memory(fetched.records, fetched.high_watermark)
+        if fetched.is_position:
+            self._leader_high_watermark = max(fetched.high_watermark, -1)
+            in_log = refused is None or fetched.high_watermark <= core.log.end_offset
             if in_log and core.log.flushed_offset >= core.log.end_offset:
                 self._commit()
-        if taken.is_whole:
-            self._next(taken.role)
-        elif core.room.is_there:
-            self._later(taken.role)
+        if fetched.is_whole:
+            self._next(fetched.role)
+        elif core.log_health.is_writable:
+            self._later(fetched.role)
         else:
-            core.timers.call_later(_WITHOUT_ROOM_MS, lambda: self._next(taken.role))
+            core.timers.call_later(_UNWRITABLE_RETRY_MS, lambda: self._next(fetched.role))
 
     def _commit(self) -> None:
         core = self._core
@@ -384,7 +384,7 @@ class Following:
         except OSError as error:
             if not is_exhausted(error):
                 core.fail(error)
-            core.room.refused(error)
+            core.log_health.on_refused(error)
             return
         self._download = _Download(snapshot_id)
 
@@ -409,7 +409,7 @@ class Following:
         role.has_fetched = True
         self._elections.on_leader_response()
         self._take_piece(download, answer.size, answer.position, answer.unaligned_records)
-        self._take(_Taken(role))
+        self._process(_Fetched(role))
 
     def _take_piece(self, download: _Download, size_bytes: int, position: int, data: Buffer | None) -> None:
         core = self._core
@@ -420,7 +420,7 @@ class Following:
         except OSError as error:
             if not is_exhausted(error):
                 core.fail(error)
-            core.room.refused(error)
+            core.log_health.on_refused(error)
             self._download = None  # the next request begins from the start
             return
         download.position += len(data)

@@ -44,7 +44,7 @@ class Leading:
         self._begin = Alarm(core.host.clock, core.timers, self._send_begin)
         self._begin_ms = 0
         self._hand_over = Alarm(core.host.clock, core.timers, self._maybe_hand_over)
-        self._no_room_ms: int | None = None
+        self._unwritable_since_ms: int | None = None
 
     def on_role(self, before: Role, role: Role) -> None:
         core = self._core
@@ -52,7 +52,7 @@ class Leading:
             self._check.cancel()
             self._begin.cancel()
             self._hand_over.cancel()
-            self._no_room_ms = None
+            self._unwritable_since_ms = None
             core.draft.wake()
         if isinstance(role, Resigned):
             self._send_end(role)
@@ -71,30 +71,30 @@ class Leading:
 
     # A full disk.
 
-    def no_room(self) -> None:
+    def on_unwritable(self) -> None:
         """Resigns soon, or as soon as another voter can take over, because the log cannot be written."""
         core = self._core
-        if isinstance(core.quorum.role, Leader) and not core.quorum.is_alone and self._no_room_ms is None:
-            self._no_room_ms = core.now_ms
+        if isinstance(core.quorum.role, Leader) and not core.quorum.is_alone and self._unwritable_since_ms is None:
+            self._unwritable_since_ms = core.now_ms
             self._hand_over.set(0)
 
     def _maybe_hand_over(self) -> None:
         core = self._core
         leader = core.quorum.role
-        if not isinstance(leader, Leader) or core.is_stopped or core.room.is_there:
-            self._no_room_ms = None
+        if not isinstance(leader, Leader) or core.is_stopped or core.log_health.is_writable:
+            self._unwritable_since_ms = None
             return
-        assert self._no_room_ms is not None, "set with the alarm"
+        assert self._unwritable_since_ms is not None, "set with the alarm"
         now_ms = core.now_ms
         successor = leader.progress.writable_successor(now_ms - core.times.fetch_timeout_ms)
         has_all = successor is not None and successor.end_offset >= core.log.end_offset
-        if successor is None or (not has_all and now_ms - self._no_room_ms < _HAND_OVER_MS):
+        if successor is None or (not has_all and now_ms - self._unwritable_since_ms < _HAND_OVER_MS):
             # No other voter could do better, so this one remains leader and checks again.
             self._hand_over.set(_HAND_OVER_LOOK_MS)
             return
         core.host.faults.inform(
             f"node {core.own.node_id} resigns as leader of the metadata quorum in epoch {leader.epoch}: the directory "
-            f"of its metadata log {core.room.cause}; node {successor.key.node_id} is its preferred successor"
+            f"of its metadata log {core.log_health.cause}; node {successor.key.node_id} is its preferred successor"
         )
         core.quorum.become_resigned()
 
@@ -156,7 +156,7 @@ class Leading:
             core.fail(fault)
         core.history.truncate(refused.batch.base_offset)
         leader.progress.set_voters(core.history.voters)
-        core.room.refused(fault)
+        core.log_health.on_refused(fault)
         self.step_down()
 
     def batches(self, records: Sequence[tuple[Message, int]], wall_ms: int) -> Iterator[Append]:

@@ -41,13 +41,13 @@ from barnabas.raft.formatting import Formatted
 from barnabas.raft.leading import Leading
 from barnabas.raft.loading import read_bootstrap
 from barnabas.raft.log import MetadataLog
+from barnabas.raft.log_health import LogHealth
 from barnabas.raft.mark import Identity as LogIdentity
-from barnabas.raft.opening import open_past
+from barnabas.raft.opening import open_metadata
 from barnabas.raft.peers import NoPeers, Peers
 from barnabas.raft.publisher import MetadataPublisher
 from barnabas.raft.quorum import Leader, QuorumState, Resigned, Role, Unattached
 from barnabas.raft.ready import NOTHING, Ahead, Committed
-from barnabas.raft.room import Room
 from barnabas.raft.serving import QuorumServer
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId, encode_snapshot
 from barnabas.raft.starting import PromiseKeeper, check_stored, controller_endpoints, state_at_least
@@ -87,8 +87,8 @@ class RaftNode:
         peers = NoPeers(host.timers) if peers is None else peers
         self._health = WriteHealth(host, [config.metadata_log_dir]) if health is None else health
         self._health.on_change.append(self._on_health)
-        room = Room(host, self._health, config.metadata_log_dir)
-        core = self._core = Core(host, self._run, peers, QuorumTimes.of(config), identity, self._delivery, room)
+        log_health = LogHealth(host, self._health, config.metadata_log_dir)
+        core = self._core = Core(host, self._run, peers, QuorumTimes.of(config), identity, self._delivery, log_health)
         core.bootstrap = tuple((address.host, address.port) for address in config.bootstrap_controllers)
         self._elections = Elections(core)
         self._following = Following(core, self._elections)
@@ -209,8 +209,10 @@ class RaftNode:
         return self._core.address_of(node_id) is not None
 
     def _open(self) -> None:
-        past = open_past(self._host, self._config, self._identity, lambda: self._delivery.high_watermark, self._health)
-        log, loaded, state, state_file, hold = past
+        opened = open_metadata(
+            self._host, self._config, self._identity, lambda: self._delivery.high_watermark, self._health
+        )
+        log, loaded, state, state_file, hold = opened
         check_stored(self._config, self.own, state, loaded)
         stored = state_at_least(state, max(log.latest_epoch, loaded.snapshot_id.epoch))
         self._execution.promises = PromiseKeeper(state_file, log.keeper, loaded.history, self._config.metadata_log_dir)
@@ -296,8 +298,8 @@ class RaftNode:
             # No other node has the batches before the one that found no space.
             self._delivery.truncated(first_offset)
             self._core.guard(lambda: self.log.truncate(first_offset))
-            self._core.room.refused(fault)
-            self._leading.no_room()
+            self._core.log_health.on_refused(fault)
+            self._leading.on_unwritable()
             raise RequestFailed(ErrorCode.KAFKA_STORAGE_ERROR, "There is no space for the metadata log.") from fault
         if done is not None or failed is not None:
             self._delivery.wait(self.log_end_offset, first_offset, done or _ignore, failed)
@@ -310,8 +312,8 @@ class RaftNode:
 
     def _on_health(self) -> None:
         """Hands over leadership if the directory of the metadata log refuses writes."""
-        if self._core.is_open and not self._core.room.is_there:
-            self._leading.no_room()
+        if self._core.is_open and not self._core.log_health.is_writable:
+            self._leading.on_unwritable()
 
     def when_committed(
         self, end_offset: int, done: Callable[[int], None], failed: Callable[[], None] | None = None

@@ -37,7 +37,7 @@ from barnabas.storage.checkpoints import (
 from barnabas.storage.health import WriteHealth
 
 
-class Past(NamedTuple):
+class Opened(NamedTuple):
     """The state from which a node continues."""
 
     log: MetadataLog
@@ -58,13 +58,13 @@ class _Snapshots(NamedTuple):
     why: str
 
 
-def open_past(
+def open_metadata(
     host: Host,
     config: BrokerConfig,
     identity: Identity,
     high_watermark: Callable[[], int],
     health: WriteHealth | None = None,
-) -> Past:
+) -> Opened:
     """Opens the metadata log. Each flush will record `high_watermark` in the mark.
 
     Raises FatalFault, in one line with the file's path, if something is damaged or missing; OSError; StorageFault.
@@ -94,7 +94,7 @@ class _Opening:
         self._disk.make_dirs(self._directory)
         self._files = SnapshotFiles(self._disk, self._directory)
 
-    def run(self) -> Past:
+    def run(self) -> Opened:
         self._check_identity()
         state_file = QuorumStateFile(self._disk, self._directory)
         state = self._read_state(state_file)
@@ -130,7 +130,7 @@ class _Opening:
         loaded = load(log, snapshots.newest, snapshots.content, self._config)
         log.flush()
         keeper.note_epoch(0 if state is None else state.epoch)
-        return Past(log, loaded, state, state_file, hold)
+        return Opened(log, loaded, state, state_file, hold)
 
     def _check_identity(self) -> None:
         """Checks the `partition.metadata` of the metadata log, and rewrites it if damaged: its content is fixed."""

@@ -12,10 +12,10 @@ from barnabas.common.host import Host
 from barnabas.common.reports import LimitedReports
 from barnabas.storage.health import WriteHealth
 
-_NO_ROOM: Final = "no room"
+_UNWRITABLE: Final = "unwritable"
 
 
-class Room:
+class LogHealth:
     """The write state of the metadata log's directory."""
 
     def __init__(self, host: Host, health: WriteHealth, log_dir: str) -> None:
@@ -25,7 +25,7 @@ class Room:
         self.reports = LimitedReports(host.faults, host.clock)
 
     @property
-    def is_there(self) -> bool:
+    def is_writable(self) -> bool:
         """Whether the log can be written: False from a failed append or a slow disk until a probe succeeds."""
         return self._health.has_space(self._log_dir)
 
@@ -33,12 +33,12 @@ class Room:
     def cause(self) -> str:
         return self._health.cause_of(self._log_dir)
 
-    def refused(self, error: BaseException) -> None:
+    def on_refused(self, error: BaseException) -> None:
         """Records that there was no space for an append to the log, or for a write that must precede it."""
-        self.reports.report(_NO_ROOM, f"the metadata log cannot be written: {error}", error)
+        self.reports.report(_UNWRITABLE, f"the metadata log cannot be written: {error}", error)
         self._health.refused(self._log_dir)
 
-    def took(self) -> None:
+    def on_success(self) -> None:
         """Records that an append succeeded."""
-        if self.reports.is_reported(_NO_ROOM):
-            self.reports.over(_NO_ROOM, "the metadata log can be written again")
+        if self.reports.is_reported(_UNWRITABLE):
+            self.reports.over(_UNWRITABLE, "the metadata log can be written again")
