@@ -210,11 +210,11 @@ class TransactionWorld:
         *partitions: TopicPartition,
         version: int = 2,
         transactional_id: str = "t",
-        patience_ms: int = 0,
+        wait_ms: int = 0,
     ) -> Answered:
         answered = Answered()
         self.coordinator.add_partitions(
-            transactional_id, producer, frozenset(partitions), version, answered, patience_ms=patience_ms
+            transactional_id, producer, frozenset(partitions), version, answered, wait_ms=wait_ms
         )
         return answered
 

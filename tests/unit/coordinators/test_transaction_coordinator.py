@@ -106,29 +106,31 @@ def test_the_next_transaction_waits_until_the_last_is_complete(world: Transactio
 
 
 @pytest.mark.parametrize("version", [0, 2])
-def test_who_has_patience_is_answered_when_the_last_one_is_complete(world: TransactionWorld, version: int) -> None:
+def test_a_request_that_waits_is_answered_when_the_last_transaction_is_complete(
+    world: TransactionWorld, version: int
+) -> None:
     producer = world.begin()
     world.add(producer, A, version=version)
     world.leaders.holding = True
     ended = world.end(producer, version=version)
     after = ended.producer if version == 2 else producer
-    patient, impatient = world.add(after, B, version=version, patience_ms=100), world.add(after, B, version=version)
-    assert impatient.code is ErrorCode.CONCURRENT_TRANSACTIONS
+    waiting, refused = world.add(after, B, version=version, wait_ms=100), world.add(after, B, version=version)
+    assert refused.code is ErrorCode.CONCURRENT_TRANSACTIONS
     world.run(50)
-    assert patient.is_parked
+    assert waiting.is_parked
     world.leaders.release()
     world.run()
-    assert patient.code is ErrorCode.NONE
+    assert waiting.code is ErrorCode.NONE
     assert world.image().partitions == {B}
 
 
-def test_patience_ends(world: TransactionWorld) -> None:
+def test_a_wait_for_the_last_transaction_ends(world: TransactionWorld) -> None:
     producer = world.begin()
     world.add(producer, A, version=0)
     world.leaders.holding = True
     world.end(producer, version=0)
-    late = world.add(producer, B, version=0, patience_ms=100)
-    moved = world.add(producer, B, version=0, patience_ms=10_000)
+    late = world.add(producer, B, version=0, wait_ms=100)
+    moved = world.add(producer, B, version=0, wait_ms=10_000)
     world.run(100)
     assert late.code is ErrorCode.CONCURRENT_TRANSACTIONS
     world.coordinator.on_partition_resigned(0)

@@ -11,7 +11,7 @@ from typing import Final
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import GROUP_METADATA_TOPIC, TopicPartition
-from barnabas.coordinators.transactions.coordinator import PATIENCE_MS
+from barnabas.coordinators.transactions.coordinator import COMPLETION_WAIT_MS
 from barnabas.coordinators.transactions.transitions import NO_EPOCH_BUMP, ProducerIdentity
 from barnabas.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 
@@ -27,5 +27,5 @@ def handle(context: RequestContext, request: AddOffsetsToTxnRequest, services: S
     partition = TopicPartition(GROUP_METADATA_TOPIC, services.groups.partition_for(request.group_id))
     producer = ProducerIdentity(request.producer_id, request.producer_epoch)
     services.transactions.add_partitions(
-        request.transactional_id, producer, frozenset({partition}), NO_EPOCH_BUMP, done, patience_ms=PATIENCE_MS
+        request.transactional_id, producer, frozenset({partition}), NO_EPOCH_BUMP, done, wait_ms=COMPLETION_WAIT_MS
     )

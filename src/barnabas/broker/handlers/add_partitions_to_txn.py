@@ -16,7 +16,7 @@ from barnabas.common.continuations import owner
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.gather import Gather
-from barnabas.coordinators.transactions.coordinator import PATIENCE_MS
+from barnabas.coordinators.transactions.coordinator import COMPLETION_WAIT_MS
 from barnabas.coordinators.transactions.transitions import EPOCH_BUMP_SINCE, NO_EPOCH_BUMP, ProducerIdentity
 from barnabas.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 
@@ -103,7 +103,7 @@ def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, ser
         partitions,
         NO_EPOCH_BUMP,  # a producer's own request uses version 1 of the transaction protocol
         done,
-        patience_ms=PATIENCE_MS,
+        wait_ms=COMPLETION_WAIT_MS,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from barnabas.broker.requests.context import RequestContext, Services
 from barnabas.common.errors import ErrorCode
-from barnabas.coordinators.transactions.coordinator import NOBODY, Initialization
+from barnabas.coordinators.transactions.coordinator import NO_PRODUCER, Initialization
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
 from barnabas.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 
@@ -28,14 +28,14 @@ def handle(context: RequestContext, request: InitProducerIdRequest, services: Se
         )
 
     def taken(error: ErrorCode, producer_id: int) -> None:
-        answer(error, ProducerIdentity(producer_id, 0) if error is ErrorCode.NONE else NOBODY)
+        answer(error, ProducerIdentity(producer_id, 0) if error is ErrorCode.NONE else NO_PRODUCER)
 
     if (request.producer_id == -1) != (request.producer_epoch == -1):
-        answer(ErrorCode.INVALID_REQUEST, NOBODY)
+        answer(ErrorCode.INVALID_REQUEST, NO_PRODUCER)
     elif request.transactional_id is None:
         services.producer_ids.take(taken)
     elif request.transactional_id == "":
-        answer(ErrorCode.INVALID_REQUEST, NOBODY)
+        answer(ErrorCode.INVALID_REQUEST, NO_PRODUCER)
     else:
         expected = None if request.producer_id < 0 else ProducerIdentity(request.producer_id, request.producer_epoch)
         services.transactions.init_producer_id(

@@ -25,9 +25,9 @@ from barnabas.coordinators.transactions.transitions import ProducerIdentity
 #: `answer(error, the producer's identity from now on)`.
 Answer = Callable[[ErrorCode, ProducerIdentity], None]
 
-NOBODY = ProducerIdentity(-1, -1)
+NO_PRODUCER = ProducerIdentity(-1, -1)
 #: How long a producer's own request waits for the markers of its previous transaction.
-PATIENCE_MS = 100
+COMPLETION_WAIT_MS = 100
 
 
 class ProducerIds(Protocol):
@@ -164,11 +164,11 @@ class TransactionCoordinator:
 
     # -- producers
 
-    def init_producer_id(self, asked: Initialization) -> None:
-        if not 0 < asked.timeout_ms <= self._config.timeout_max_ms:
-            asked.answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT, NOBODY)
+    def init_producer_id(self, request: Initialization) -> None:
+        if not 0 < request.timeout_ms <= self._config.timeout_max_ms:
+            request.answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT, NO_PRODUCER)
             return
-        self._attempt(asked.answer, lambda new_id: self._initialize(asked, new_id))
+        self._attempt(request.answer, lambda new_id: self._initialize(request, new_id))
 
     def _attempt(self, answer: Answer, attempt: Callable[[int | None], bool]) -> None:
         """Calls `attempt` without a new producer id; if it returns False, requests an id and calls it again. The
@@ -177,7 +177,7 @@ class TransactionCoordinator:
             if attempt(None):
                 return
         except RequestFailed as failure:
-            answer(failure.code, NOBODY)
+            answer(failure.code, NO_PRODUCER)
             return
 
         def taken(error: ErrorCode, producer_id: int) -> None:
@@ -186,36 +186,40 @@ class TransactionCoordinator:
                     raise RequestFailed(error)
                 enough = attempt(producer_id)
             except RequestFailed as failure:
-                answer(failure.code, NOBODY)
+                answer(failure.code, NO_PRODUCER)
             else:
                 assert enough, "one new producer id is enough"
 
         self._producer_ids.take(taken)
 
-    def _initialize(self, asked: Initialization, new_id: int | None) -> bool:
+    def _initialize(self, request: Initialization, new_id: int | None) -> bool:
         """Serves InitProducerId; returns False if a new producer id is needed."""
-        shard = self._shard(asked.transactional_id)
-        transaction = shard.find(asked.transactional_id)
+        shard = self._shard(request.transactional_id)
+        transaction = shard.find(request.transactional_id)
         wall_ms = self._host.clock.wall_ms()
         if transaction is None:
             if new_id is None:
                 return False
-            fresh = transitions.fresh(new_id, asked.timeout_ms, wall_ms)
-            transaction = shard.find_or_create(asked.transactional_id, fresh)
+            fresh = transitions.fresh(new_id, request.timeout_ms, wall_ms)
+            transaction = shard.find_or_create(request.transactional_id, fresh)
             new_id = None
         transitions.check_settled(transaction)
         image = transaction.image
-        transitions.check_expected(image, asked.expected)
+        transitions.check_expected(image, request.expected)
         if image.state is TxnState.ONGOING:
             # The abort uses an epoch that no producer gets; the retry of this request gets the next one.
-            shard.fence(transaction, lambda code: asked.answer(code or ErrorCode.CONCURRENT_TRANSACTIONS, NOBODY))
+            shard.fence(
+                transaction, lambda code: request.answer(code or ErrorCode.CONCURRENT_TRANSACTIONS, NO_PRODUCER)
+            )
             return True
-        rotates = transitions.needs_new_id(image, asked.expected)
+        rotates = transitions.needs_new_id(image, request.expected)
         if rotates and new_id is None:
             return False
-        begun = transitions.initialized(image, asked.expected, asked.timeout_ms, wall_ms, new_id if rotates else None)
+        begun = transitions.initialized(
+            image, request.expected, request.timeout_ms, wall_ms, new_id if rotates else None
+        )
         shard.write(
-            transaction, begun, _answering(asked.answer, ProducerIdentity(begun.producer_id, begun.producer_epoch))
+            transaction, begun, _answering(request.answer, ProducerIdentity(begun.producer_id, begun.producer_epoch))
         )
         return True
 
@@ -229,10 +233,10 @@ class TransactionCoordinator:
         client_version: int,
         done: Callable[[ErrorCode], None],
         *,
-        patience_ms: int = 0,
+        wait_ms: int = 0,
     ) -> None:
         """Adds partitions to the producer's transaction; they are committed to the log before the first record of a
-        partition is written (G23). With `patience_ms`, a request that would be refused with CONCURRENT_TRANSACTIONS
+        partition is written (G23). With `wait_ms`, a request that would be refused with CONCURRENT_TRANSACTIONS
         waits that long for the end of the previous transaction."""
         transaction = None
         try:
@@ -241,14 +245,14 @@ class TransactionCoordinator:
             wall_ms = self._host.clock.wall_ms()
             image = transitions.with_partitions(transaction.image, producer, partitions, client_version, wall_ms)
         except RequestFailed as failure:
-            if failure.code is not ErrorCode.CONCURRENT_TRANSACTIONS or transaction is None or not patience_ms:
+            if failure.code is not ErrorCode.CONCURRENT_TRANSACTIONS or transaction is None or not wait_ms:
                 done(failure.code)
                 return
 
             def again() -> None:
                 self.add_partitions(transactional_id, producer, partitions, client_version, done)
 
-            shard.when_free(transaction, patience_ms, again)
+            shard.when_free(transaction, wait_ms, again)
             return
         if image is None:
             done(ErrorCode.NONE)
@@ -272,27 +276,32 @@ class TransactionCoordinator:
 
     # -- ending
 
-    def end_transaction(self, asked: Ending) -> None:
+    def end_transaction(self, request: Ending) -> None:
         """Serves EndTxn; answers when the decision is committed, before the markers are written."""
-        self._attempt(asked.answer, lambda new_id: self._end(asked, new_id))
+        self._attempt(request.answer, lambda new_id: self._end(request, new_id))
 
-    def _end(self, asked: Ending, new_id: int | None) -> bool:
-        shard, transaction = self._known(asked.transactional_id)
-        image, version = transaction.image, asked.client_version
+    def _end(self, request: Ending, new_id: int | None) -> bool:
+        shard, transaction = self._known(request.transactional_id)
+        image, version = transaction.image, request.client_version
         if version < transitions.EPOCH_BUMP_SINCE:
-            transitions.check_producer(image, asked.producer)
+            transitions.check_producer(image, request.producer)
         transitions.check_settled(transaction)
         rotates = transitions.end_needs_new_id(image, version)
         wall_ms = self._host.clock.wall_ms()
-        decided = transitions.ended(image, asked.producer, asked.commit, version, wall_ms, new_id if rotates else None)
+        decided = transitions.ended(
+            image, request.producer, request.commit, version, wall_ms, new_id if rotates else None
+        )
         if decided is None:
-            asked.answer(ErrorCode.NONE, _told(ProducerIdentity(image.producer_id, image.producer_epoch), version))
+            request.answer(
+                ErrorCode.NONE,
+                _identity_in_response(ProducerIdentity(image.producer_id, image.producer_epoch), version),
+            )
             return True
         if rotates and new_id is None:
             return False
         after = transitions.completed(decided, wall_ms)
-        told = _told(ProducerIdentity(after.producer_id, after.producer_epoch), version)
-        shard.write(transaction, decided, _answering(asked.answer, told))
+        identity = _identity_in_response(ProducerIdentity(after.producer_id, after.producer_epoch), version)
+        shard.write(transaction, decided, _answering(request.answer, identity))
         return True
 
     # -- administration
@@ -318,10 +327,10 @@ class TransactionCoordinator:
         return found
 
 
-def _told(producer: ProducerIdentity, client_version: int) -> ProducerIdentity:
+def _identity_in_response(producer: ProducerIdentity, client_version: int) -> ProducerIdentity:
     """Returns the identity after a transaction for the response: only version 2 of the protocol contains it."""
-    return producer if client_version >= transitions.EPOCH_BUMP_SINCE else NOBODY
+    return producer if client_version >= transitions.EPOCH_BUMP_SINCE else NO_PRODUCER
 
 
 def _answering(answer: Answer, producer: ProducerIdentity) -> Callable[[ErrorCode], None]:
-    return lambda code: answer(code, producer if code is ErrorCode.NONE else NOBODY)
+    return lambda code: answer(code, producer if code is ErrorCode.NONE else NO_PRODUCER)

@@ -120,7 +120,7 @@ class MarkerSender:
             if leader is None:
                 delivery.missing.discard(partition)
             elif leader < 0:
-                delivery.later(lambda: self._again(delivery))
+                delivery.later(lambda: self._resend_missing(delivery))
             else:
                 by_leader.setdefault(leader, []).append(partition)
         for leader, led in by_leader.items():
@@ -128,7 +128,7 @@ class MarkerSender:
                 self._host.timers.call_soon(self._flush)
             self._outbox.setdefault(leader, []).append((delivery, led))
 
-    def _again(self, delivery: Delivery) -> None:
+    def _resend_missing(self, delivery: Delivery) -> None:
         """Sends all missing markers again, including those in flight: a second marker has no effect."""
         if not delivery.cancelled:
             self._enqueue(delivery, delivery.missing)
@@ -168,7 +168,7 @@ class MarkerSender:
                 delivery.on_fenced()
                 return
             else:
-                delivery.later(lambda: self._again(delivery))
+                delivery.later(lambda: self._resend_missing(delivery))
         self._conclude(delivery)
 
 

@@ -168,13 +168,13 @@ class TransactionShard(LoadSink):
         if not transaction.image.is_prepared:
             self._wake(transaction.transactional_id)
 
-    def when_free(self, transaction: Transaction, patience_ms: int, callback: Callable[[], None]) -> None:
+    def when_free(self, transaction: Transaction, wait_ms: int, callback: Callable[[], None]) -> None:
         """Calls back when no record of the transaction is in flight and its previous transaction is complete, after
-        `patience_ms`, or when this shard is closed; never during this call. A client that must retry would wait
+        `wait_ms`, or when this shard is closed; never during this call. A client that must retry would wait
         longer."""
         waiter = Waiter(self._deadlines.new(), later(callback))
         self._waiting.setdefault(transaction.transactional_id, []).append(waiter)
-        waiter.deadline.schedule(patience_ms, waiter.done)
+        waiter.deadline.schedule(wait_ms, waiter.done)
 
     def _wake(self, transactional_id: str) -> None:
         for waiter in self._waiting.pop(transactional_id, ()):
