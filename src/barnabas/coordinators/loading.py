@@ -82,14 +82,14 @@ class Loads:
     def begin(self, load: Callable[[], None]) -> None:
         """Starts a load as soon as the loads before it have ended, or wait for the disk."""
         self._queue.append(load)
-        self._go_on()
+        self._schedule_run()
 
     def next(self, load: Callable[[], None]) -> None:
         """Schedules the next slice of a load that has begun."""
         self._queue.appendleft(load)
-        self._go_on()
+        self._schedule_run()
 
-    def _go_on(self) -> None:
+    def _schedule_run(self) -> None:
         if not self._is_under_way:
             self._is_under_way = True
             self._timers.call_soon(self._run)
@@ -98,7 +98,7 @@ class Loads:
         load = self._queue.popleft()
         self._is_under_way = False
         if self._queue:
-            self._go_on()
+            self._schedule_run()
         load()
 
 
@@ -184,7 +184,7 @@ class LogLoader:
         self._skip(f"what is between offsets {self._position} and {end}", error)
         self._position = end
 
-    def _tell_skipped(self) -> None:
+    def _report_skipped(self) -> None:
         if self._skipped > _REPORTED_MAX:
             self._host.faults.report(
                 f"{self._partition}: {self._skipped} records or batches cannot be read and are skipped, "
@@ -307,7 +307,7 @@ class LogLoader:
             self._loads.next(lambda: self._replay_slice(entries))
             return
         self._latest.clear()
-        self._go_through(self._finish())
+        self._run_steps(self._finish())
 
     def _finish(self) -> Iterator[None]:
         for producer_id, written in self._transactions.items():
@@ -322,12 +322,12 @@ class LogLoader:
                     yield
         yield from self._sink.finish()
 
-    def _go_through(self, steps: Iterator[None]) -> None:
+    def _run_steps(self, steps: Iterator[None]) -> None:
         """Runs one step in this turn of the loop, and the others in later turns."""
         if self._stopped:
             return
         for _ in steps:
-            self._loads.next(lambda: self._go_through(steps))
+            self._loads.next(lambda: self._run_steps(steps))
             return
         self._transactions.clear()
         self._await_high_watermark()
@@ -342,7 +342,7 @@ class LogLoader:
             return
         if reached:
             self._stopped = True
-            self._tell_skipped()
+            self._report_skipped()
             self._sink.on_loaded()
         else:
             self._host.timers.call_later(self._poll_ms, self._await_high_watermark)

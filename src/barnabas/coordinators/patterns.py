@@ -18,7 +18,7 @@ _OPTIONS.log_errors = False
 # the pattern.
 _OPTIONS.never_capture = True
 #: A longer pattern can be too large for RE2's fast implementation.
-PATTERN_LETTERS_MAX: Final = 4_096
+PATTERN_CHARACTERS_MAX: Final = 4_096
 _COMPILED_MAX = 1_024
 
 
@@ -29,8 +29,8 @@ class PatternError(ValueError):
 @lru_cache(_COMPILED_MAX)
 def matcher(pattern: str) -> Callable[[str], Any]:
     """Returns a function that is true for names which `pattern` matches as a whole. Raises PatternError."""
-    if len(pattern) > PATTERN_LETTERS_MAX:
-        raise PatternError(f"it has {len(pattern)} letters, {PATTERN_LETTERS_MAX} are allowed")
+    if len(pattern) > PATTERN_CHARACTERS_MAX:
+        raise PatternError(f"it has {len(pattern)} characters, {PATTERN_CHARACTERS_MAX} are allowed")
     try:
         matches: Callable[[str], Any] = re2.compile(pattern, _OPTIONS).fullmatch
     except re2.error as error:

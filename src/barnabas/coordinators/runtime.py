@@ -96,7 +96,7 @@ class ShardLife(Automaton[ShardState]):
                 raise RequestFailed(ErrorCode.NOT_COORDINATOR)
 
 
-def storing_failed(code: ErrorCode) -> ErrorCode:
+def client_error(code: ErrorCode) -> ErrorCode:
     """Returns the error code for a client whose request's record could not be written."""
     match code:
         case ErrorCode.UNKNOWN_TOPIC_OR_PARTITION | ErrorCode.NOT_ENOUGH_REPLICAS | ErrorCode.REQUEST_TIMED_OUT:
@@ -281,7 +281,7 @@ class ShardLog:
             if first.since is not None:
                 self._answer(first, self._worst_since(first.since))
             elif first.code is not ErrorCode.NONE and first.code not in _REFUSED:
-                is_lost = storing_failed(first.code) is ErrorCode.NOT_COORDINATOR
+                is_lost = client_error(first.code) is ErrorCode.NOT_COORDINATOR
                 self._failures[is_lost] = (first.number, first.code)
 
     def _worst_since(self, number: int) -> ErrorCode:

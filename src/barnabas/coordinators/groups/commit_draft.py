@@ -14,7 +14,7 @@ from barnabas.common.effort import COUNTED_ROWS, Work
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.coordinators.groups.records import CommittedOffset, offset_key, offset_key_head, offset_value
 from barnabas.coordinators.groups.shard import GroupShard
-from barnabas.coordinators.runtime import storing_failed
+from barnabas.coordinators.runtime import client_error
 from barnabas.coordinators.steps import ROWS
 from barnabas.records.draft import BatchDraft
 
@@ -78,18 +78,18 @@ class CommitDraft:
             answers: list[Any] = []
             self.topics.append(topic_type(name=topic.name, partitions=answers))
             self._head = b""
-            for asked in topic.partitions:
+            for row in topic.partitions:
                 self._count += 1
                 if not self._count % COUNTED_ROWS:
                     effort.add(Work.ROW, COUNTED_ROWS)
                 if not self._count % ROWS:
                     yield
-                answer = row_type(partition_index=asked.partition_index)
+                answer = row_type(partition_index=row.partition_index)
                 answers.append(answer)
-                self._take_row(topic.name, asked, answer, row_count)
+                self._take_row(topic.name, row, answer, row_count)
 
-    def _take_row(self, topic: str, asked: Any, answer: Any, row_count: int) -> None:
-        exists = self._exists(topic, asked.partition_index)
+    def _take_row(self, topic: str, row: Any, answer: Any, row_count: int) -> None:
+        exists = self._exists(topic, row.partition_index)
         if not exists and self._missing_first:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return
@@ -103,7 +103,7 @@ class CommitDraft:
             answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             return
         committed = shard.committers.accept(
-            asked.committed_metadata, asked.committed_offset, asked.committed_leader_epoch, self._retention_ms
+            row.committed_metadata, row.committed_offset, row.committed_leader_epoch, self._retention_ms
         )
         if committed is None:
             answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
@@ -111,10 +111,10 @@ class CommitDraft:
         # Built only here: the name of a topic that does not exist can be longer than a key can hold.
         self._head = self._head or offset_key_head(self._group_id, topic)
         self.answers.append(answer)
-        self.accepted.append((topic, asked.partition_index, committed))
-        self.batch.add(offset_key(self._head, asked.partition_index), offset_value(committed))
+        self.accepted.append((topic, row.partition_index, committed))
+        self.batch.add(offset_key(self._head, row.partition_index), offset_value(committed))
         if self.batch.size_bytes > shard.log.batch_bytes_max:
-            self._code = storing_failed(ErrorCode.MESSAGE_TOO_LARGE)
+            self._code = client_error(ErrorCode.MESSAGE_TOO_LARGE)
 
     def _begin(self, row_count: int) -> GroupShard | None:
         try:
@@ -123,7 +123,7 @@ class CommitDraft:
             self._code = failure.code
             return None
         if row_count > ROWS and row_count * _ROW_BYTES_MIN > shard.log.batch_bytes_max:
-            self._code = storing_failed(ErrorCode.MESSAGE_TOO_LARGE)
+            self._code = client_error(ErrorCode.MESSAGE_TOO_LARGE)
         return shard
 
     def settle(self) -> GroupShard:

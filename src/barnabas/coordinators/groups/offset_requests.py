@@ -17,7 +17,7 @@ from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.offsets import Partition
 from barnabas.coordinators.groups.records import NO_LEADER_EPOCH, CommittedOffset
 from barnabas.coordinators.groups.shard import GroupShard
-from barnabas.coordinators.runtime import storing_failed
+from barnabas.coordinators.runtime import client_error
 from barnabas.coordinators.steps import ROWS, in_steps, parts
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
@@ -165,7 +165,7 @@ class OffsetRequests:
                     group.group_id,
                     None
                     if group.topics is None
-                    else _asked((topic.name, topic.partition_indexes) for topic in group.topics),
+                    else _requested((topic.name, topic.partition_indexes) for topic in group.topics),
                     group.member_id,
                     group.member_epoch,
                 )
@@ -174,7 +174,7 @@ class OffsetRequests:
         elif request.topics is None:
             fetches = [_Fetch(request.group_id, None)]
         else:
-            topics = _asked((topic.name, topic.partition_indexes) for topic in request.topics)
+            topics = _requested((topic.name, topic.partition_indexes) for topic in request.topics)
             fetches = [_Fetch(request.group_id, topics)]
 
         def finish(fetched: Sequence[_Fetched]) -> None:
@@ -227,7 +227,7 @@ class OffsetRequests:
             if code is ErrorCode.NONE:
                 in_steps(self._timers, _read(shard, fetch, give, require_stable=require_stable))
             else:
-                give(_Fetched(fetch.group_id, storing_failed(code), ()))
+                give(_Fetched(fetch.group_id, client_error(code), ()))
 
         if require_stable:
             shard.log.when_settled(settled)
@@ -252,22 +252,22 @@ class OffsetRequests:
                     OffsetDeleteResponse.OffsetDeleteResponseTopic(name=topic.name, partitions=answers)
                 )
                 subscribed = self._deletable(request.group_id)[1].is_subscribed_to(topic.name)
-                for asked in topic.partitions:
+                for row in topic.partitions:
                     count += 1
                     if not count % COUNTED_ROWS:
                         effort.add(Work.ROW, COUNTED_ROWS)
                     if not count % ROWS:
                         yield
                     code = ErrorCode.NONE
-                    if not self._exists(topic.name, asked.partition_index):
+                    if not self._exists(topic.name, row.partition_index):
                         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                     elif subscribed:
                         code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
                     else:
-                        chosen[topic.name, asked.partition_index] = None
+                        chosen[topic.name, row.partition_index] = None
                     answers.append(
                         OffsetDeleteResponse.OffsetDeleteResponsePartition(
-                            partition_index=asked.partition_index, error_code=code
+                            partition_index=row.partition_index, error_code=code
                         )
                     )
             shard, group = self._deletable(request.group_id)
@@ -290,7 +290,7 @@ class OffsetRequests:
         return shard, group
 
 
-def _asked(topics: Iterable[tuple[str, Sequence[int]]]) -> Sequence[tuple[str, Sequence[int]]]:
+def _requested(topics: Iterable[tuple[str, Sequence[int]]]) -> Sequence[tuple[str, Sequence[int]]]:
     return list(topics)
 
 
@@ -309,17 +309,17 @@ def _read(
         return
     offsets = shard.offsets.of(fetch.group_id)
     unstable = shard.offsets.unstable_of(fetch.group_id) if require_stable else frozenset[Partition]()
-    asked = fetch.topics
-    if asked is None:
+    requested = fetch.topics
+    if requested is None:
         by_topic: dict[str, list[int]] = {}
         for topic, partition in offsets:
             by_topic.setdefault(topic, []).append(partition)
-        asked = list(by_topic.items())
+        requested = list(by_topic.items())
     count = 0
-    if sum(len(partitions) for _, partitions in asked) > ROWS:
+    if sum(len(partitions) for _, partitions in requested) > ROWS:
         offsets, unstable = dict(offsets), frozenset(unstable)
     topics: list[tuple[str, Sequence[tuple[int, CommittedOffset, ErrorCode]]]] = []
-    for topic, partitions in asked:
+    for topic, partitions in requested:
         found: list[tuple[int, CommittedOffset, ErrorCode]] = []
         topics.append((topic, found))
         for partition in partitions:

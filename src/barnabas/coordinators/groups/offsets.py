@@ -20,7 +20,7 @@ from barnabas.coordinators.groups.records import (
     parse_key,
     parse_offset,
 )
-from barnabas.coordinators.runtime import storing_failed
+from barnabas.coordinators.runtime import client_error
 from barnabas.records.draft import BatchDraft
 
 #: A (topic, partition) of one group.
@@ -82,7 +82,7 @@ class Offsets:
                 self.pending.supersede(OffsetKey(group_id, topic, partition) for topic, partition, _ in accepted)
                 self._put(group_id, accepted)
 
-        self._context.log.append_batch(batch, lambda code: answered(storing_failed(code)), settled)
+        self._context.log.append_batch(batch, lambda code: answered(client_error(code)), settled)
 
     def _on_settled(self, group_id: str, accepted: Sequence[tuple[str, int, CommittedOffset]]) -> None:
         in_flight = self._in_flight[group_id]
@@ -128,7 +128,7 @@ class Offsets:
                 for topic, partition, committed in accepted:
                     self.pending.put(producer_id, OffsetKey(group_id, topic, partition), committed)
 
-        self._context.log.append_batch(batch, lambda code: answered(storing_failed(code)), settled)
+        self._context.log.append_batch(batch, lambda code: answered(client_error(code)), settled)
 
     def end_transaction(
         self, producer_id: int, commit: bool, marker: bytearray, answered: Callable[[ErrorCode], None]

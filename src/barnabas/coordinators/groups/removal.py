@@ -21,7 +21,7 @@ from barnabas.coordinators.groups.consumer.group import ConsumerGroup
 from barnabas.coordinators.groups.context import GroupContext
 from barnabas.coordinators.groups.offsets import Offsets, Partition, is_removable
 from barnabas.coordinators.groups.records import NO_EXPIRY, CommittedOffset, group_tombstone, offset_tombstone
-from barnabas.coordinators.runtime import KeyValue, storing_failed
+from barnabas.coordinators.runtime import KeyValue, client_error
 from barnabas.coordinators.steps import ROWS, parts
 
 #: The largest size of a record without the group's id: the longest topic name, a partition and the record's framing.
@@ -110,16 +110,16 @@ class OffsetRemoval:
                 self._offsets.drop_group(group_id)
                 removed(group_id)
 
-        def go_on(code: ErrorCode) -> None:
+        def proceed(code: ErrorCode) -> None:
             if code is not ErrorCode.NONE or chosen.is_last:
-                answered(storing_failed(code))
+                answered(client_error(code))
             else:
                 self._context.host.timers.call_soon(lambda: self._write(slices, answered, removed))
 
         if chosen.records:
-            log.append(chosen.records, go_on, settled)
+            log.append(chosen.records, proceed, settled)
         else:
-            go_on(ErrorCode.NONE)
+            proceed(ErrorCode.NONE)
 
     # -- OffsetDelete
 

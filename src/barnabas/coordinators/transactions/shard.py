@@ -23,7 +23,7 @@ from barnabas.coordinators.runtime import (
     ShardLife,
     ShardLog,
     ShardState,
-    storing_failed,
+    client_error,
 )
 from barnabas.coordinators.transactions.config import TransactionConfig
 from barnabas.coordinators.transactions.markers import Delivery, MarkerSender
@@ -159,7 +159,7 @@ class TransactionShard(LoadSink):
         record = transaction_record(transaction.transactional_id, image, self._server_version())
         batch = self._log.batch_of([record])
         transaction.pending = image.state
-        self._log.append_batch(batch, lambda code: done(storing_failed(code)), settled)
+        self._log.append_batch(batch, lambda code: done(client_error(code)), settled)
 
     def _settled(self, transaction: Transaction, image: TxnImage, code: ErrorCode) -> None:
         transaction.pending = None

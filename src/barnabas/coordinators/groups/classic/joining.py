@@ -24,7 +24,7 @@ from barnabas.coordinators.groups.classic.group import (
 from barnabas.coordinators.groups.classic.images import generation_record, new_group_record
 from barnabas.coordinators.groups.classic.rebalance import Rebalancer
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.runtime import storing_failed
+from barnabas.coordinators.runtime import client_error
 from barnabas.protocol.messages.join_group import JoinGroupResponse
 
 MEMBER_ID_REQUIRED_SINCE = 4
@@ -94,7 +94,7 @@ class Joining:
         write of the generation would fail later; COORDINATOR_NOT_AVAILABLE while the members of all groups use up
         their memory, after which clients retry."""
         if any(len(metadata) > self._context.log.batch_bytes_max for metadata in join.protocols.values()):
-            raise RequestFailed(storing_failed(ErrorCode.MESSAGE_TOO_LARGE))
+            raise RequestFailed(client_error(ErrorCode.MESSAGE_TOO_LARGE))
         member = None if group is None else group.members.get(join.member_id)
         more = memory_of(join.protocols) - (0 if member is None else memory_of(member.protocols))
         held = self._context.held
@@ -129,7 +129,7 @@ class Joining:
         if code is ErrorCode.NONE or group.generation > 0 or self._context.groups.get(group.group_id) is not group:
             return
         del self._context.groups[group.group_id]
-        self._rebalancer.end_group(group, storing_failed(code))
+        self._rebalancer.end_group(group, client_error(code))
 
     # -- new members
 
@@ -215,7 +215,7 @@ class Joining:
         """Restores the old member, unless the new member's record can still be committed. In that case the state
         here stays as the next coordinator will read it, and the instance has to join again."""
         response = replies.joined(group, member, with_members=False)
-        response.error_code, response.member_id = storing_failed(code), UNKNOWN_MEMBER
+        response.error_code, response.member_id = client_error(code), UNKNOWN_MEMBER
         group.complete_join(member, response)
         if code in _POSSIBLY_COMMITTED:
             return

@@ -31,7 +31,7 @@ from barnabas.coordinators.groups.classic.group import (
 )
 from barnabas.coordinators.groups.classic.images import generation_record
 from barnabas.coordinators.groups.context import GroupContext
-from barnabas.coordinators.runtime import storing_failed
+from barnabas.coordinators.runtime import client_error
 from barnabas.coordinators.steps import in_steps, parts
 from barnabas.protocol.messages.sync_group import SyncGroupResponse
 
@@ -231,7 +231,7 @@ class Rebalancer:
         if not group.is_in(_COMPLETING) or group.generation != generation:
             return  # the next rebalance has begun
         if code is not ErrorCode.NONE:
-            self._drop_assignment(group, storing_failed(code))
+            self._drop_assignment(group, client_error(code))
             self.prepare(group, f"the assignment could not be stored: {code.name}")
             return
         for member in group.members.values():

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from barnabas.common.errors import ErrorCode, RequestFailed
-from barnabas.coordinators.patterns import PATTERN_LETTERS_MAX, PatternError, matcher
+from barnabas.coordinators.patterns import PATTERN_CHARACTERS_MAX, PatternError, matcher
 
 
 class ResolvedRegex(NamedTuple):
@@ -24,7 +24,7 @@ def check_regex(regex: str) -> None:
     except PatternError as error:
         raise RequestFailed(
             ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex[:PATTERN_LETTERS_MAX]}` is not a valid regular expression: {error}.",
+            f"SubscribedTopicRegex `{regex[:PATTERN_CHARACTERS_MAX]}` is not a valid regular expression: {error}.",
         ) from None
 
 

@@ -21,7 +21,7 @@ from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.host import Timers
 from barnabas.coordinators.groups.consumer.draft import Draft, Mark
 from barnabas.coordinators.groups.consumer.group import ConsumerGroup
-from barnabas.coordinators.runtime import KeyValue, ShardLog, storing_failed
+from barnabas.coordinators.runtime import KeyValue, ShardLog, client_error
 
 #: A batch above this takes no further request; with the target assignment of a large group it still fits into 1 MB.
 _BATCH_BYTES: Final = 256 * 1024
@@ -180,7 +180,7 @@ class Writes:
                 for _, answer in ran:
                     answer()
             else:
-                failure = RequestFailed(storing_failed(code))
+                failure = RequestFailed(client_error(code))
                 for operation, _ in ran:
                     operation.fail(failure)
             if outcome:
@@ -189,7 +189,7 @@ class Writes:
                 # The batch can still be committed, so the next one waits for it; requests that have waited for this
                 # timeout do not.
                 answered_late.append(True)
-                self._refuse(slot, storing_failed(code))
+                self._refuse(slot, client_error(code))
 
         self._log.append(draft.records, answered, settled)
 
