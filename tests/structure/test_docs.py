@@ -25,7 +25,7 @@ PATH = re.compile(r"\.?[A-Za-z_][\w.-]*(?:/[\w.-]+)*/?")
 SUFFIXES = (".py", ".md", ".svg", ".toml", ".sh", ".yml", ".json", ".properties", ".pyx", ".gz", ".txt")
 #: Files of a broker, a table or a client, not of this repository.
 OTHER_FILES = re.compile(
-    r"meta\.properties|server\.properties|(cluster|proof|ledger|plan|stats)\.json|conftest\.py|kafka-.*\.(sh|yml)"
+    r"meta\.properties|server\.properties|(cluster|contexts|proof|ledger|plan|stats)\.json|conftest\.py|kafka-.*\.(sh|yml)"
 )
 #: Of Spark and of Kafka's tools.
 OTHER_OPTIONS = frozenset({"--conf", "--packages", "--py-files", "--zookeeper"})
