@@ -163,7 +163,7 @@ class Pass:
         self.steps: Steps | None = None
 
 
-class PassGivenUp(Exception):
+class PassAborted(Exception):
     """The log has changed so that the pass cannot continue."""
 
 
@@ -307,7 +307,7 @@ class LogCleaner:
             try:
                 plan = cleanable(log, self.state.get(root, topic_partition), high_watermark, wall_ms)
             except RecordsRejected as error:
-                self._give_up_on(topic_partition, error)
+                self._mark_uncleanable(topic_partition, error)
                 continue
             except OSError as error:
                 self._failed(root, error)
@@ -316,7 +316,7 @@ class LogCleaner:
                 best = log, plan
         return best
 
-    def _give_up_on(self, topic_partition: TopicPartition, error: BaseException) -> None:
+    def _mark_uncleanable(self, topic_partition: TopicPartition, error: BaseException) -> None:
         self.uncleanable.add(topic_partition)
         self._host.faults.report(f"{topic_partition} cannot be compacted and stays unchanged", error)
 
@@ -382,17 +382,17 @@ class LogCleaner:
         return index_keys(self._host.disk, sources, plan.first_dirty, transactions, offsets, self._buffer_bytes())
 
     def _check(self, job: Pass, group: Sequence[Segment]) -> None:
-        """Raises PassGivenUp if the log is no longer what the pass works on."""
+        """Raises PassAborted if the log is no longer what the pass works on."""
         log = job.log
         if job.is_aborted or self._is_stopped or job.root in self._offline:
-            raise PassGivenUp
+            raise PassAborted
         if self._logs.get(log.topic_partition) is not log or log.directory != job.directory:
-            raise PassGivenUp
+            raise PassAborted
         present = set(log.segments.bases)
         for segment in group:
             place = log.segments.place_of(segment.base_offset)
             if segment.base_offset not in present or log.segments[place] is not segment:
-                raise PassGivenUp
+                raise PassAborted
 
     def _buffer_bytes(self) -> int:
         return self._share("log.cleaner.io.buffer.size", _BUFFER_BYTES_MIN) // 2
@@ -416,7 +416,7 @@ class LogCleaner:
             self._pass = None
             self.passes += 1
             self._host.timers.call_soon(self._look)
-        except (PassGivenUp, OSError, RecordsRejected) as error:
+        except (PassAborted, OSError, RecordsRejected) as error:
             self._end(job, error)
         except StorageFault as fault:
             self._pass = None
@@ -434,7 +434,7 @@ class LogCleaner:
 
     def _on_slice(self, job: Pass, done_bytes: int | None, error: BaseException | None) -> None:
         if job.is_aborted:
-            self._end(job, PassGivenUp())
+            self._end(job, PassAborted())
         elif error is not None:
             self._end(job, error)
         elif done_bytes is None:
@@ -461,11 +461,11 @@ class LogCleaner:
         self._pass = None
         job.stages.close()
         topic_partition = job.log.topic_partition
-        if isinstance(error, PassGivenUp) or job.is_aborted:
+        if isinstance(error, PassAborted) or job.is_aborted:
             self._remove_cleaned(job)
         elif not isinstance(error, OSError):
             self._remove_cleaned(job)
-            self._give_up_on(topic_partition, error)
+            self._mark_uncleanable(topic_partition, error)
         elif is_exhausted(error):
             self._remove_cleaned(job)
             self._full.add(job.root)
