@@ -62,8 +62,8 @@ def replay_producers(
 ) -> None:
     """Brings the state to the LEO: the newest snapshot at or below it, and the batches after that. Their transaction
     indexes are already complete. With a HW, also restores what snapshots lack, see `_recall_ended`."""
-    tells_of_producers = producers.reload(log_start_offset, log_end_offset, wall_ms)
-    if tells_of_producers and high_watermark is not None:
+    has_producers = producers.reload(log_start_offset, log_end_offset, wall_ms)
+    if has_producers and high_watermark is not None:
         _recall_ended(producers, segments, log_start_offset, max(high_watermark, log_start_offset))
     _replay(producers, segments, max(producers.map_end_offset, log_start_offset), log_end_offset)
 

@@ -141,7 +141,7 @@ class Segment(IndexedFile):
     def largest_timestamp(self) -> tuple[int, int]:
         """Returns (largest timestamp, an offset up to which none is larger); (-1, base offset) if there is none."""
         if self._largest_timestamp == _UNREAD:
-            timestamp, offset = self.sure_time(self.time_index.last())
+            timestamp, offset = self.confirmed_time(self.time_index.last())
             for _, header in self.headers(self._indexed_position(offset)):
                 if header.max_timestamp > timestamp:
                     timestamp, offset = header.max_timestamp, header.last_offset
@@ -256,10 +256,10 @@ class Segment(IndexedFile):
     def headers_from_time(self, timestamp: int, from_offset: int) -> Iterator[tuple[int, BatchHeader]]:
         """Yields (position, header) of batches, from one at or before the first that can contain a record at or above
         `from_offset` with at least this timestamp."""
-        _, offset = self.sure_time(self.time_index.lookup(timestamp))
+        _, offset = self.confirmed_time(self.time_index.lookup(timestamp))
         return self.headers(self._indexed_position(max(offset, from_offset)))
 
-    def sure_time(self, entry: tuple[int, int]) -> tuple[int, int]:
+    def confirmed_time(self, entry: tuple[int, int]) -> tuple[int, int]:
         """Returns the time index entry if the batch that it names confirms it; else (-1, base offset)."""
         timestamp, offset = entry
         try:

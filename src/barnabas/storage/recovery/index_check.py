@@ -41,4 +41,4 @@ def do_last_entries_fit(segment: Segment) -> bool:
         if segment.entry_position(entry) != entry[1]:
             return False
     times = range(max(0, len(time_index) - _LAST_ENTRIES), len(time_index))
-    return all(segment.sure_time(entry) == entry for entry in map(time_index.entry, times))
+    return all(segment.confirmed_time(entry) == entry for entry in map(time_index.entry, times))

@@ -62,10 +62,10 @@ from barnabas.storage.recovery.rescan import EpochRun, Place, end_of_batches, sc
 from barnabas.storage.recovery.segment_ends import (
     Evidence,
     SegmentEnd,
+    find_end,
     find_holes,
     index_by_headers,
     missing_segments,
-    sound_end,
 )
 from barnabas.storage.replay import note_producer, replay_producers, take_snapshot
 from barnabas.storage.segment import RollLimits, Segment
@@ -333,7 +333,7 @@ class _Recovery:
         """Applies @C, @D and @E."""
         if all(file_name(segment.base_offset, suffix) in self._names for suffix in _INDEX_SUFFIXES[:2]):
             segment.open_clean()
-            if self._are_indexes_sure(segment):
+            if self._are_indexes_trusted(segment):
                 return
         if self._opening.evidence is not None:
             indexed = index_by_headers(segment, self._limits, _NO_END)
@@ -354,9 +354,9 @@ class _Recovery:
             return
         inventory = None if self._is_any_broken else evidence.inventory
         is_same = inventory is not None and list(inventory.items()) == [(s.base_offset, s.size_bytes) for s in synced]
-        last = sound_end(synced[-1]) if is_same else None
+        last = find_end(synced[-1]) if is_same else None
         if last is None or last.torn_bytes:
-            self._ends = [*map(sound_end, synced[:-1]), *(last or sound_end(segment) for segment in synced[-1:])]
+            self._ends = [*map(find_end, synced[:-1]), *(last or find_end(segment) for segment in synced[-1:])]
         else:
             self._end_offset = last.end_offset
 
@@ -376,8 +376,8 @@ class _Recovery:
             return Losses()
         known, bases = evidence.known, self.segments.bases
         there = bases if self.segments.active.has_files else []
-        sure_before = _NO_END if opening.clean else opening.recovery_point
-        missing = missing_segments(evidence, found, there, sure_before)
+        synced_before = _NO_END if opening.clean else opening.recovery_point
+        missing = missing_segments(evidence, found, there, synced_before)
         snapshots = [offset for name in found if name.endswith(SNAPSHOT_SUFFIX) and (offset := offset_of(name))]
         is_whole = evidence.inventory is not None and not self._ends and self.segments.active.has_files
         expected_end = max(log_end_offset, *(hole.end for hole in (*known.found, *known.accepted)), 0)
@@ -407,8 +407,8 @@ class _Recovery:
         elif not ends:
             if expected_end == log_end_offset:
                 return Losses(known.accepted, starts_at=_start(known.accepted, bases[0]), notes=tuple(self._notes))
-            ends = [sound_end(segment) for segment in self.segments]
-        findings = find_holes(ends, missing, evidence, expected_end, sure_before)
+            ends = [find_end(segment) for segment in self.segments]
+        findings = find_holes(ends, missing, evidence, expected_end, synced_before)
         holes = between(findings.holes, opening.log_start_offset, _NO_END)
         accepted = without(known.accepted, holes)
         damage = None
@@ -418,7 +418,7 @@ class _Recovery:
         starts_at = max(opening.log_start_offset, _start((*holes, *accepted), bases[0]))
         return Losses(accepted, damage, findings.suspected, starts_at, tuple(self._notes))
 
-    def _are_indexes_sure(self, segment: Segment) -> bool:
+    def _are_indexes_trusted(self, segment: Segment) -> bool:
         """Returns whether the segment's indexes can be trusted. A segment that was rolled at the recovery point may not
         have had its indexes written."""
         opening = self._opening
@@ -436,7 +436,7 @@ class _Recovery:
             indexed = index_by_headers(first, self._limits, recovery_point)
             start = Place(indexed.position, indexed.next_offset)
         first.size_bytes = start.position
-        told = [entry for entry in self.epochs.entries if entry.start_offset >= start.offset]
+        saved = [entry for entry in self.epochs.entries if entry.start_offset >= start.offset]
         self.epochs.truncate_from_end(start.offset)
         found: list[EpochRun] = [] if indexed is None else [EpochRun(*run) for run in indexed.epochs]
         self._replay(log_start_offset, start.offset)
@@ -452,19 +452,19 @@ class _Recovery:
                 self._ends.append(SegmentEnd(segment, start.offset, segment.file.size() - segment.size_bytes))
                 continue
             found += self._rescan_segment(segment, start, replayed_to, begun=segment is first and indexed is not None)
-            is_damaged = segment.size_bytes < segment.file.size() or self._has_gap_behind(segment)
+            is_damaged = segment.size_bytes < segment.file.size() or self._has_gap_after(segment)
             behind = unsure[unsure.index(segment) + 1 :]
             if is_damaged:
-                self._tell_of_cut(segment, behind)
+                self._report_cut(segment, behind)
             self._note_cut(segment)
             segment.end_rebuild()
             segment.release()
             if self._opening.evidence is not None:
                 self._ends.append(SegmentEnd(segment, segment.end_offset(), 0))
             if is_damaged and behind:
-                self._drop_behind(behind)
+                self._drop_segments(behind)
                 break
-        self._take_epochs([*_borne_out(told, found), *_starts(found)])
+        self._take_epochs([*_uncontradicted(saved, found), *_starts(found)])
         end_offset = self.segments.active.end_offset()
         self.producers.map_end_offset = end_offset
         return end_offset
@@ -477,19 +477,19 @@ class _Recovery:
                 "complete batches, and are cut off"
             )
 
-    def _drop_behind(self, segments: list[Segment]) -> None:
+    def _drop_segments(self, segments: list[Segment]) -> None:
         names = ", ".join(file_name(segment.base_offset, LOG_SUFFIX) for segment in segments)
         self._notes.append(f"{names}: removed, because the segment before was not synced and ends earlier")
         for path in self.segments.drop(segments):
             self._disk.remove(path)
 
-    def _tell_of_cut(self, segment: Segment, behind: list[Segment]) -> None:
+    def _report_cut(self, segment: Segment, behind: list[Segment]) -> None:
         if self._opening.on_cut is not None:
             dropped = tuple(dropped.log_path for dropped in behind)
             end_offset = segment.end_offset()
             self._opening.on_cut(Cut(segment.log_path, segment.size_bytes, segment.file.size(), end_offset, dropped))
 
-    def _has_gap_behind(self, segment: Segment) -> bool:
+    def _has_gap_after(self, segment: Segment) -> bool:
         """Returns whether offsets are missing after this segment: the power failed after the next one's first bytes
         reached the disk, but before this one's tail was synced."""
         following = bisect_right(self.segments.bases, segment.base_offset)
@@ -532,12 +532,12 @@ def _starts(runs: list[EpochRun]) -> list[EpochEntry]:
     return [EpochEntry(run.epoch, run.first_offset) for run in runs]
 
 
-def _borne_out(told: list[EpochEntry], found: list[EpochRun]) -> list[EpochEntry]:
+def _uncontradicted(saved: list[EpochEntry], found: list[EpochRun]) -> list[EpochEntry]:
     """Returns the epochs of the file that no batch contradicts. Compaction leaves epochs without any batch, or without
     their first one: only the file has these."""
     return [
         entry
-        for entry in told
+        for entry in saved
         if not any(run.last_offset >= entry.start_offset and run.epoch < entry.epoch for run in found)
         and not any(run.first_offset < entry.start_offset and run.epoch >= entry.epoch for run in found)
     ]

@@ -54,7 +54,7 @@ class Findings(NamedTuple):
     causes: tuple[str, ...]
 
 
-def sound_end(segment: Segment) -> SegmentEnd:
+def find_end(segment: Segment) -> SegmentEnd:
     """Finds the end of a segment from its last index entry on, by the headers alone. Sets the segment's size to it, and
     leaves the file unchanged."""
     size_bytes = segment.size_bytes
@@ -74,7 +74,7 @@ def _walk(segment: Segment, position: int) -> tuple[int, int]:
     size_bytes = segment.size_bytes
     try:
         for at, header in segment.headers(position):
-            if at + header.size_bytes > size_bytes or not _goes_on(header, end_offset):
+            if at + header.size_bytes > size_bytes or not _follows(header, end_offset):
                 return at, end_offset
             position, end_offset = at + header.size_bytes, header.next_offset
     except RecordsRejected:
@@ -82,7 +82,7 @@ def _walk(segment: Segment, position: int) -> tuple[int, int]:
     return position, end_offset
 
 
-def _goes_on(header: BatchHeader, next_offset: int) -> bool:
+def _follows(header: BatchHeader, next_offset: int) -> bool:
     return header.base_offset >= next_offset and header.last_offset_delta >= 0
 
 
@@ -122,7 +122,7 @@ def _headers_before(segment: Segment, until_offset: int) -> tuple[list[BatchHead
     next_offset = segment.base_offset
     try:
         for at, header in segment.headers(0):
-            if at + header.size_bytes > segment.size_bytes or not _goes_on(header, next_offset):
+            if at + header.size_bytes > segment.size_bytes or not _follows(header, next_offset):
                 return rows, True
             if header.next_offset > until_offset:
                 return rows, False
@@ -149,17 +149,17 @@ def orphans(names: Collection[str]) -> list[int]:
 
 
 def find_holes(
-    ends: Sequence[SegmentEnd], missing: Sequence[int], evidence: Evidence, expected_end: int, sure_before: int
+    ends: Sequence[SegmentEnd], missing: Sequence[int], evidence: Evidence, expected_end: int, synced_before: int
 ) -> Findings:
     """Compares the segments with what should be there. `missing` are segments that existed. `expected_end`: the log had
-    every offset below it. `sure_before`: after an unclean shutdown, the end of what was synced."""
+    every offset below it. `synced_before`: after an unclean shutdown, the end of what was synced."""
     bases = [end.segment.base_offset for end in ends]
     followers = sorted({*bases, *missing, expected_end})
 
     def to_next(start: int, base: int) -> Hole:
         return Hole(start, next((other for other in followers if other > base), start))
 
-    told = [to_next(base, base) for base in missing]
+    evident = [to_next(base, base) for base in missing]
     causes = [f"{file_name(base, LOG_SUFFIX)} is missing" for base in missing]
     for end in ends:
         base = end.segment.base_offset
@@ -168,25 +168,25 @@ def find_holes(
             causes.append(
                 f"{end.torn_bytes} bytes from byte {end.segment.size_bytes} of {end.segment.log_path} are lost"
             )
-            told.append(to_next(end.end_offset, base))
+            evident.append(to_next(end.end_offset, base))
         elif end.segment.size_bytes < had:
             causes.append(f"{end.segment.log_path} has lost its last {had - end.segment.size_bytes} bytes")
-            told.append(to_next(end.end_offset, base))
+            evident.append(to_next(end.end_offset, base))
     tail = Hole(ends[-1].end_offset, expected_end) if ends else Hole(0, expected_end)
-    gaps = between(_gaps(ends, missing), 0, sure_before)
+    gaps = between(_gaps(ends, missing), 0, synced_before)
     everywhere = united([*gaps, tail])
-    told += [tail, *evidence.known.found, *evidence.known.accepted]
-    holes = united(part for hole in told for part in between(everywhere, hole.start, hole.end))
+    evident += [tail, *evidence.known.found, *evidence.known.accepted]
+    holes = united(part for hole in evident for part in between(everywhere, hole.start, hole.end))
     done = [hole for hole in evidence.known.accepted if ends and hole.end <= bases[0]]
     holes = without(holes, done)
-    is_told = evidence.inventory is not None or evidence.compacted
-    suspected = () if is_told else united(hole for hole in gaps if hole_at(holes, hole.start) is None)
+    is_known = evidence.inventory is not None or evidence.compacted
+    suspected = () if is_known else united(hole for hole in gaps if hole_at(holes, hole.start) is None)
     return Findings(holes, suspected, tuple(causes) if holes else ())
 
 
-def missing_segments(evidence: Evidence, names: Collection[str], bases: Sequence[int], sure_before: int) -> list[int]:
+def missing_segments(evidence: Evidence, names: Collection[str], bases: Sequence[int], synced_before: int) -> list[int]:
     """Returns the base offsets of segments that existed and are missing. `names` are the files as the last run left
-    them; what begins at or above `sure_before` was not synced."""
+    them; what begins at or above `synced_before` was not synced."""
     if evidence.inventory is not None:
         return [base for base in evidence.inventory if base not in bases]
     found = set(orphans(names))
@@ -194,7 +194,7 @@ def missing_segments(evidence: Evidence, names: Collection[str], bases: Sequence
         # A producer snapshot is taken where a segment begins.
         snapshots = {offset_of(name) for name in names if name.endswith(SNAPSHOT_SUFFIX)}
         found |= {offset for offset in snapshots if offset is not None and bases and bases[0] < offset < bases[-1]}
-    return sorted(base for base in found - set(bases) if base < sure_before)
+    return sorted(base for base in found - set(bases) if base < synced_before)
 
 
 def _gaps(ends: Sequence[SegmentEnd], missing: Sequence[int]) -> tuple[Hole, ...]:
