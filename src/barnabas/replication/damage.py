@@ -38,7 +38,7 @@ def settle(logs: LogManager, partition: Partition, image: PartitionImage, node_i
         partition.high_watermark = min(partition.high_watermark, log.log_end_offset)
     elif image.leader != NO_LEADER:
         mended = logs.damaged.accept_losses(partition.topic_partition)
-        mended.signals.succeed(log.signals)
+        mended.signals.take_over_from(log.signals)
         partition.log = mended
 
 

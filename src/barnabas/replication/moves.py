@@ -335,7 +335,7 @@ class ReplicaMoves:
         move.follow_log_start()
         moved = self._logs.futures.exchange(topic_partition, self._replicas.log_config(topic_partition.topic))
         partition.log = moved
-        moved.signals.succeed(current.signals)
+        moved.signals.take_over_from(current.signals)
         partition.wake(0)
         self._moves.pop(topic_partition, None)
         self._running.discard(topic_partition)

@@ -42,7 +42,7 @@ def close_all(blocking: Blocking, logs: Sequence[Log], opened_as: Mapping[Log, S
         if is_changed or log.identity is not None:
             touched.append(log)
         else:
-            faults += _leave(log)
+            faults += _close_unchanged(log)
     work = [partial(_close, touched[first : first + _AT_ONCE]) for first in range(0, len(touched), _AT_ONCE)]
     return [*faults, *(each for found in blocking.run_all(work, _THREADS) for each in found)]
 
@@ -58,7 +58,7 @@ def _close(logs: Sequence[Log]) -> list[StorageFault]:
     return faults
 
 
-def _leave(log: Log) -> list[StorageFault]:
+def _close_unchanged(log: Log) -> list[StorageFault]:
     """Closes an unchanged log, of which only the epochs can have changed."""
     epochs, end_offset = log.epochs, log.log_end_offset
     try:

@@ -178,13 +178,13 @@ class WriteHealth:
     def _changed(self) -> None:
         self.is_any_refusing = any(directory.cause for directory in self._directories.values())
 
-        def tell() -> None:
+        def notify() -> None:
             if not self._closed:
-                for told in self.on_change:
-                    told()
+                for listener in self.on_change:
+                    listener()
 
         # The caller is in the middle of an operation.
-        self._host.timers.call_soon(tell)
+        self._host.timers.call_soon(notify)
 
     # -- probes, once a second while any directory needs them
 

@@ -15,10 +15,10 @@ from barnabas.storage.checkpoints import PARTITION_METADATA, encode_partition_me
 _MISREAD_BITS_MAX = 8
 
 
-def is_misread(told: bytes, right: bytes) -> bool:
+def is_misread(stored: bytes, expected: bytes) -> bool:
     """Returns whether the id in the file is almost the one in the metadata: the file is damaged, and not another
     topic's."""
-    return 0 < (int.from_bytes(told, "big") ^ int.from_bytes(right, "big")).bit_count() <= _MISREAD_BITS_MAX
+    return 0 < (int.from_bytes(stored, "big") ^ int.from_bytes(expected, "big")).bit_count() <= _MISREAD_BITS_MAX
 
 
 class TopicIdFile:

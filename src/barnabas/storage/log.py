@@ -116,7 +116,7 @@ class LogSignals:
         """Sets a callback for increases of the log start offset."""
         self._start_moved = moved
 
-    def succeed(self, former: LogSignals) -> None:
+    def take_over_from(self, former: LogSignals) -> None:
         """Takes over the callback of the log that this one replaces."""
         self._start_moved = former._start_moved
 
@@ -405,7 +405,7 @@ class Log(LogReader):
         self._truncations += 1
         self._tail_positions.clear()
         try:
-            _forget_synced(self, offset)
+            _lower_recovery_point(self, offset)
             # From the end, each step durable before the next: what was truncated must not come back (G27), nor a part
             # of it without the records before it.
             self._drop([segment for segment in reversed(self.segments) if segment.base_offset > offset])
@@ -417,13 +417,13 @@ class Log(LogReader):
             self.log_end_offset = end_offset
             self.recovery_point = min(self.recovery_point, end_offset)
             self.log_start_offset = min(self.log_start_offset, end_offset)
-            _forget_holes(self, self._services.disk, end_offset)
+            _truncate_holes(self, self._services.disk, end_offset)
             self.epochs.truncate_from_end(end_offset)
             self.epochs.persist()
             replay_producers(self.producers, self.segments, self.log_start_offset, end_offset, self._services.wall_ms())
             self.signals.keeper.on_truncated(self)
         except OSError as error:
-            raise _failure(self, "cannot truncate", error) from error
+            raise _partial_failure(self, "cannot truncate", error) from error
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empties the log; the next record gets `offset`."""
@@ -431,17 +431,17 @@ class Log(LogReader):
         self._tail_positions.clear()
         try:
             self.persist_identity()
-            _forget_synced(self, 0)
+            _lower_recovery_point(self, 0)
             self._drop(list(self.segments))
             self.segments.add(offset)
-            _forget_holes(self, self._services.disk, 0)
+            _truncate_holes(self, self._services.disk, 0)
             self.log_start_offset = self.log_end_offset = self.recovery_point = offset
             self.epochs.clear()
             self.epochs.persist()
-            self.producers.start_anew(offset)
+            self.producers.reset(offset)
             self.signals.keeper.on_truncated(self)
         except OSError as error:
-            raise _failure(self, "cannot truncate", error) from error
+            raise _partial_failure(self, "cannot truncate", error) from error
 
     def delete_records_before(self, offset: int) -> None:
         """Raises the log start offset (KIP-107); segments entirely below it are deleted."""
@@ -458,7 +458,7 @@ class Log(LogReader):
             self.producers.on_log_start(offset)
             self.signals.start_moved()
         except OSError as error:
-            raise _failure(self, "cannot move the log start offset", error) from error
+            raise _partial_failure(self, "cannot move the log start offset", error) from error
 
     def delete_old_segments(self, wall_ms: int, *, high_watermark: int, by_retention: bool = True) -> int:
         """Deletes leading segments by log start offset, and by `retention.ms` and `retention.bytes`. Returns their
@@ -480,14 +480,14 @@ class Log(LogReader):
                 doomed -= 1
             if not doomed:
                 return 0
-            if doomed == len(segments) and not _rolls(self):
+            if doomed == len(segments) and not _try_to_roll(self):
                 doomed -= 1
         except OSError as error:
             raise fault(self, "cannot delete old segments", error) from error
         try:
             self._drop([segments[place] for place in range(doomed)])
         except OSError as error:
-            raise _failure(self, "cannot delete old segments", error) from error
+            raise _partial_failure(self, "cannot delete old segments", error) from error
         if segments.bases[0] > self.log_start_offset:
             self._move_log_start(segments.bases[0])
         return doomed
@@ -601,7 +601,7 @@ class Log(LogReader):
         self.producers.snapshots.directory = directory
 
 
-def _forget_synced(log: Log, offset: int) -> None:
+def _lower_recovery_point(log: Log, offset: int) -> None:
     """Lowers the recovery point before offsets at or above `offset` are removed: otherwise a start would miss them.
     Raises OSError."""
     if offset < log.recovery_point:
@@ -609,7 +609,7 @@ def _forget_synced(log: Log, offset: int) -> None:
         log.signals.keeper.on_truncating(log)
 
 
-def _forget_holes(log: Log, disk: Disk, end_offset: int) -> None:
+def _truncate_holes(log: Log, disk: Disk, end_offset: int) -> None:
     """Removes the lost offsets at or above the new LEO from the record of losses. Raises OSError."""
     if log.holes:
         log.holes = between(log.holes, 0, end_offset)
@@ -642,7 +642,7 @@ def _roll_for_short_files(log: Log, next_offset: int) -> None:
         raise fault(log, "cannot create a new segment", error) from error
 
 
-def _rolls(log: Log) -> bool:
+def _try_to_roll(log: Log) -> bool:
     """Begins a new segment. Returns False if there is no space for one."""
     try:
         log.roll()
@@ -653,6 +653,6 @@ def _rolls(log: Log) -> bool:
     return True
 
 
-def _failure(log: Log, what: str, error: OSError) -> StorageFault:
+def _partial_failure(log: Log, what: str, error: OSError) -> StorageFault:
     """Wraps an OSError of an operation that can be half done: always StorageFault, whatever the cause."""
     return StorageFault(log.directory.rpartition("/")[0], f"{log.topic_partition}: {what}: {error}")

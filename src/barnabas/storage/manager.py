@@ -56,7 +56,7 @@ from barnabas.storage.strays import StrayRemoval
 from barnabas.storage.upkeep import LogUpkeep
 
 
-class _Keeping(LogEvents):
+class _ManagerEvents(LogEvents):
     """Handles the events of the manager's logs."""
 
     def __init__(self, disk: Disk, removal: DelayedRemoval, upkeep: LogUpkeep) -> None:
@@ -99,7 +99,7 @@ class LogManager:
         self._epoch_files = BackgroundWriter(host, EPOCHS, self._file_fault)
         self._topic_id_files = BackgroundWriter(host, TOPIC_IDS, self._file_fault)
         self._upkeep = LogUpkeep(host, config, self._directories, self._logs, self._fault)
-        self._events = _Keeping(host.disk, self._removal, self._upkeep)
+        self._events = _ManagerEvents(host.disk, self._removal, self._upkeep)
         self._services = LogServices(
             host.disk,
             host.clock.wall_ms,
@@ -433,8 +433,8 @@ class LogManager:
         if self._directories.fail(directory, error):
             self.cleaner.state.directory_failed(directory)
             self.futures.directory_failed(directory)
-            for told in self.on_directory_failed:
-                told(directory, error)
+            for notify in self.on_directory_failed:
+                notify(directory, error)
 
 
 def _try_to_open(services: LogServices, opening: Opening) -> Log | CheckpointError:

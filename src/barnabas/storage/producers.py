@@ -534,7 +534,7 @@ class ProducerStateManager:
         latest = self.snapshots.latest
         self._snapshot_offset = log_start_offset if latest is None else latest
 
-    def start_anew(self, offset: int) -> None:
+    def reset(self, offset: int) -> None:
         """Resets the state for a log that is empty and begins at `offset`."""
         self._clear()
         for snapshot in self.snapshots:

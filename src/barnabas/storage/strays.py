@@ -43,9 +43,9 @@ class StrayRemoval:
     def _look(self) -> None:
         disk, paths, now_ms = self._host.disk, list(self._paths), self._host.clock.wall_ms()
         self._timer = self._host.timers.call_later(_LOOK_MS, self._look)
-        self._host.blocking.run(lambda: [path for path in paths if _is_due(disk, path, now_ms)], self._looked)
+        self._host.blocking.run(lambda: [path for path in paths if _is_due(disk, path, now_ms)], self._checked)
 
-    def _looked(self, due: list[str], error: BaseException | None) -> None:
+    def _checked(self, due: list[str], error: BaseException | None) -> None:
         if error is not None:
             self._host.faults.report("cannot list stray directories", error)
             return

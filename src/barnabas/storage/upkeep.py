@@ -68,7 +68,7 @@ class LogUpkeep:
             config,
             self._online,
             self._sync_all,
-            lambda: self._go_on(self._checkpoint_in_background(self._recovery_points), _nothing),
+            lambda: self._run_slices(self._checkpoint_in_background(self._recovery_points), _nothing),
         )
         #: The high watermarks that an earlier run left, for logs without a replica.
         self.checkpointed_high_watermarks: Offsets = {}
@@ -110,17 +110,17 @@ class LogUpkeep:
             except StorageFault as fault:
                 self._fault(fault.directory, fault)
                 steps = None
-            go_on(iter(()) if steps is None else steps)
+            run_slices(iter(()) if steps is None else steps)
 
         def again() -> None:
             self._timers[key] = self._host.timers.call_later(max(1, self._config.int_of(key)), run)
 
-        def go_on(steps: Iterator[None]) -> None:
-            self._go_on(steps, again, lambda timer: self._timers.__setitem__(key, timer))
+        def run_slices(steps: Iterator[None]) -> None:
+            self._run_slices(steps, again, lambda timer: self._timers.__setitem__(key, timer))
 
         self._timers[key] = self._host.timers.call_later(min(max(1, interval_ms), _INITIAL_TASK_DELAY_MS), run)
 
-    def _go_on(
+    def _run_slices(
         self, steps: Iterator[None], then: Callable[[], None], waits: Callable[[Timer], None] = lambda timer: None
     ) -> None:
         """Runs a slice of the steps; after other events of the loop it continues with the next one."""
@@ -132,7 +132,7 @@ class LogUpkeep:
             if next(steps, _FINISHED) is _FINISHED:
                 then()
                 return
-        waits(self._host.timers.call_later(_PAUSE_MS, lambda: self._go_on(steps, then, waits)))
+        waits(self._host.timers.call_later(_PAUSE_MS, lambda: self._run_slices(steps, then, waits)))
 
     def _online(self) -> Iterator[Log]:
         offline = self._directories.offline

@@ -312,7 +312,7 @@ def test_starting_anew_forgets_everything() -> None:
     log = Partition()
     log.send(1, 0, txn=True)
     log.producers.take_snapshot()
-    log.producers.start_anew(50)
+    log.producers.reset(50)
     assert log.producers.is_empty
     assert log.producers.first_unstable_offset is None
     assert (log.producers.map_end_offset, log.disk.list_dir("/log")) == (50, [])

@@ -152,9 +152,9 @@ class _Scanner:
             if size is None:
                 break
             position += size
-        self._tell()
+        self._report_pending()
 
-    def _tell(self) -> None:
+    def _report_pending(self) -> None:
         if self._pending is not None:
             self._on_batch(*self._pending)
             self._pending = None
@@ -191,7 +191,7 @@ class _Scanner:
             fault = _records_fault(scan.path, position, header, data)
             if fault is not None:
                 scan.faults.append(fault)
-        self._tell()
+        self._report_pending()
         self._pending = position, header, data
         return len(data)
 
