@@ -181,7 +181,7 @@ class LogLoader:
     def _skip_segment(self, error: Exception) -> None:
         """Skips to the next segment, since no batch begins at the position."""
         end = self._reader.next_segment(self._partition, self._position) or self._target
-        self._skip(f"what is between offsets {self._position} and {end}", error)
+        self._skip(f"the log between offsets {self._position} and {end}", error)
         self._position = end
 
     def _report_skipped(self) -> None:
@@ -236,13 +236,13 @@ class LogLoader:
             self._position = header.next_offset
         if self._position == before:
             if len(view):
-                raise corrupt(f"{len(view)} bytes hold no whole batch")
+                raise corrupt(f"{len(view)} bytes contain no complete batch")
             self._position = self._target  # compaction may have emptied the end of the log
 
     def _take_batch(self, header: BatchHeader, batch: memoryview) -> None:
         try:
             if not has_valid_crc(batch, 0, header):
-                raise corrupt("its checksum is wrong")
+                raise corrupt("the checksum is wrong")
             if header.is_control:
                 self._take_marker(header.producer_id, decode_batch(batch))
             else:

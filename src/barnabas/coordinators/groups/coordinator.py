@@ -124,9 +124,9 @@ class GroupCoordinator:
 
     def on_partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Deletes the offsets that are committed for deleted partitions."""
-        gone = frozenset((topic, index) for topic, index in partitions)
+        deleted = frozenset((topic, index) for topic, index in partitions)
         for shard in self._serving():
-            shard.removal.delete_partitions(gone)
+            shard.removal.delete_partitions(deleted)
 
     def shutdown(self) -> None:
         self._active = False

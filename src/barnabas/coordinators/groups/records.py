@@ -122,7 +122,7 @@ def group_tombstone(group_id: str) -> KeyValue:
 def parse_key(key: bytes) -> OffsetKey | GroupKey | None:
     """Returns the parsed key; None for other types of keys."""
     if len(key) < 2:
-        raise DecodeError(f"a coordinator key of {len(key)} bytes")
+        raise DecodeError(f"a coordinator key has only {len(key)} bytes")
     record_type: int = _INT16.unpack_from(key)[0]
     if record_type in (_LEGACY_OFFSET_KEY, _OFFSET_KEY):
         offset_key, _ = decode(OffsetCommitKey, 0, key, 2)
@@ -172,10 +172,10 @@ def _names(head: bytes) -> tuple[str, str] | None:
 
 def _version(value: bytes, known: range) -> int:
     if len(value) < 2:
-        raise DecodeError(f"a coordinator value of {len(value)} bytes")
+        raise DecodeError(f"a coordinator value has only {len(value)} bytes")
     version: int = _INT16.unpack_from(value)[0]
     if version not in known:
-        raise DecodeError(f"a coordinator value of version {version}")
+        raise DecodeError(f"a coordinator value has the unknown version {version}")
     return version
 
 

@@ -207,23 +207,25 @@ class OffsetRemoval:
 
     # -- deleted topics
 
-    def delete_partitions(self, gone: frozenset[Partition]) -> None:
+    def delete_partitions(self, deleted: frozenset[Partition]) -> None:
         """Deletes the offsets of deleted topics, which are of no use any more. Later commits belong to new topics of
         the same names and are kept."""
-        self._write(self._deleting_partitions(gone, self._context.wall_ms()), lambda _: None)
+        self._write(self._deleting_partitions(deleted, self._context.wall_ms()), lambda _: None)
 
-    def _deleting_partitions(self, gone: frozenset[Partition], until_ms: int) -> Iterator[_Slice]:
+    def _deleting_partitions(self, deleted: frozenset[Partition], until_ms: int) -> Iterator[_Slice]:
         chosen = self._slice()
         checked = 0
         for group_id in tuple(self._offsets.groups()):
-            places = tuple(self._offsets.of(group_id)) if len(self._offsets.of(group_id)) < len(gone) else tuple(gone)
+            places = (
+                tuple(self._offsets.of(group_id)) if len(self._offsets.of(group_id)) < len(deleted) else tuple(deleted)
+            )
             for partition in places:
                 checked += 1
                 if not checked % ROWS or not chosen.room_for(group_id):
                     yield chosen
                     chosen = self._slice()
                 committed = self._offsets.of(group_id).get(partition)
-                if committed is not None and partition in gone and committed.commit_timestamp_ms <= until_ms:
+                if committed is not None and partition in deleted and committed.commit_timestamp_ms <= until_ms:
                     chosen.add(group_id, (partition,))
         chosen.is_last = True
         yield chosen

@@ -34,14 +34,14 @@ def _topics(metadata: bytes) -> tuple[str, ...]:
     """Returns the topics of one subscription; cached, because the members of a group mostly have the same one."""
     version, count = _HEAD.unpack_from(metadata)
     if version < 0 or not 0 <= count <= len(metadata):
-        raise ValueError("no consumer subscription")
+        raise ValueError("not a consumer subscription")
     place = _HEAD.size
     topics = []
     for _ in range(count):
         size = _INT16.unpack_from(metadata, place)[0]
         place += _INT16.size
         if size < 0 or place + size > len(metadata):
-            raise ValueError("no consumer subscription")
+            raise ValueError("not a consumer subscription")
         topics.append(metadata[place : place + size].decode("utf-8"))
         place += size
     return tuple(topics)

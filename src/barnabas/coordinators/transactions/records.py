@@ -68,7 +68,7 @@ def _grouped(partitions: frozenset[TopicPartition]) -> list[TransactionLogValue.
 def parse_key(key: bytes) -> str | None:
     """Returns the transactional id; None for other types of keys."""
     if len(key) < 2:
-        raise DecodeError(f"a coordinator key of {len(key)} bytes")
+        raise DecodeError(f"a coordinator key has only {len(key)} bytes")
     if _INT16.unpack_from(key)[0] != _KEY:
         return None
     return decode(TransactionLogKey, 0, key, 2)[0].transactional_id
@@ -76,15 +76,15 @@ def parse_key(key: bytes) -> str | None:
 
 def parse_value(value: bytes) -> TxnImage:
     if len(value) < 2:
-        raise DecodeError(f"a coordinator value of {len(value)} bytes")
+        raise DecodeError(f"a coordinator value has only {len(value)} bytes")
     version: int = _INT16.unpack_from(value)[0]
     if version not in _VALUES:
-        raise DecodeError(f"a coordinator value of version {version}")
+        raise DecodeError(f"a coordinator value has the unknown version {version}")
     body, _ = decode(TransactionLogValue, version, value, 2)
     try:
         state = TxnState(body.transaction_status)
     except ValueError:
-        raise DecodeError(f"a transaction in state {body.transaction_status}") from None
+        raise DecodeError(f"a transaction has the unknown state {body.transaction_status}") from None
     return TxnImage(
         producer_id=body.producer_id,
         producer_epoch=body.producer_epoch,

@@ -202,7 +202,9 @@ class TransactionShard(LoadSink):
 
         def on_fenced() -> None:
             del self._deliveries[key]
-            self._host.faults.report(f"{self.partition} has a newer coordinator, which writes the markers of {key}")
+            self._host.faults.report(
+                f"{self.partition} has a newer coordinator, which writes the transaction markers of {key}"
+            )
 
         delivery = Delivery(transaction.image, self.leader_epoch, self._deadlines, on_delivered, on_fenced)
         self._deliveries[key] = delivery

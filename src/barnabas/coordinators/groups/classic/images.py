@@ -57,7 +57,7 @@ def restore_group(group_id: str, value: GroupMetadataValue, deadlines: Deadlines
     member or an instance id twice."""
     instances = [one.group_instance_id for one in value.members if one.group_instance_id is not None]
     if len({one.member_id for one in value.members}) < len(value.members) or len(set(instances)) < len(instances):
-        raise DecodeError("a group that names one of its members twice")
+        raise DecodeError("a group record contains a member twice")
     timestamp_ms = value.current_state_timestamp
     state = GroupState.STABLE if value.members else GroupState.EMPTY
     group = ClassicGroup(group_id, deadlines, timestamp_ms if timestamp_ms >= 0 else NO_TIMESTAMP, state)

@@ -79,10 +79,10 @@ class Membership:
         """Removes members; returns an error code for each."""
         group = self._group(group_id)
         codes = [self._leave(group, one) for one in leaving]
-        gone = [one.instance_id or one.member_id for one, code in zip(leaving, codes, strict=True) if not code]
-        if gone:
+        removed = [one.instance_id or one.member_id for one, code in zip(leaving, codes, strict=True) if not code]
+        if removed:
             reasons = "; ".join(sorted({one.reason for one in leaving if one.reason}))
-            self._rebalancer.after_removal(group, f"left: {', '.join(gone)}" + (f" ({reasons})" if reasons else ""))
+            self._rebalancer.after_removal(group, f"left: {', '.join(removed)}" + (f" ({reasons})" if reasons else ""))
         return codes
 
     def _leave(self, group: ClassicGroup, one: Leaving) -> ErrorCode:

@@ -188,7 +188,7 @@ class ClassicMembers:
 
     def leave(self, draft: Draft, leaving: Sequence[Leaving]) -> list[ErrorCode]:
         """Removes members; returns an error code for each."""
-        gone: dict[str, None] = {}
+        removed: dict[str, None] = {}
         codes = []
         for one in leaving:
             try:
@@ -196,10 +196,10 @@ class ClassicMembers:
             except RequestFailed as failure:
                 codes.append(failure.code)
             else:
-                gone[member.member_id] = None
+                removed[member.member_id] = None
                 codes.append(ErrorCode.NONE)
-        if gone:
-            self._planner.remove(draft, frozenset(gone))
+        if removed:
+            self._planner.remove(draft, frozenset(removed))
         return codes
 
     @staticmethod

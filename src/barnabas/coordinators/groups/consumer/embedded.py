@@ -37,10 +37,10 @@ def _parse(kind: type[M], data: bytes) -> M:
 def embedded_version(data: bytes) -> int:
     """Returns the version to decode with. Raises DecodeError."""
     if len(data) < _INT16.size:
-        raise DecodeError("an embedded message without a version")
+        raise DecodeError("an embedded message has no version")
     version: int = _INT16.unpack_from(data)[0]
     if version < 0:
-        raise DecodeError(f"an embedded message of version {version}")
+        raise DecodeError(f"an embedded message has the negative version {version}")
     return min(version, _NEWEST)
 
 

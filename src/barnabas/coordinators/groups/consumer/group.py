@@ -104,8 +104,8 @@ class ConsumerGroup:
 
     def all_classic_without(self, leaving: Iterable[str]) -> bool:
         """Returns whether `leaving` contains exactly the members that use the consumer protocol."""
-        gone = frozenset(leaving)
-        return all(member.is_classic != (member_id in gone) for member_id, member in self.members.items())
+        left = frozenset(leaving)
+        return all(member.is_classic != (member_id in left) for member_id, member in self.members.items())
 
     # -- changed copies
 

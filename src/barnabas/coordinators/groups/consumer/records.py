@@ -172,7 +172,7 @@ def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> KeyValue
 def parse_consumer_key(key: bytes) -> ConsumerKey | None:
     """Returns the parsed key; None for other types of keys. Raises DecodeError."""
     if len(key) < 2:
-        raise DecodeError(f"a coordinator key of {len(key)} bytes")
+        raise DecodeError(f"a coordinator key has only {len(key)} bytes")
     number: int = _INT16.unpack_from(key)[0]
     match number:
         case 3 | 4 | 6:
@@ -190,10 +190,10 @@ def parse_consumer_key(key: bytes) -> ConsumerKey | None:
 
 def _parse(kind: type[M], value: bytes) -> M:
     if len(value) < 2:
-        raise DecodeError(f"a coordinator value of {len(value)} bytes")
+        raise DecodeError(f"a coordinator value has only {len(value)} bytes")
     version: int = _INT16.unpack_from(value)[0]
     if version != _VERSION:
-        raise DecodeError(f"a coordinator value of version {version}")
+        raise DecodeError(f"a coordinator value has the unknown version {version}")
     return decode(kind, _VERSION, value, 2)[0]
 
 
