@@ -32,7 +32,7 @@ class RecentlyFenced:
         store.subscribe(self._on_image)
 
     def _on_image(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        assert self._clock is not None, "it follows"
+        assert self._clock is not None, "set by follow"
         for broker_id in delta.changed_brokers:
             broker = image.brokers.get(broker_id)
             if broker is not None and not broker.fenced:

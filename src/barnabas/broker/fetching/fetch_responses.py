@@ -36,7 +36,7 @@ Reported = Sequence[tuple[FetchItem, FetchResult]]
 
 
 #: Topics, and rows of a topic, that are encoded per step.
-_LOOK = 100
+_ROWS_PER_STEP = 100
 
 
 def encode_fetch_response(
@@ -92,13 +92,13 @@ def _write_topics(
     """Writes the topics for versions 4-11."""
     writer.head += _INT32.pack(len(topics))
     for place, (topic, rows) in enumerate(topics.items(), 1):
-        if place % _LOOK == 0:
+        if place % _ROWS_PER_STEP == 0:
             yield 1
         assert isinstance(topic, str)
         name = topic.encode()
         writer.head += _INT16.pack(len(name)) + name + _INT32.pack(len(rows))
         for row, (item, result) in enumerate(rows, 1):
-            if row % _LOOK == 0:
+            if row % _ROWS_PER_STEP == 0:
                 yield 1
             head = writer.head
             fields = (item.index, result.error, result.high_watermark, result.last_stable_offset)
@@ -121,7 +121,7 @@ def _write_topics_flexible(
     """Writes the topics for versions 12-18."""
     write_unsigned_varint(writer.head, len(topics) + 1)
     for place, (topic, rows) in enumerate(topics.items(), 1):
-        if place % _LOOK == 0:
+        if place % _ROWS_PER_STEP == 0:
             yield 1
         if isinstance(topic, str):
             name = topic.encode()
@@ -131,7 +131,7 @@ def _write_topics_flexible(
             writer.head += topic
         write_unsigned_varint(writer.head, len(rows) + 1)
         for row, (item, result) in enumerate(rows, 1):
-            if row % _LOOK == 0:
+            if row % _ROWS_PER_STEP == 0:
                 yield 1
             head = writer.head
             aborted, data = result.aborted, result.data

@@ -34,7 +34,7 @@ CodeOf = Callable[[TopicPartition], ErrorCode]
 
 
 #: Rows that are read per step.
-_LOOK: Final = 200
+_ROWS_PER_STEP: Final = 200
 
 
 def handle(context: RequestContext, request: AddPartitionsToTxnRequest, services: Services) -> Work:
@@ -52,7 +52,7 @@ def handle(context: RequestContext, request: AddPartitionsToTxnRequest, services
 
 
 def _handle_transaction(
-    api_version: int, transaction: Transaction, services: Services, give: Callable[[Result], None]
+    api_version: int, transaction: Transaction, services: Services, done_with: Callable[[Result], None]
 ) -> Work:
     def answer(code_of: CodeOf) -> None:
         def older(partition: TopicPartition) -> ErrorCode:
@@ -60,18 +60,18 @@ def _handle_transaction(
             return _OLDER.get(code, code)
 
         def answered(topics: list[Topic]) -> None:
-            give(Result(transactional_id=transaction.transactional_id, topic_results=topics))
+            done_with(Result(transactional_id=transaction.transactional_id, topic_results=topics))
 
         chosen = older if api_version < _ABORTABLE_SINCE else code_of
         services.steps.begin(_topics(transaction.topics, chosen), answered, owner())
 
     producer = ProducerIdentity(transaction.producer_id, transaction.producer_epoch)
-    partitions, missing = yield from _looked_up(transaction.topics, services)
+    partitions, missing = yield from _find_partitions(transaction.topics, services)
     if transaction.verify_only:
         codes = services.transactions.verify_partitions(transaction.transactional_id, producer, partitions)
         answer(codes.__getitem__)
     elif missing:
-        answer(_of_missing(missing))
+        answer(_codes_if_missing(missing))
     else:
         services.transactions.add_partitions(
             transaction.transactional_id, producer, partitions, EPOCH_BUMP_SINCE, lambda code: answer(lambda _: code)
@@ -87,9 +87,9 @@ def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, ser
 
         services.steps.begin(_topics(topics, code_of), answered, owner())
 
-    partitions, missing = yield from _looked_up(topics, services)
+    partitions, missing = yield from _find_partitions(topics, services)
     if missing:
-        answer(_of_missing(missing))
+        answer(_codes_if_missing(missing))
         return
 
     def done(code: ErrorCode) -> None:
@@ -107,7 +107,7 @@ def _handle_one(context: RequestContext, request: AddPartitionsToTxnRequest, ser
     )
 
 
-def _looked_up(
+def _find_partitions(
     topics: Asked, services: Services
 ) -> Generator[int, None, tuple[frozenset[TopicPartition], set[TopicPartition]]]:
     """Returns the partitions, and those of them that do not exist."""
@@ -120,12 +120,12 @@ def _looked_up(
             asked.add(partition)
             if image.partition(*partition) is None:
                 missing.add(partition)
-            if place % _LOOK == _LOOK - 1:
+            if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
                 yield 1
     return frozenset(asked), missing
 
 
-def _of_missing(missing: Set[TopicPartition]) -> CodeOf:
+def _codes_if_missing(missing: Set[TopicPartition]) -> CodeOf:
     """Returns the error codes if some partitions do not exist: none of the others is added."""
 
     def code_of(partition: TopicPartition) -> ErrorCode:
@@ -144,6 +144,6 @@ def _topics(topics: Asked, code_of: CodeOf) -> Generator[int, None, list[Topic]]
         for index in topic.partitions:
             code = code_of(TopicPartition(topic.name, index))
             rows.append(Row(partition_index=index, partition_error_code=code))
-            if len(rows) % _LOOK == 0:
+            if len(rows) % _ROWS_PER_STEP == 0:
                 yield 1
     return found

@@ -16,19 +16,19 @@ Row = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
 
 
 #: Rows that are read per step.
-_LOOK = 200
+_ROWS_PER_STEP = 200
 
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest, services: Services) -> Work:
-    wished: dict[TopicPartition, str] = {}
+    requested: dict[TopicPartition, str] = {}
     for directory in request.dirs:
         for topic in directory.topics:
             for index in topic.partitions:
-                wished[TopicPartition(topic.name, index)] = directory.path
-                if len(wished) % _LOOK == 0:
+                requested[TopicPartition(topic.name, index)] = directory.path
+                if len(requested) % _ROWS_PER_STEP == 0:
                     yield 1
     rows: dict[str, list[Row]] = {}
-    for topic_partition, path in wished.items():
+    for topic_partition, path in requested.items():
         code = services.replicas.moves.alter(topic_partition, path)
         rows.setdefault(topic_partition.topic, []).append(
             Row(partition_index=topic_partition.partition, error_code=code)

@@ -24,7 +24,7 @@ _UNKNOWN_LOW_WATERMARK: Final = -1
 
 def handle(context: RequestContext, request: DeleteRecordsRequest, services: Services) -> DeleteRecordsResponse | None:
     response = DeleteRecordsResponse()
-    waiting: list[_Waiting] = []
+    waiting: list[_PendingDeletion] = []
     for topic in request.topics:
         rows = []
         for asked in topic.partitions:
@@ -42,7 +42,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest, services: Ser
     return None
 
 
-def _delete(services: Services, topic: str, offset: int, row: _Row) -> _Waiting | None:
+def _delete(services: Services, topic: str, offset: int, row: _Row) -> _PendingDeletion | None:
     """Fills in the row, or returns what it waits for."""
     replicas = services.replicas
     try:
@@ -52,7 +52,7 @@ def _delete(services: Services, topic: str, offset: int, row: _Row) -> _Waiting 
         target = partition.delete_records_before(offset)
         row.low_watermark = partition.low_watermark
         if row.low_watermark < target:
-            return _Waiting(partition, target, row)
+            return _PendingDeletion(partition, target, row)
     except RequestFailed as failure:
         row.error_code = failure.code
     except StorageFault as fault:
@@ -61,7 +61,7 @@ def _delete(services: Services, topic: str, offset: int, row: _Row) -> _Waiting 
     return None
 
 
-class _Waiting:
+class _PendingDeletion:
     """One partition whose followers have not deleted yet. `on_progress` is called when that can have changed."""
 
     __slots__ = ("_owner", "_target", "delayed", "partition", "row")
@@ -74,9 +74,9 @@ class _Waiting:
         self._owner = continuations.owner()
 
     def on_progress(self, size_bytes: int) -> None:
-        continuations.run(self._owner, self._look)
+        continuations.run(self._owner, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         partition, row = self.partition, self.row
         if partition.role is not Role.LEADER:
             is_offline = partition.role is Role.OFFLINE
@@ -88,7 +88,7 @@ class _Waiting:
                 return
             row.low_watermark = low_watermark
         partition.start_watchers.pop(self, None)
-        assert self.delayed is not None, "set by whom it belongs to"
+        assert self.delayed is not None, "set by DelayedDeleteRecords"
         self.delayed.settled(self)
 
 
@@ -98,7 +98,9 @@ class DelayedDeleteRecords(DelayedOperation):
 
     __slots__ = ("_context", "_response", "_waiting")
 
-    def __init__(self, context: RequestContext, response: DeleteRecordsResponse, waiting: list[_Waiting]) -> None:
+    def __init__(
+        self, context: RequestContext, response: DeleteRecordsResponse, waiting: list[_PendingDeletion]
+    ) -> None:
         super().__init__()
         self._context = context
         self._response = response
@@ -107,7 +109,7 @@ class DelayedDeleteRecords(DelayedOperation):
             deletion.delayed = self
             deletion.partition.start_watchers[deletion] = None
 
-    def settled(self, deletion: _Waiting) -> None:
+    def settled(self, deletion: _PendingDeletion) -> None:
         self._waiting.pop(deletion, None)
         if not self._waiting:
             self.complete()

@@ -22,7 +22,7 @@ _NAMES: Final = {_BROKERS: "BROKER", _CONTROLLERS: "CONTROLLER"}
 _NO_CONTROLLER: Final = -1
 #: Longer than most elections; shorter than clients' request timeouts.
 _ELECTION_MS_MAX: Final = 10_000
-_LOOK_AGAIN_MS: Final = 50
+_CHECK_MS: Final = 50
 
 
 def handle(
@@ -32,7 +32,7 @@ def handle(
     if request.endpoint_type != own_type:
         return _refuse(request.endpoint_type, own_type, context.api_version)
     if own_type == _CONTROLLERS:
-        return _controllers_when_led(context, services)
+        return _controllers_when_known(context, services)
     response = DescribeClusterResponse(cluster_id=services.cluster_id, endpoint_type=_BROKERS)
     alive: list[int] = []
     for broker_id, broker in sorted(services.metadata.image.brokers.items()):
@@ -58,19 +58,19 @@ def handle(
     return response
 
 
-def _controllers_when_led(context: RequestContext, services: Services) -> DescribeClusterResponse | None:
+def _controllers_when_known(context: RequestContext, services: Services) -> DescribeClusterResponse | None:
     if services.controller.leader_id >= 0:
         return _controllers(context.listener, services)
     clock, timers = services.host.clock, services.host.timers
     deadline_ms = clock.now_ms() + _ELECTION_MS_MAX
 
-    def look() -> None:
+    def check() -> None:
         if services.controller.leader_id < 0 and clock.now_ms() < deadline_ms:
-            timers.call_later(_LOOK_AGAIN_MS, look)
+            timers.call_later(_CHECK_MS, check)
         else:
             context.reply(_controllers(context.listener, services))
 
-    timers.call_later(_LOOK_AGAIN_MS, look)
+    timers.call_later(_CHECK_MS, check)
     return None
 
 

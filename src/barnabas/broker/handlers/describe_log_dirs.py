@@ -22,7 +22,7 @@ _NO_LAG_KNOWN = -1
 
 
 #: Partitions that are read per step.
-_LOOK = 50
+_ROWS_PER_STEP = 50
 
 
 def handle(context: RequestContext, request: DescribeLogDirsRequest, services: Services) -> Work:
@@ -32,7 +32,7 @@ def handle(context: RequestContext, request: DescribeLogDirsRequest, services: S
         for topic in request.topics:
             for place, index in enumerate(topic.partitions):
                 wanted.add(TopicPartition(topic.topic, index))
-                if place % _LOOK == _LOOK - 1:
+                if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
                     yield 1
     logs = services.replicas.logs
     response = DescribeLogDirsResponse()
@@ -54,7 +54,7 @@ def _describe(services: Services, directory: str, wanted: set[TopicPartition] | 
     result.total_bytes, result.usable_bytes = usage
     topics: dict[str, list[Log]] = {}
     for place, log in enumerate(list(services.replicas.logs.logs_in(directory))):
-        if place % _LOOK == _LOOK - 1:
+        if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
             yield 1
         if wanted is None or log.topic_partition in wanted:
             topics.setdefault(log.topic_partition.topic, []).append(log)
@@ -63,7 +63,7 @@ def _describe(services: Services, directory: str, wanted: set[TopicPartition] | 
         result.topics.append(DescribeLogDirsResponse.DescribeLogDirsTopic(name=topic, partitions=rows))
         for log in sorted(logs, key=lambda log: log.topic_partition.partition):
             rows.append(_row(services, log))
-            if len(rows) % _LOOK == 0:
+            if len(rows) % _ROWS_PER_STEP == 0:
                 yield 1
     return result
 

@@ -24,7 +24,7 @@ _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePart
 
 
 #: Topics or partitions that are read per step.
-_LOOK = 50
+_ROWS_PER_STEP = 50
 
 
 def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, services: Services) -> Work:
@@ -40,7 +40,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, ser
     left = max(limit, 1)
     response = DescribeTopicPartitionsResponse()
     for place, name in enumerate(sorted(names)):
-        if place % _LOOK == _LOOK - 1:
+        if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
             yield 1
         first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
         if left == 0:
@@ -65,7 +65,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest, ser
         )
         for index, partition in enumerate(partitions, first):
             rows.append(_describe(image, index, partition, context.listener))
-            if len(rows) % _LOOK == 0:
+            if len(rows) % _ROWS_PER_STEP == 0:
                 yield 1
         left -= len(partitions)
         following = first + len(partitions)

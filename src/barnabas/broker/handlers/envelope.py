@@ -81,7 +81,7 @@ def _decoding(key: int, version: int, data: bytes, position: int) -> Generator[i
 
 
 #: Rows that are read per step.
-_LOOK = 100
+_ROWS_PER_STEP = 100
 
 
 def _enveloped(response: Message, version: int, data: bytearray) -> Generator[int, None, EnvelopeResponse]:
@@ -109,7 +109,7 @@ def _contains_code(message: type[Message], struct: Struct, code: ErrorCode) -> G
         return True
     for attribute in arrays:
         for place, each in enumerate(getattr(struct, attribute) or ()):
-            if place % _LOOK == _LOOK - 1:
+            if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
                 yield 1
             if (yield from _contains_code(message, each, code)):
                 return True

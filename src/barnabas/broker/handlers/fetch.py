@@ -42,7 +42,7 @@ ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
 
 #: Partitions per step: that are read, and that are named by a request.
 _READ_AT_ONCE = 25
-_LOOK = 100
+_ROWS_PER_STEP = 100
 
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Work:
@@ -111,7 +111,7 @@ def _read(
     return outcome
 
 
-def _waits(outcome: FetchRound, plan: FetchPlan, message: FetchRequest) -> bool:
+def _must_wait(outcome: FetchRound, plan: FetchPlan, message: FetchRequest) -> bool:
     """Returns whether the fetch waits for more records."""
     return (
         outcome.can_wait and not outcome.is_urgent and outcome.size_bytes < plan.min_bytes and message.max_wait_ms > 0
@@ -150,10 +150,10 @@ class _PendingFetch:
         # A round read in one turn is consistent. A round read in several can have missed records that arrived in
         # between, of which no notification comes.
         is_old = slices != self._services.steps.slices and self._has_moved(outcome)
-        chunks = yield from self._go_on(outcome, may_wait=may_wait and not is_old)
+        chunks = yield from self._continue(outcome, may_wait=may_wait and not is_old)
         return chunks
 
-    def _go_on(self, outcome: FetchRound, *, may_wait: bool) -> Generator[int, None, Chunks | None]:
+    def _continue(self, outcome: FetchRound, *, may_wait: bool) -> Generator[int, None, Chunks | None]:
         """Returns the response, or None if the fetch has to wait."""
         if outcome.cold:
             self._load(outcome, may_wait)
@@ -162,7 +162,7 @@ class _PendingFetch:
         if follower >= 0:
             wait_ms = self._services.replicas.environment.follower_waits.wait_ms(follower, wait_ms)
         deadline_ms = self._request.now_ms + wait_ms
-        waits = may_wait and _waits(outcome, self._plan, self._message)
+        waits = may_wait and _must_wait(outcome, self._plan, self._message)
         if waits and self._services.host.clock.now_ms() < deadline_ms:
             self._wait(outcome, deadline_ms)
             return None
@@ -179,7 +179,7 @@ class _PendingFetch:
             if fetch.take():
                 connection.end_exclusive()
                 request.when_abandoned(None)
-                self._begin(self._go_on(outcome, may_wait=may_wait and not self._has_moved(outcome)))
+                self._begin(self._continue(outcome, may_wait=may_wait and not self._has_moved(outcome)))
 
         fetch = ColdFetch(self._services.replicas, self._plan, outcome, lambda error: run(request, take, error))
         connection.begin_exclusive()
@@ -272,7 +272,7 @@ def _open_session(
     named = yield from _take_asked(message, services.replicas, by_id, found.items)
     for place, item in enumerate(named):
         found.keep(item)
-        if place % _LOOK == _LOOK - 1:
+        if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
             yield 1
     for topic in message.forgotten_topics_data:
         found.forget(topic.topic_id if by_id else topic.topic, topic.partitions)
@@ -303,7 +303,7 @@ def _take_asked(
             if item is None:
                 item = items[key] = FetchItem(name, topic.topic_id if by_id else b"", asked.partition)
             named.append(update_item(item, asked))
-            if len(named) % _LOOK == 0:
+            if len(named) % _ROWS_PER_STEP == 0:
                 yield 1
     return named
 

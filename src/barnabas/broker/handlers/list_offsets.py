@@ -109,7 +109,7 @@ class _Lookups:
         """Fills in the row, or queues the search that it needs; `after` is the search that has just ended for it."""
         version = self._context.api_version
         try:
-            partition = _asked(self._services, topic, asked, version, any_replica=self._any_replica)
+            partition = _requested_partition(self._services, topic, asked, version, any_replica=self._any_replica)
             found = _find(partition, asked.timestamp, self._isolation, after)
         except RequestFailed as failure:
             row.error_code = failure.code
@@ -147,7 +147,7 @@ class _Lookups:
             self._context.reply(response)
 
 
-def _asked(
+def _requested_partition(
     services: Services,
     topic: str,
     asked: ListOffsetsRequest.ListOffsetsPartition,

@@ -34,7 +34,7 @@ _LISTENER_ERROR_SINCE = 6
 
 
 #: Partitions that are described per step.
-_LOOK = 50
+_ROWS_PER_STEP = 50
 
 
 def handle(context: RequestContext, request: MetadataRequest, services: Services) -> Work:
@@ -130,7 +130,7 @@ def _described(
 ) -> Generator[int, None, list[MetadataResponse.MetadataResponseTopic]]:
     describe = _partition_reachable_only if context.api_version == 0 else _partition
     found = []
-    left = _LOOK
+    left = _ROWS_PER_STEP
     for topic in topics:
         rows: list[MetadataResponse.MetadataResponsePartition] = []
         found.append(
@@ -147,7 +147,7 @@ def _described(
             rows.append(describe(image, index, partition, context))
             left -= 1
             if left <= 0:
-                left = _LOOK
+                left = _ROWS_PER_STEP
                 yield 1
     return found
 

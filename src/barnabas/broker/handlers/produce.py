@@ -36,7 +36,7 @@ _PARTITION = struct.Struct(">ihqqq")
 _PARTITION_V3 = struct.Struct(">ihqq")
 _LEADER_SINCE = 10
 #: Rows that are built per step.
-_LOOK = 100
+_ROWS_PER_STEP = 100
 
 
 def handle_raw(request: InFlight, frame: memoryview, position: int, services: Services) -> Chunks | Work | None:
@@ -260,7 +260,7 @@ def _as_message(answered: Answered, request: InFlight, services: Services) -> Ge
         for index, appended in partitions:
             row = _partition_response(index, appended)
             rows.append(row)
-            if len(rows) % _LOOK == 0:
+            if len(rows) % _ROWS_PER_STEP == 0:
                 yield 1
             if tells_leader and row.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 hint = services.replicas.leader_hint(name_of(services.replicas, topic), row.index)

@@ -29,7 +29,7 @@ Row = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
 
 
 #: Refused rows per step.
-_LOOK = 50
+_ROWS_PER_STEP = 50
 
 
 def handle(context: RequestContext, request: WriteTxnMarkersRequest, services: Services) -> Work:
@@ -45,7 +45,7 @@ def handle(context: RequestContext, request: WriteTxnMarkersRequest, services: S
                 rows.append(row)
                 _write(services, marker, TopicPartition(topic.name, index), answer.expect(row))
                 # A row that is refused immediately costs little.
-                if row.error_code == ErrorCode.NONE or len(rows) % _LOOK == 0:
+                if row.error_code == ErrorCode.NONE or len(rows) % _ROWS_PER_STEP == 0:
                     yield 1
         yield 1
     answer.all_expected()

@@ -27,14 +27,14 @@ def collect(broker: Broker) -> Iterator[Family]:
         yield single(
             "kafka_server_kafkaserver_brokerstate",
             GAUGE,
-            "1 starting, 2 fenced (it may be behind), 3 running, 6 leaving.",
+            "State of the broker: 1 starting, 2 fenced, 3 running, 6 in controlled shutdown",
             _state(broker),
         )
     loader = "kafka_server_metadataloader_"
     yield single(
         f"{loader}currentcontrollerid", GAUGE, "Id of the active controller; -1 if none is known", broker.raft.leader_id
     )
-    yield single(f"{loader}currentmetadataversion", GAUGE, "metadata.version, as a level.", image.metadata_version)
+    yield single(f"{loader}currentmetadataversion", GAUGE, "Feature level of metadata.version", image.metadata_version)
     yield single(
         "kafka_server_broker_metadata_metrics_last_applied_record_offset",
         GAUGE,
@@ -54,12 +54,12 @@ def _controller(broker: Broker) -> Iterator[Family]:
     fenced = sum(each.fenced for each in image.brokers.values())
     leaving = sum(each.in_controlled_shutdown for each in image.brokers.values())
     gauges: tuple[tuple[str, str, Number], ...] = (
-        ("activecontrollercount", "1 on the active controller.", int(broker.controller.is_active)),
+        ("activecontrollercount", "1 on the active controller, 0 on others", int(broker.controller.is_active)),
         ("activebrokercount", "Registered brokers that are not fenced", len(image.brokers) - fenced),
         ("fencedbrokercount", "Registered brokers that are fenced", fenced),
         ("controlledshutdownbrokercount", "Brokers in controlled shutdown", leaving),
-        ("globaltopiccount", "Topics.", len(image.topics_by_name)),
-        ("globalpartitioncount", "Partitions.", partitions),
+        ("globaltopiccount", "Topics in the cluster", len(image.topics_by_name)),
+        ("globalpartitioncount", "Partitions in the cluster", partitions),
         ("offlinepartitionscount", "Partitions without a leader", offline),
         ("preferredreplicaimbalancecount", "Partitions whose leader is not the preferred replica", imbalanced),
         ("lastappliedrecordoffset", "Offset of the last applied metadata record", image.offset),

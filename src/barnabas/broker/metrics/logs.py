@@ -43,7 +43,7 @@ def _directories(broker: Broker) -> Iterator[Family]:
     yield labelled(
         f"{_MANAGER}logdirectoryoffline",
         GAUGE,
-        "1: this log directory failed.",
+        "1 if this log directory failed",
         "logDirectory",
         [(path, int(path in offline)) for path in manager.directories],
     )
@@ -83,7 +83,7 @@ def _directories(broker: Broker) -> Iterator[Family]:
     yield labelled(
         "barnabas_log_directory_full",
         GAUGE,
-        "1: a write found no room lately, and this directory takes none now.",
+        "1 if this directory takes no writes because one found no space recently",
         "directory",
         [(path, int(path in manager.roots.full)) for path in manager.directories],
     )

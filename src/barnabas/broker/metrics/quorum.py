@@ -38,11 +38,13 @@ def collect(broker: Broker) -> Iterator[Family]:
         ("high_watermark", "High watermark of the metadata log", raft.high_watermark),
         ("log_end_offset", "Log end offset of this node's metadata log", raft.log_end_offset),
         ("log_end_epoch", "Epoch of the last record of this node's metadata log", raft.log.latest_epoch),
-        ("number_of_voters", "Voters.", len(raft.voter_ids)),
+        ("number_of_voters", "Voters of the quorum", len(raft.voter_ids)),
     )
     for name, text, value in gauges:
         yield single(_PREFIX + name, GAUGE, text, value)
-    yield labelled(f"{_PREFIX}current_state", GAUGE, "1 for what this node is.", "state", [(_state(quorum), 1)])
+    yield labelled(
+        f"{_PREFIX}current_state", GAUGE, "1 for the state of this node in the quorum", "state", [(_state(quorum), 1)]
+    )
 
 
 def _state(quorum: QuorumState) -> str:

@@ -110,9 +110,21 @@ def _totals(broker: Broker) -> Iterator[Family]:
 
 def _one_by_one(partitions: tuple[Partition, ...]) -> Iterator[Family]:
     values: tuple[tuple[str, str, Callable[[Partition], Number]], ...] = (
-        ("underreplicated", "1: led here, and its ISR lacks a replica.", lambda each: int(is_under_replicated(each))),
-        ("underminisr", "1: led here, and below min.insync.replicas.", lambda each: int(is_under_min_isr(each))),
-        ("atminisr", "1: led here, and just at min.insync.replicas.", lambda each: int(is_at_min_isr(each))),
+        (
+            "underreplicated",
+            "1 if this broker leads the partition and its ISR lacks a replica",
+            lambda each: int(is_under_replicated(each)),
+        ),
+        (
+            "underminisr",
+            "1 if this broker leads the partition and its ISR is smaller than min.insync.replicas",
+            lambda each: int(is_under_min_isr(each)),
+        ),
+        (
+            "atminisr",
+            "1 if this broker leads the partition and its ISR is exactly min.insync.replicas",
+            lambda each: int(is_at_min_isr(each)),
+        ),
         (
             "insyncreplicascount",
             "Size of the ISR; 0 if this broker is not the leader",

@@ -20,9 +20,9 @@ from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.protocol.produce_frame import BY_TOPIC_ID_SINCE, Asked, ProduceFrame
 
 #: Rows that are appended in one part.
-_AT_ONCE: Final = 100
+_ROWS_PER_PART: Final = 100
 #: Rows that are read per step.
-_LOOK: Final = 200
+_ROWS_PER_STEP: Final = 200
 
 #: Builds the response from the results of all rows; returns None if the response is sent later.
 Answer = Callable[[ProduceFrame, Answered], Chunks | None]
@@ -52,7 +52,7 @@ def _last_of_each(message: ProduceRequest, *, by_id: bool) -> Generator[int, Non
         for row in topic.partition_data:
             rows[row.index] = memoryview(b"" if row.records is None else row.records)
             seen += 1
-            if seen % _LOOK == 0:
+            if seen % _ROWS_PER_STEP == 0:
                 yield 1
     return [(topic, list(rows.items())) for topic, rows in found.items()]
 
@@ -71,9 +71,9 @@ class _Appends:
 
     def begin(self) -> None:
         self._request.connection.begin_exclusive()
-        self._go_on()
+        self._append_next()
 
-    def _go_on(self) -> None:
+    def _append_next(self) -> None:
         request = self._request
         self._services.steps.start(self._append(), lambda _: None, request, lambda: not request.connection.is_closed)
 
@@ -94,12 +94,12 @@ class _Appends:
                 self._answered[-1][1].extend(rows)
             else:
                 self._answered.append((topic, rows))
-        self._go_on()
+        self._append_next()
 
 
 def _parts(asked: Asked) -> Generator[Asked, None, None]:
     part: Asked = []
-    room = _AT_ONCE
+    room = _ROWS_PER_PART
     for topic, rows in asked:
         begin = 0
         while begin < len(rows):
@@ -109,6 +109,6 @@ def _parts(asked: Asked) -> Generator[Asked, None, None]:
             room -= len(taken)
             if not room:
                 yield part
-                part, room = [], _AT_ONCE
+                part, room = [], _ROWS_PER_PART
     if part:
         yield part

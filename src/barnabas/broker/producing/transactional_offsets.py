@@ -21,7 +21,7 @@ _ADDS_SINCE: Final = 5
 
 
 #: Rows that are built per step.
-_LOOK: Final = 200
+_ROWS_PER_STEP: Final = 200
 
 
 def commit(context: RequestContext, request: TxnOffsetCommitRequest, services: Services) -> None:
@@ -88,6 +88,6 @@ def _refused(request: TxnOffsetCommitRequest, code: ErrorCode) -> Generator[int,
                     partition_index=asked.partition_index, error_code=code
                 )
             )
-            if len(rows) % _LOOK == 0:
+            if len(rows) % _ROWS_PER_STEP == 0:
                 yield 1
     return response

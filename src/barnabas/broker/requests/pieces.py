@@ -114,7 +114,7 @@ def serve(
 
 
 #: Rows that are read between two steps.
-_LOOK: Final = 200
+_ROWS_PER_STEP: Final = 200
 
 
 def _split_rows(message: Message, shape: _Shape) -> Iterator[list[Any]]:
@@ -123,7 +123,7 @@ def _split_rows(message: Message, shape: _Shape) -> Iterator[list[Any]]:
     piece: list[Any] = []
     room = shape.at_once
     for place, row in enumerate(getattr(message, shape.rows)):
-        if place % _LOOK == _LOOK - 1:
+        if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
             yield []
         elements = getattr(row, shape.inner) or ()
         begin = 0
@@ -145,7 +145,7 @@ def _rows(message: Message, shape: _Shape, default_partitions: int) -> Iterator[
     piece: list[Any] = []
     room, budget = shape.at_once, _NEW_PARTITIONS_MAX
     for place, found in enumerate(_grouped_by_key(getattr(message, shape.rows), shape)):
-        if found is None or place % _LOOK == _LOOK - 1:
+        if found is None or place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
             yield []
         if found is None:
             continue
@@ -180,7 +180,7 @@ def _grouped_by_key(rows: list[Any], shape: _Shape) -> Iterator[tuple[Any, bool]
     by_key: dict[Any, list[Any]] = {}
     for place, row in enumerate(rows):
         by_key.setdefault(_key(row, shape.key) if shape.key else row, []).append(row)
-        if place % _LOOK == _LOOK - 1:
+        if place % _ROWS_PER_STEP == _ROWS_PER_STEP - 1:
             yield None
     if len(by_key) == len(rows):
         yield from ((row, True) for row in rows)

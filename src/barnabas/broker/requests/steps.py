@@ -137,17 +137,17 @@ class Steps:
     def _schedule(self) -> None:
         if not self._is_scheduled:
             self._is_scheduled = True
-            self._timers.call_soon(self._go_on)
+            self._timers.call_soon(self._run_next)
 
-    def _go_on(self) -> None:
+    def _run_next(self) -> None:
         """Runs one slice of the job that has waited longest."""
         self._is_scheduled = False
         job = self._queue.popleft()
-        goes_on = False
+        has_more = False
         try:
-            goes_on = run(job.owner, self._slice, job) is True
+            has_more = run(job.owner, self._slice, job) is True
         finally:
-            if goes_on:
+            if has_more:
                 self._queue.append(job)
             else:
                 self._end(job)
