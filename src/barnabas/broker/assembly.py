@@ -147,7 +147,7 @@ class Broker:
             self._open_replicas()
         self._opened = True
         self.services.recently_fenced.follow(self.metadata, self.host.clock)
-        self.metadata.subscribe(self.journal.on_image, past=self.journal.on_past)
+        self.metadata.subscribe(self.journal.on_image, catch_up=self.journal.on_catch_up_change)
         self.raft.start()
         self._joined = True
         self._watch.start()

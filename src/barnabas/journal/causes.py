@@ -19,7 +19,7 @@ from barnabas.replication.isr_reasons import IsrReason, Member, read_reason
 UNKNOWN: Final = "unknown"
 
 
-class Why(NamedTuple):
+class EventCause(NamedTuple):
     """The cause of one change.
 
     `actor` is the node or client that observed or requested the change. `is_inferred` is set where the cause was lost
@@ -76,44 +76,46 @@ _REGISTERED: Final = {
 }
 
 
-def why(cause: Cause | None, delta: MetadataDelta) -> Why:
+def cause_of_change(cause: Cause | None, delta: MetadataDelta) -> EventCause:
     """Returns the cause of a whole change."""
     if cause is None:
         return _inferred(delta)
     known = _REGISTERED.get(cause.detail) if cause.event == "BrokerRegistration" else CAUSES.get(cause.event)
     code, text = known or (UNKNOWN, "{actor}: " + cause.event)
-    return Why(code, text.format(actor=cause.actor, detail=cause.detail), cause.actor)
+    return EventCause(code, text.format(actor=cause.actor, detail=cause.detail), cause.actor)
 
 
-def _inferred(delta: MetadataDelta) -> Why:
+def _inferred(delta: MetadataDelta) -> EventCause:
     for broker_id, after in delta.changed_brokers.items():
         before, who = delta.image.brokers.get(broker_id), f"broker {broker_id}"
         if after is None:
-            return Why("unregister-asked", f"{who} was unregistered", who, True)
+            return EventCause("unregister-asked", f"{who} was unregistered", who, True)
         if before is None or before.epoch != after.epoch:
-            return Why("broker-started", f"{who} has started", who, True)
+            return EventCause("broker-started", f"{who} has started", who, True)
         if before.fenced and not after.fenced:
-            return Why("broker-back", f"{who} is up and has caught up with the metadata: it was unfenced", who, True)
+            return EventCause(
+                "broker-back", f"{who} is up and has caught up with the metadata: it was unfenced", who, True
+            )
         if after.in_controlled_shutdown:
-            return Why("controlled-shutdown", f"{who} shuts down cleanly", who, True)
+            return EventCause("controlled-shutdown", f"{who} shuts down cleanly", who, True)
         if after.fenced and not before.fenced:
             text = f"{who} was fenced; the cause was lost with the controller that decided it"
-            return Why("broker-fenced", text, who, True)
+            return EventCause("broker-fenced", text, who, True)
         if before.refusing != after.refusing:
             known = CAUSES["takes no writes" if after.refusing else "takes writes again"]
-            return Why(known[0], known[1].format(actor=who, detail=shown_directories(after.refusing)), who, True)
+            return EventCause(known[0], known[1].format(actor=who, detail=shown_directories(after.refusing)), who, True)
         if set(before.directories) - set(after.directories):
-            return Why("directory-lost", f"{who} reported a failed log directory", who, True)
-    return Why(UNKNOWN, "the cause was lost with the controller that decided it", "", True)
+            return EventCause("directory-lost", f"{who} reported a failed log directory", who, True)
+    return EventCause(UNKNOWN, "the cause was lost with the controller that decided it", "", True)
 
 
 def shown_directories(directories: Iterable[bytes]) -> str:
     return "log directory " + ", ".join(uuid_to_text(directory) for directory in directories)
 
 
-def why_of_partition(
-    whole: Why, cause: Cause | None, key: tuple[bytes, int], before: PartitionImage, after: PartitionImage
-) -> Why:
+def cause_of_partition(
+    whole: EventCause, cause: Cause | None, key: tuple[bytes, int], before: PartitionImage, after: PartitionImage
+) -> EventCause:
     """Returns the cause of one partition's part in a change.
 
     Adds what the leader reported about the replicas that joined or left the ISR, and which records an unclean election
@@ -149,7 +151,9 @@ def _isr_reason(cause: Cause | None, key: tuple[bytes, int]) -> IsrReason | None
     return None if cause is None else read_reason(cause.isr_reasons.get(key, ()))
 
 
-def _caught_up(whole: Why, cause: Cause | None, key: tuple[bytes, int], leader: int, joined: list[int]) -> Why:
+def _caught_up(
+    whole: EventCause, cause: Cause | None, key: tuple[bytes, int], leader: int, joined: list[int]
+) -> EventCause:
     seen = _isr_reason(cause, key)
     text = f"{_brokers(joined)} caught up with leader {leader}"
     if seen is not None:
@@ -159,7 +163,7 @@ def _caught_up(whole: Why, cause: Cause | None, key: tuple[bytes, int], leader: 
     return whole._replace(code="follower-caught-up", text=text, seen=seen)
 
 
-def _lagged(whole: Why, cause: Cause | None, key: tuple[bytes, int], leader: int, left: list[int]) -> Why:
+def _lagged(whole: EventCause, cause: Cause | None, key: tuple[bytes, int], leader: int, left: list[int]) -> EventCause:
     seen = _isr_reason(cause, key)
     text = f"{_brokers(left)} fell behind leader {leader} for longer than replica.lag.time.max.ms"
     if seen is not None:

@@ -15,7 +15,7 @@ from barnabas.common.config_keys import BROKER_KEYS
 from barnabas.common.types import uuid_to_text
 from barnabas.controller.kraft.result import Cause
 from barnabas.controller.kraft.view import ControllerView
-from barnabas.journal.causes import Why, is_unclean, why, why_of_partition
+from barnabas.journal.causes import EventCause, cause_of_change, cause_of_partition, is_unclean
 from barnabas.journal.record import VERSION
 from barnabas.metadata.cluster import BrokerImage
 from barnabas.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataDelta, MetadataImage
@@ -69,7 +69,7 @@ def makes_events(delta: MetadataDelta) -> bool:
 
 def events_of(change: Change, view: ControllerView, node_id: int) -> Iterator[tuple[str, Event]]:
     """Yields (subject, event), nodes first, as they cause the others. `view` shows the image after the change."""
-    whole = why(change.cause, change.delta)
+    whole = cause_of_change(change.cause, change.delta)
     builder = _EventBuilder(change, whole, view, node_id)
     yield from builder.controllers()
     yield from builder.brokers()
@@ -83,13 +83,13 @@ def events_of(change: Change, view: ControllerView, node_id: int) -> Iterator[tu
 
 
 class _EventBuilder:
-    def __init__(self, change: Change, whole: Why, view: ControllerView, node_id: int) -> None:
+    def __init__(self, change: Change, whole: EventCause, view: ControllerView, node_id: int) -> None:
         self._change = change
         self._whole = whole
         self._view = view
         self._node_id = node_id
 
-    def event(self, kind: str, subject: str, cause: Why, fields: Mapping[str, object]) -> tuple[str, Event]:
+    def event(self, kind: str, subject: str, cause: EventCause, fields: Mapping[str, object]) -> tuple[str, Event]:
         offset = self._change.offset
         event: Event = {
             "v": VERSION,
@@ -158,7 +158,7 @@ class _EventBuilder:
                 continue
             if min_isr < 0:
                 min_isr = self._view.min_isr(topic.name, 1 << 30)
-            cause = why_of_partition(self._whole, self._change.cause, (topic_id, index), before, after)
+            cause = cause_of_partition(self._whole, self._change.cause, (topic_id, index), before, after)
             fields: Event = {
                 "changes": changes,
                 "topic": topic.name,

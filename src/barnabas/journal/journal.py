@@ -120,8 +120,8 @@ class Journal:
         if self._topic.exists and (self.replica_events or (self._context.controller.is_active and self.window)):
             self._later(_LINGER_MS)
 
-    def on_past(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Queues a change that is published only together with others (`MetadataStore.on_past`).
+    def on_catch_up_change(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Queues a change that is published only with others (`MetadataStore.on_catch_up_change`).
 
         That is so while this node is behind, as at each start, and this node can be the one that has to write these
         changes.
@@ -138,7 +138,7 @@ class Journal:
             self._is_following = True
             self._voter_ids = voter_ids
         if image.offset <= self._seen_offset:
-            return  # on_past has queued all of it
+            return  # on_catch_up_change has queued all of it
         if delta.image.offset != self._seen_offset or self._seen_offset < 0:
             self.window.begin_after(image.offset)
             self._seen_offset = image.offset

@@ -97,30 +97,30 @@ class MetadataLoader:
 class MetadataStore:
     """The published image and its subscribers."""
 
-    __slots__ = ("_past_subscribers", "_pending", "_publishing", "_subscribers", "image", "in_transaction")
+    __slots__ = ("_catch_up_subscribers", "_pending", "_publishing", "_subscribers", "image", "in_transaction")
 
     def __init__(self, image: MetadataImage = EMPTY_IMAGE) -> None:
         self.image = image
         #: Whether the committed log ends within a metadata transaction, whose records are not in `image`.
         self.in_transaction = False
         self._subscribers: list[Subscriber] = []
-        self._past_subscribers: list[Subscriber] = []
+        self._catch_up_subscribers: list[Subscriber] = []
         self._pending: deque[tuple[MetadataDelta, MetadataImage]] = deque()
         self._publishing = False
 
-    def subscribe(self, callback: Subscriber, past: Subscriber | None = None) -> None:
+    def subscribe(self, callback: Subscriber, catch_up: Subscriber | None = None) -> None:
         """Calls `callback(delta, image)` for each publication from now on; `image` has what was published before.
 
-        `past(delta, image)` is called for each change that is published only together with others, because this node is
-        behind.
+        `catch_up(delta, image)` is called for each change that is published only together with others, because this
+        node is behind.
         """
         self._subscribers.append(callback)
-        if past is not None:
-            self._past_subscribers.append(past)
+        if catch_up is not None:
+            self._catch_up_subscribers.append(catch_up)
 
-    def on_past(self, delta: MetadataDelta, image: MetadataImage) -> None:
-        """Notifies `past` subscribers of one of the changes that are about to be published together."""
-        for subscriber in self._past_subscribers:
+    def on_catch_up_change(self, delta: MetadataDelta, image: MetadataImage) -> None:
+        """Notifies `catch_up` subscribers of one of the changes that are about to be published together."""
+        for subscriber in self._catch_up_subscribers:
             subscriber(delta, image)
 
     def publish(self, delta: MetadataDelta, image: MetadataImage) -> None:

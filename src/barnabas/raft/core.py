@@ -306,7 +306,7 @@ class Core:
 
     def commit(self, high_watermark: int, *, is_all: bool) -> None:
         """Advances the high watermark now, and delivers what it commits at the end of the event."""
-        self.delivery.know(high_watermark)
+        self.delivery.note_high_watermark(high_watermark)
         self.draft.commit(high_watermark, is_all=is_all)
 
     # Failures of the disk.

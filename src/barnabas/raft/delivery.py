@@ -3,8 +3,8 @@
 Invariant: what was delivered is never revoked. A truncation below it would be the loss of a committed record, and the
 node stops (Raft's state machine safety).
 
-A follower whose log cannot be written still delivers committed batches (`ahead`): a majority has them on disk, and a
-broker that does not learn of new leaders would serve from old metadata. They are fetched again for the log later.
+A follower whose log cannot be written still delivers committed batches (`deliver_ahead`): a majority has them on disk,
+and a broker that does not learn of new leaders would serve from old metadata. They are fetched again for the log later.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class Delivery:
                 return
         self._appended.append(batch)
 
-    def ahead(self, batches: Iterable[CommittedBatch], log_end: int, high_watermark: int) -> None:
+    def deliver_ahead(self, batches: Iterable[CommittedBatch], log_end: int, high_watermark: int) -> None:
         """Delivers the committed ones of these batches, which begin at the end of the log and are not in it."""
         self.commit(min(high_watermark, log_end), is_all=False)
         self.high_watermark = max(self.high_watermark, high_watermark)
@@ -100,13 +100,13 @@ class Delivery:
         for listener in self.listeners:
             listener.on_snapshot(snapshot_id, snapshot)
 
-    def know(self, high_watermark: int) -> None:
+    def note_high_watermark(self, high_watermark: int) -> None:
         """Records that everything before this offset is committed; the next `commit` delivers it."""
         self.high_watermark = max(self.high_watermark, high_watermark)
 
     def commit(self, high_watermark: int, *, is_all: bool) -> None:
         """Delivers everything before `high_watermark`. `is_all`: nothing beyond is known to be committed."""
-        self.know(high_watermark)
+        self.note_high_watermark(high_watermark)
         if self._delivering:
             return
         self._delivering = True

@@ -72,7 +72,7 @@ class Elections:
             self._alarm.cancel()
         elif isinstance(role, Resigned) and not core.can_be_candidate:
             # This node was removed from the voters: no voter needs its vote, and its broker needs the new leader soon.
-            self.begin_soon()
+            self.start_election_soon()
         elif isinstance(role, Unattached) and self._ended_epoch >= 0:
             # Another voter has started a new epoch, which has no leader either.
             self._epoch_ended(_TURN_MS + self._turn_ms(role.leader_id))
@@ -84,7 +84,7 @@ class Elections:
                 for voter in core.quorum.voters:
                     self._ask(role, voter)
 
-    def begin_soon(self) -> None:
+    def start_election_soon(self) -> None:
         """Starts an election soon, when no leader may exist. A pre-vote changes nothing, so it disturbs no leader."""
         self._alarm.set(1 + self._core.host.random.below(max(self._core.times.election_timeout_ms // 10, 1)))
 

@@ -14,7 +14,7 @@ from barnabas.raft.following import Following
 from barnabas.raft.leading import Leading
 from barnabas.raft.peers import Peers
 from barnabas.raft.ready import Ahead, Answer, Append, Committed, Promise, Ready, Request
-from barnabas.raft.starting import PromiseKeeper
+from barnabas.raft.starting import PromiseWriter
 
 
 class Parts(NamedTuple):
@@ -29,7 +29,7 @@ class Parts(NamedTuple):
 class Execution:
     """Carries out one `Ready` after the other. `promises` is set when the node is open."""
 
-    promises: PromiseKeeper
+    promises: PromiseWriter
 
     def __init__(self, core: Core, peers: Peers, parts: Parts, commit: Callable[[Committed | Ahead], None]) -> None:
         """`commit` delivers committed batches to the listeners, and completes proposals."""

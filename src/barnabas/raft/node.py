@@ -13,9 +13,8 @@ Invariants
 - Leadership is announced when everything before the leader's epoch was delivered, so that a controller starts from all
   committed records.
 
-In a quorum of one voter `propose` commits before it returns, unless the caller delays the flush so that several
-proposals share one fsync (`held`). Proposals from within a listener or a `done` are appended immediately and committed
-next.
+In a quorum of one voter `propose` commits before it returns. Proposals from within a listener or a `done` are appended
+immediately and committed next.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ from barnabas.raft.quorum import Leader, QuorumState, Resigned, Role, Unattached
 from barnabas.raft.ready import NOTHING, Ahead, Committed
 from barnabas.raft.serving import QuorumServer
 from barnabas.raft.snapshots import SnapshotFiles, SnapshotId, encode_snapshot
-from barnabas.raft.starting import PromiseKeeper, check_stored, controller_endpoints, state_at_least
+from barnabas.raft.starting import PromiseWriter, check_stored, controller_endpoints, state_at_least
 from barnabas.raft.voter_changes import VoterChanges
 from barnabas.raft.voters import VoterKey, VoterSet
 from barnabas.storage.health import WriteHealth
@@ -197,13 +196,13 @@ class RaftNode:
             quorum.become_candidate()
         elif isinstance(role, Resigned):
             quorum.become_unattached(role.epoch + 1)
-            self._elections.begin_soon()
+            self._elections.start_election_soon()
         elif isinstance(role, Unattached) and role.leader_id >= 0 and self._address_is_known(role.leader_id):
             core.learn(role.epoch, role.leader_id, (), from_leader=True)
         else:
             self._on_role(role, role)
             if core.can_be_candidate:
-                self._elections.begin_soon()
+                self._elections.start_election_soon()
 
     def _address_is_known(self, node_id: int) -> bool:
         return self._core.address_of(node_id) is not None
@@ -215,7 +214,7 @@ class RaftNode:
         log, loaded, state, state_file, hold = opened
         check_stored(self._config, self.own, state, loaded)
         stored = state_at_least(state, max(log.latest_epoch, loaded.snapshot_id.epoch))
-        self._execution.promises = PromiseKeeper(state_file, log.keeper, loaded.history, self._config.metadata_log_dir)
+        self._execution.promises = PromiseWriter(state_file, log.keeper, loaded.history, self._config.metadata_log_dir)
         self._core.open(log, QuorumState(self.own, loaded.history, stored, self._core.draft, self._on_role))
         self._core.quorum.hold = hold
         if loaded.snapshot is not None:
@@ -330,7 +329,7 @@ class RaftNode:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Makes the proposals inside the block share one flush, at its end."""
+        """Makes the proposals inside the block share one flush, at its end; only tests use it."""
         self._held += 1
         try:
             yield
@@ -365,7 +364,7 @@ class RaftNode:
     def _commit(self, committed: Committed | Ahead) -> None:
         """Delivers committed batches; then announces leadership, and completes voter changes and proposals."""
         if isinstance(committed, Ahead):
-            self._delivery.ahead(*committed)
+            self._delivery.deliver_ahead(*committed)
             return
         self._delivery.commit(committed.high_watermark, is_all=committed.is_all)
         role = self.quorum.role

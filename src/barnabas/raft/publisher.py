@@ -58,7 +58,7 @@ class MetadataPublisher:
         if self._caught_up:
             self._changes.append(change)
         else:
-            self._store.on_past(*change)
+            self._store.on_catch_up_change(*change)
 
     def on_caught_up(self) -> None:
         self._store.in_transaction = self._loader.in_transaction

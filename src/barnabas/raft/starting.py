@@ -45,7 +45,7 @@ def check_stored(config: BrokerConfig, own: VoterKey, stored: ElectionState | No
         )
 
 
-class PromiseKeeper:
+class PromiseWriter:
     """Writes promises to disk: `quorum-state`, then the mark, which records the epoch in which this node took part."""
 
     def __init__(self, file: QuorumStateFile, mark: MarkKeeper, history: VoterHistory, directory: str) -> None:
