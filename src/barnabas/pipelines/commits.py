@@ -247,6 +247,6 @@ def identity_of_tables(tables: Path) -> Path:
     return tables / _IDENTITY
 
 
-def identity_beside(checkpoint: Path) -> Path:
+def identity_of_checkpoint(checkpoint: Path) -> Path:
     """Returns the identity's path, next to the checkpoint's own files; Spark ignores it."""
     return checkpoint / "barnabas.json"

@@ -31,7 +31,7 @@ from barnabas.pipelines.commits import (
     Lock,
     Progress,
     TableFile,
-    identity_beside,
+    identity_of_checkpoint,
     identity_of_tables,
 )
 from barnabas.pipelines.copies import copies_across_days
@@ -111,14 +111,14 @@ class OrdersPipeline:
             there = Identity(uuid.uuid4().hex, self.topic, topic_id, self.sink)
             there.write(identity_of_tables(self.tables))
         _check_same(f"the tables in {self.tables} are", there, self, topic_id, "choose another directory with --tables")
-        before = Identity.read(identity_beside(self.checkpoint))
+        before = Identity.read(identity_of_checkpoint(self.checkpoint))
         if before is None:
             if (self.checkpoint / "metadata").exists():
                 raise PipelineError(
                     f"the checkpoint {self.checkpoint} belongs to another pipeline",
                     "choose another one with --checkpoint",
                 )
-            there.write(identity_beside(self.checkpoint))
+            there.write(identity_of_checkpoint(self.checkpoint))
             return
         _check_same(
             f"the checkpoint {self.checkpoint} is", before, self, topic_id, "choose another one with --checkpoint"
