@@ -15,7 +15,7 @@ from tests.support.small_disk import MEGABYTE, PAGE, mounted
 
 from barnabas.pipelines.commits import CommitLog
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.failures import causes, told
+from barnabas.pipelines.failures import causes, pipeline_error
 from barnabas.pipelines.orders import OrdersPipeline
 from barnabas.pipelines.query import connect, rows_of
 from barnabas.pipelines.tables import TABLES
@@ -44,7 +44,7 @@ def _failure_of(stream: Stream) -> PipelineError | None:
     try:
         stream.run()
     except causes() as error:
-        failure = told(error, stream.pipeline.tables)
+        failure = pipeline_error(error, stream.pipeline.tables)
         failure.__cause__ = error
         return failure
     return None

@@ -350,8 +350,8 @@ def _pipeline_failures(tables: Path, *hint: str | None) -> Iterator[None]:
             f"the pipeline commands need the package {error.name}", "pip install 'barnabas[pipeline]'"
         ) from error
     except failures.causes() as error:
-        told = failures.told(error, tables, *hint)
-        raise Failure(told.message, told.hint) from error
+        pipeline_error = failures.pipeline_error(error, tables, *hint)
+        raise Failure(pipeline_error.message, pipeline_error.hint) from error
 
 
 def _topic_id(admin: AdminClient, bootstrap: str, topic: str) -> str | None:

@@ -51,7 +51,7 @@ def is_slow_start(error: BaseException) -> bool:
     return _SLOW_START in str(error)
 
 
-def told(error: BaseException, tables: Path, hint: str | None = STREAM_HINT) -> PipelineError:
+def pipeline_error(error: BaseException, tables: Path, hint: str | None = STREAM_HINT) -> PipelineError:
     """Returns the cause that the user can do something about; otherwise the first line of Spark's own text."""
     if isinstance(error, PipelineError):
         return error

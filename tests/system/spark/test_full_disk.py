@@ -12,7 +12,7 @@ from tests.support.order_batches import order
 from tests.support.small_disk import MEGABYTE, PAGE, mounted
 
 from barnabas.pipelines.commits import CommitLog
-from barnabas.pipelines.failures import causes, told
+from barnabas.pipelines.failures import causes, pipeline_error
 from barnabas.pipelines.orders import OrdersPipeline, release
 from barnabas.pipelines.query import table_counts
 from barnabas.testing import Cluster
@@ -54,7 +54,7 @@ def test_after_room_is_made_the_same_start_goes_on(
             disk.leave(pages * PAGE)
             with pytest.raises(causes()) as ended:
                 _run(spark, cluster, made)
-            failure = told(ended.value, made.tables)
+            failure = pipeline_error(ended.value, made.tables)
             assert "the disk is full under" in failure.message, ended.value
             assert "it continues where it stopped" in (failure.hint or "")
         disk.leave(None)

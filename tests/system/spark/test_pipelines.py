@@ -15,7 +15,7 @@ from tests.support.order_batches import Record, judged_rows, order, pipeline, re
 
 from barnabas.orders.event import problem
 from barnabas.pipelines.commits import CommitLog
-from barnabas.pipelines.failures import told
+from barnabas.pipelines.failures import pipeline_error
 from barnabas.pipelines.health import health_tables
 from barnabas.pipelines.orders import Batches, OrdersPipeline, release
 from barnabas.pipelines.query import table_counts
@@ -168,7 +168,7 @@ def test_why_a_stream_ended_is_one_line(
     with pytest.raises(PySparkException) as ended:
         assert not query.awaitTermination(240)
     release(query)
-    failure = told(ended.value, made.tables)
+    failure = pipeline_error(ended.value, made.tables)
     assert "\n" not in failure.message
     assert "Not a directory" in failure.message or "File exists" in failure.message
     assert str(made.tables / "orders") in failure.message

@@ -14,7 +14,7 @@ from tests.support.order_batches import COMMIT, Stream, order, pipeline, record
 
 from barnabas.pipelines import pictures
 from barnabas.pipelines.errors import PipelineError
-from barnabas.pipelines.failures import told
+from barnabas.pipelines.failures import pipeline_error
 from barnabas.pipelines.latency import ARRIVALS, Arrivals, ways
 from barnabas.pipelines.pictures import draw_all
 from barnabas.pipelines.query import connect, run
@@ -103,14 +103,17 @@ def test_a_full_disk_costs_samples_and_no_more(tmp_path: Path) -> None:
     ],
 )
 def test_a_failure_is_one_line_and_what_to_do(text: str, message: str, hint: str) -> None:
-    failure = told(RuntimeError(text), Path("/tables"))
+    failure = pipeline_error(RuntimeError(text), Path("/tables"))
     assert message in failure.message
     assert "\n" not in failure.message
     assert hint in (failure.hint or "")
 
 
 def test_a_java_that_has_died_is_told(tmp_path: Path) -> None:
-    assert "Spark's Java process has ended" in told(ConnectionRefusedError(111, "Connection refused"), tmp_path).message
+    assert (
+        "Spark's Java process has ended"
+        in pipeline_error(ConnectionRefusedError(111, "Connection refused"), tmp_path).message
+    )
 
 
 def test_queries_without_tables_or_sense_are_refused(tmp_path: Path) -> None:
