@@ -13,7 +13,7 @@ from barnabas.pipelines.errors import PipelineError
 
 STREAM_HINT = "start the pipeline again: it continues where it stopped"
 #: The last line of a Python traceback whose exception is meant for the user.
-_TOLD = re.compile(r"^(?:barnabas\.)?[\w.]*\b(\w+): (.+)$", re.MULTILINE)
+_REPORTED = re.compile(r"^(?:barnabas\.)?[\w.]*\b(\w+): (.+)$", re.MULTILINE)
 _OURS = {
     "PipelineError": None,
     "ClusterUnreachable": "start the pipeline again when the cluster is up: it continues where it stopped",
@@ -63,7 +63,7 @@ def pipeline_error(error: BaseException, tables: Path, hint: str | None = STREAM
         )
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
         return PipelineError(f"Spark's Java process has ended; its output is in {tables}/_spark.log", hint)
-    for name, words in _TOLD.findall(text):
+    for name, words in _REPORTED.findall(text):
         if name in _OURS:
             return PipelineError(words.strip(), _OURS[name])
     if is_slow_start(error):
@@ -73,5 +73,5 @@ def pipeline_error(error: BaseException, tables: Path, hint: str | None = STREAM
     if ended := _ENDED.search(text):
         text = ended[1]
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = [line for line in lines if _TOLD.match(line)] or lines or [type(error).__name__]
+    said = [line for line in lines if _REPORTED.match(line)] or lines or [type(error).__name__]
     return PipelineError(f"the stream failed: {said[0][:400]}", "start it again: it continues where it stopped")
