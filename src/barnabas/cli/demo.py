@@ -28,7 +28,7 @@ from barnabas.embedded.signals import held
 
 if TYPE_CHECKING:
     from barnabas.orders.proof import Proof
-    from barnabas.pipelines.latency import Ways
+    from barnabas.pipelines.latency import Latencies
 
 #: Real streams contain such events, so this one does too.
 _DUPLICATES: Final = 0.01
@@ -131,7 +131,7 @@ def _prove(stage: Stage) -> Proof:
     return proofs.verify(stage.places.ledger, stage.bootstrap, query.table_counts(stage.places.tables))
 
 
-def _latencies(places: Places) -> Ways:
+def _latencies(places: Places) -> Latencies:
     from barnabas.pipelines import latency
     from barnabas.pipelines.commits import CommitLog
 

@@ -14,10 +14,10 @@ from barnabas.cli.orders import show_proof
 
 if TYPE_CHECKING:
     from barnabas.orders.proof import Proof
-    from barnabas.pipelines.latency import Ways
+    from barnabas.pipelines.latency import Latencies
 
 
-def show(proof: Proof, fault: Fault | None, ways: Ways, files: Sequence[Path]) -> None:
+def show(proof: Proof, fault: Fault | None, ways: Latencies, files: Sequence[Path]) -> None:
     show_proof(proof, as_json=False)
     if fault is not None:
         output.say(_fault(fault))
@@ -28,7 +28,9 @@ def show(proof: Proof, fault: Fault | None, ways: Ways, files: Sequence[Path]) -
         output.say(f"  {file}")
 
 
-def document(proof: Proof, fault: Fault | None, ways: Ways, files: Sequence[Path], elapsed_s: float) -> dict[str, Any]:
+def document(
+    proof: Proof, fault: Fault | None, ways: Latencies, files: Sequence[Path], elapsed_s: float
+) -> dict[str, Any]:
     """Returns the report as a JSON document."""
     p50, p99 = ways.percentile_ms(50), ways.percentile_ms(99)
     return {

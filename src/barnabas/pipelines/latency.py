@@ -70,7 +70,7 @@ def _sample(ends: Mapping[int, int], started: bool) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class Latencies:
     """Groups of records with equal latency: the time of their commit, their latency and their number."""
 
     recorded_ms: np.ndarray
@@ -86,7 +86,7 @@ class Ways:
         return float(self.latency_ms[order][np.searchsorted(shares, percent / 100)])
 
 
-def ways(tables: Path, commits: Iterable[Commit]) -> Ways:
+def ways(tables: Path, commits: Iterable[Commit]) -> Latencies:
     """Returns the latencies of all records whose arrival was sampled.
 
     A record arrived between two samples; the middle between them is taken as its time.
@@ -101,7 +101,7 @@ def ways(tables: Path, commits: Iterable[Commit]) -> Ways:
                     middle_ms = (before_ms + arrived_ms) / 2
                     found.append((commit.recorded_ms, commit.recorded_ms - middle_ms, records))
     columns = np.array(found, dtype=np.float64).reshape(-1, 3)
-    return Ways(columns[:, 0], columns[:, 1], columns[:, 2])
+    return Latencies(columns[:, 0], columns[:, 1], columns[:, 2])
 
 
 def _samples(file: Path) -> dict[int, list[tuple[int, int, int, int]]]:
