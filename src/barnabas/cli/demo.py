@@ -135,7 +135,7 @@ def _latencies(places: Places) -> Latencies:
     from barnabas.pipelines import latency
     from barnabas.pipelines.commits import CommitLog
 
-    return latency.ways(places.tables, CommitLog(places.tables).all())
+    return latency.latencies(places.tables, CommitLog(places.tables).all())
 
 
 def _pictures(places: Places) -> list[Path]:

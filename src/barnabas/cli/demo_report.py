@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from barnabas.pipelines.latency import Latencies
 
 
-def show(proof: Proof, fault: Fault | None, ways: Latencies, files: Sequence[Path]) -> None:
+def show(proof: Proof, fault: Fault | None, latencies: Latencies, files: Sequence[Path]) -> None:
     show_proof(proof, as_json=False)
     if fault is not None:
         output.say(_fault(fault))
-    p50, p99 = ways.percentile_ms(50), ways.percentile_ms(99)
+    p50, p99 = latencies.percentile_ms(50), latencies.percentile_ms(99)
     if p50 is not None and p99 is not None:
         output.say(f"from the log to the tables: p50 {p50 / 1000:.2f} s, p99 {p99 / 1000:.2f} s")
     for file in files:
@@ -29,10 +29,10 @@ def show(proof: Proof, fault: Fault | None, ways: Latencies, files: Sequence[Pat
 
 
 def document(
-    proof: Proof, fault: Fault | None, ways: Latencies, files: Sequence[Path], elapsed_s: float
+    proof: Proof, fault: Fault | None, latencies: Latencies, files: Sequence[Path], elapsed_s: float
 ) -> dict[str, Any]:
     """Returns the report as a JSON document."""
-    p50, p99 = ways.percentile_ms(50), ways.percentile_ms(99)
+    p50, p99 = latencies.percentile_ms(50), latencies.percentile_ms(99)
     return {
         **proof.plain(),
         "fault": None if fault is None else asdict(fault),

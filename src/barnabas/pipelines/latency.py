@@ -86,7 +86,7 @@ class Latencies:
         return float(self.latency_ms[order][np.searchsorted(shares, percent / 100)])
 
 
-def ways(tables: Path, commits: Iterable[Commit]) -> Latencies:
+def latencies(tables: Path, commits: Iterable[Commit]) -> Latencies:
     """Returns the latencies of all records whose arrival was sampled.
 
     A record arrived between two samples; the middle between them is taken as its time.

@@ -25,7 +25,7 @@ from matplotlib import dates as mdates
 from matplotlib import pyplot as plt
 
 from barnabas.pipelines.commits import CommitLog
-from barnabas.pipelines.latency import ways
+from barnabas.pipelines.latency import latencies
 from barnabas.pipelines.page import write_page
 from barnabas.pipelines.query import HEALTH, connect, rows_of
 
@@ -128,7 +128,7 @@ def _failover_hours(connection: DuckDBPyConnection, tables: Path) -> list[tuple[
 
 
 def _latency(connection: DuckDBPyConnection, tables: Path) -> Any:
-    found = ways(tables, CommitLog(tables).all())
+    found = latencies(tables, CommitLog(tables).all())
     p50, p99 = found.percentile_ms(50), found.percentile_ms(99)
     if p50 is None or p99 is None:
         return None

@@ -15,7 +15,7 @@ from tests.support.order_batches import COMMIT, Stream, order, pipeline, record
 from barnabas.pipelines import pictures
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.failures import pipeline_error
-from barnabas.pipelines.latency import ARRIVALS, Arrivals, ways
+from barnabas.pipelines.latency import ARRIVALS, Arrivals, latencies
 from barnabas.pipelines.pictures import draw_all
 from barnabas.pipelines.query import connect, run
 
@@ -29,14 +29,14 @@ def test_records_are_as_old_as_their_sample(tmp_path: Path) -> None:
     (tmp_path / ARRIVALS).write_text("".join(lines))
     first = replace(COMMIT, ranges={0: (0, 7)}, recorded_ms=2000)
     second = replace(COMMIT, ranges={0: (7, 12)}, recorded_ms=3000)
-    found = ways(tmp_path, [first, second])
+    found = latencies(tmp_path, [first, second])
     assert sorted(zip(found.latency_ms, found.records, strict=True)) == [(900, 2), (1700, 2), (1900, 3)]
     assert found.percentile_ms(50) == 1700
     assert found.percentile_ms(99) == 1900
 
 
 def test_without_samples_there_is_no_latency(tmp_path: Path) -> None:
-    assert ways(tmp_path, [COMMIT]).percentile_ms(50) is None
+    assert latencies(tmp_path, [COMMIT]).percentile_ms(50) is None
 
 
 def test_the_ends_of_the_log_are_sampled_while_they_move(tmp_path: Path) -> None:
