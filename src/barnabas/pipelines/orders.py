@@ -38,7 +38,7 @@ from barnabas.pipelines.copies import copies_across_days
 from barnabas.pipelines.day_files import SUMMARY_SCHEMA, DayFiles
 from barnabas.pipelines.errors import PipelineError
 from barnabas.pipelines.publishing import check_visible, create_tables, finish
-from barnabas.pipelines.rules import judged
+from barnabas.pipelines.rules import classified
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -164,7 +164,7 @@ class Batches:
 def _run(batch: DataFrame, job: DayFiles) -> list[dict[str, Any]]:
     """Runs the batch's only Spark job, and returns the summary of each task."""
     shuffle_partitions = int(batch.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
-    rows = judged(batch, shuffle_partitions, job.watermark_ms)
+    rows = classified(batch, shuffle_partitions, job.watermark_ms)
     return [json.loads(row.summary) for row in rows.mapInArrow(job, SUMMARY_SCHEMA).collect()]
 
 

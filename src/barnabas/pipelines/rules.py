@@ -59,7 +59,7 @@ def _type(field: Field) -> DataType:
     return StringType()
 
 
-def judged(records: DataFrame, shuffle_partitions: int, watermark_ms: int | None) -> DataFrame:
+def classified(records: DataFrame, shuffle_partitions: int, watermark_ms: int | None) -> DataFrame:
     """Classifies records (the columns of Spark's Kafka source). All rows of a day are in one partition of the result.
 
     `value` remains only where quarantine may need it: in faulty rows, and in those before the watermark.

@@ -29,7 +29,7 @@ from barnabas.pipelines import steps
 from barnabas.pipelines.commits import CommitLog
 from barnabas.pipelines.java import find_java
 from barnabas.pipelines.query import table_counts
-from barnabas.pipelines.rules import judged
+from barnabas.pipelines.rules import classified
 from barnabas.testing import Cluster
 
 pytestmark = [pytest.mark.full, pytest.mark.timeout(1800)]
@@ -313,7 +313,7 @@ def test_no_order_of_the_published_data_is_refused(spark: Any) -> None:
         "timestamp_millis(ms) AS timestamp",
     )
     found = (
-        judged(frame, 2, None)
+        classified(frame, 2, None)
         .groupBy("fault")
         .agg(functions.count("*"), functions.sum("total"), functions.sum(functions.size("lines")))
     )

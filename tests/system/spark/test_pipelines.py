@@ -19,7 +19,7 @@ from barnabas.pipelines.failures import pipeline_error
 from barnabas.pipelines.health import health_tables
 from barnabas.pipelines.orders import Batches, OrdersPipeline, release
 from barnabas.pipelines.query import table_counts
-from barnabas.pipelines.rules import BROKEN, judged
+from barnabas.pipelines.rules import BROKEN, classified
 from barnabas.testing import Cluster
 
 NOON = "2017-01-01T12:00:00Z"
@@ -97,9 +97,9 @@ def _frame(spark: Any, records: list[Record]) -> Any:
 
 
 def test_spark_and_python_judge_alike(spark: Any) -> None:
-    """`judged` and `event.problem`, and the columns of what is good."""
+    """`classified` and `event.problem`, and the columns of what is good."""
     records = [record(0, offset, value, NOON) for offset, value in enumerate(VALUES)]
-    found = judged(_frame(spark, records), 2, None).toArrow().sort_by("offset")
+    found = classified(_frame(spark, records), 2, None).toArrow().sort_by("offset")
     wanted = judged_rows(records)
     faults = dict(zip(VALUES, found["fault"].to_pylist(), strict=True))
     assert faults == dict(zip(VALUES, wanted["fault"].to_pylist(), strict=True))
@@ -111,7 +111,7 @@ def test_spark_and_python_judge_alike(spark: Any) -> None:
 def test_what_spark_would_round_is_not_taken(spark: Any) -> None:
     assert [problem(value) for value in UNREADABLE] == [None] * len(UNREADABLE)
     records = [record(0, offset, value, NOON) for offset, value in enumerate(UNREADABLE)]
-    rows = judged(_frame(spark, records), 2, None).collect()
+    rows = classified(_frame(spark, records), 2, None).collect()
     assert [row.fault for row in rows] == [BROKEN] * len(UNREADABLE)
 
 
