@@ -16,7 +16,7 @@ from barnabas.orders.errors import OrdersError
 T = TypeVar("T")
 TIMEOUT_S = 15.0
 #: The time for which a broker may not yet know a topic that was just created.
-_HEARD_OF_S = 3.0
+_NEW_TOPIC_TIMEOUT_S = 3.0
 PARTITIONS = 6
 REPLICAS = 3
 #: The orders are of 2017: by their timestamps, the default retention of a week would delete them immediately.
@@ -75,7 +75,7 @@ def describe(admin: AdminClient, name: str) -> TopicFacts:
     Raises:
         OrdersError: no broker answers, or the topic does not exist.
     """
-    deadline = time.monotonic() + _HEARD_OF_S
+    deadline = time.monotonic() + _NEW_TOPIC_TIMEOUT_S
     while True:
         try:
             if name in _metadata(admin).topics:

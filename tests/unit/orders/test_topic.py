@@ -48,6 +48,6 @@ def test_a_broker_that_has_not_heard_of_it_is_not_the_last_to_be_asked(knows: tu
 
 
 def test_one_that_nobody_knows_of_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(topic, "_HEARD_OF_S", 0.2)
+    monkeypatch.setattr(topic, "_NEW_TOPIC_TIMEOUT_S", 0.2)
     with pytest.raises(OrdersError, match="there is no topic orders"):
         topic.describe(Admin(False), "orders")  # type: ignore[arg-type]
