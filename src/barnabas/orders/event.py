@@ -121,10 +121,10 @@ def parse(value: bytes | None) -> Parsed:
         Broken: the value breaks a rule; it contains the reason of the first one.
     """
     document = _document(value)
-    return _at_once(document) or _by_rules(document)
+    return _parse_valid(document) or _by_rules(document)
 
 
-def _at_once(document: dict[str, Any]) -> Parsed | None:
+def _parse_valid(document: dict[str, Any]) -> Parsed | None:
     """Reads a good order, which most are, in one pass; None if it must be checked rule by rule."""
     try:
         order_id, customer_id, store_id, event_time, lines, total = _ORDER_VALUES(document)

@@ -115,8 +115,8 @@ def test_what_is_no_fault(document: dict[str, Any]) -> None:
 def test_the_quick_reading_and_the_rules_agree() -> None:
     """The quick one may pass an order on to the rules, but never judge otherwise."""
     document = good()
-    assert event._at_once(document) == event._by_rules(document)
+    assert event._parse_valid(document) == event._by_rules(document)
     for reason, value in BROKEN:
         if reason not in ("no_value", "not_utf8", "not_json"):
             assert value is not None
-            assert event._at_once(json.loads(value)) is None
+            assert event._parse_valid(json.loads(value)) is None
