@@ -383,7 +383,7 @@ class _Acknowledgements:
     def on_error(self, error: KafkaError) -> None:
         self.last_error = topics.reason(KafkaException(error))
         if error.fatal() and not self.is_over:
-            self.failure = self.failure or OrdersError(f"the producer cannot continue: {self.last_error}", _GO_ON)
+            self.failure = self.failure or OrdersError(f"the producer cannot continue: {self.last_error}", _RESUME_HINT)
 
     def waiting_s(self) -> float:
         return time.monotonic() - self._waiting_since_s if self._progress.under_way else 0.0
@@ -393,7 +393,7 @@ class _Acknowledgements:
             self.refuse(send, error)
         elif self.failure is None:
             what = topics.reason(KafkaException(error))
-            self.failure = OrdersError(f"order {send.order_id} was rejected: {what}", _GO_ON)
+            self.failure = OrdersError(f"order {send.order_id} was rejected: {what}", _RESUME_HINT)
 
     def _note_pause(self) -> None:
         now_s = time.monotonic()
@@ -404,7 +404,7 @@ class _Acknowledgements:
             self._progress.longest_pause_began_s = time.time() - pause_s
 
 
-_GO_ON = "all acknowledged orders are in the ledger; run the same command again to continue"
+_RESUME_HINT = "all acknowledged orders are in the ledger; run the same command again to continue"
 
 
 class _Clock:
