@@ -148,7 +148,7 @@ def _lag(now: Progress, *, with_day: bool) -> str:
         return "nothing sent yet"
     at = datetime.fromtimestamp(now.event_time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
     behind = f", {now.behind_s:.1f} s behind" if now.behind_s >= 0.1 else ""
-    return f"{now.under_way:,} in flight{f', at {at}' if with_day else ''}{behind}"
+    return f"{now.in_flight:,} in flight{f', at {at}' if with_day else ''}{behind}"
 
 
 def _conclude(done: Progress, options: ReplayOptions) -> None:

@@ -80,7 +80,7 @@ class Progress:
     sent: int = 0
     found: int = 0
     again: int = 0
-    under_way: int = 0
+    in_flight: int = 0
     event_time_ms: int = 0
     #: Delay of wall time behind the wanted speed; 0 at full speed.
     behind_s: float = 0.0
@@ -217,11 +217,11 @@ class _Run:
                         self.progress.elapsed_s = reported_s - began_s
                         on_progress(self.progress)
             else:
-                while self.progress.under_way and not stop():
+                while self.progress.in_flight and not stop():
                     self._serve(0.1)
                     self.progress.elapsed_s = time.monotonic() - began_s
                     on_progress(self.progress)
-                self.progress.finished = not self.progress.under_way
+                self.progress.finished = not self.progress.in_flight
         finally:
             self._wind_up()
             self.progress.elapsed_s = time.monotonic() - began_s
@@ -283,7 +283,7 @@ class _Run:
             raise OrdersError(
                 f"no acknowledgement for {self._options.give_up_after_s:g} s: "
                 f"{acknowledgements.last_error or 'no broker answers'}; {self.progress.books.orders:,} orders are "
-                f"acknowledged, {self.progress.under_way:,} records wait",
+                f"acknowledged, {self.progress.in_flight:,} records wait",
                 "when the brokers are back, run the same command again: it continues where the ledger ends",
             )
 
@@ -291,7 +291,7 @@ class _Run:
         """Waits a few seconds for acknowledgements; unacknowledged records stay in doubt until the next run."""
         acknowledgements = self._acknowledgements
         deadline = time.monotonic() + (0 if acknowledgements.failure else _LAST_ACKS_S)
-        while self.progress.under_way and time.monotonic() < deadline:
+        while self.progress.in_flight and time.monotonic() < deadline:
             if acknowledgements.waiting_s() > _LAST_ACKS_S:
                 break
             self._producer.poll(0.05)
@@ -355,14 +355,14 @@ class _Acknowledgements:
         self._waiting_since_s = 0.0
 
     def on_handed_over(self) -> None:
-        if self._progress.under_way == 0:
+        if self._progress.in_flight == 0:
             self._waiting_since_s = time.monotonic()
-        self._progress.under_way += 1
+        self._progress.in_flight += 1
         self._progress.sent += 1
 
     def enter(self, send: Send, again: bool, error: KafkaError | None, message: Message) -> None:
         """Processes a delivery report, which can also report a failure."""
-        self._progress.under_way -= 1
+        self._progress.in_flight -= 1
         if error is not None:
             if not self.is_over:
                 self._on_failure(send, error)
@@ -386,7 +386,7 @@ class _Acknowledgements:
             self.failure = self.failure or OrdersError(f"the producer cannot continue: {self.last_error}", _RESUME_HINT)
 
     def waiting_s(self) -> float:
-        return time.monotonic() - self._waiting_since_s if self._progress.under_way else 0.0
+        return time.monotonic() - self._waiting_since_s if self._progress.in_flight else 0.0
 
     def _on_failure(self, send: Send, error: KafkaError) -> None:
         if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and send.kind == OVERSIZED:

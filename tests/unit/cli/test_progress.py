@@ -16,7 +16,7 @@ from barnabas.orders.replay import Progress
 def test_all_figures_of_a_replay_are_shown(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
     monkeypatch.setattr(output, "stderr", console)
-    now = Progress(under_way=3, event_time_ms=1_487_025_600_000, behind_s=11.2)
+    now = Progress(in_flight=3, event_time_ms=1_487_025_600_000, behind_s=11.2)
     with output.progress("orders") as progress:
         task = progress.add_task("orders", total=155_848, completed=40_296, rate="")
         text = f"2,513/s, {_lag(now, with_day=not output.is_narrow())}"
