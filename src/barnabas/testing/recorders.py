@@ -40,21 +40,23 @@ class RecordedProducer(_Recorded):
         return len(self._client)
 
     def produce(self, topic: str, value: Any = None, key: Any = None, **options: Any) -> None:
-        told = options.pop("on_delivery", None) or options.pop("callback", None)
+        callback = options.pop("on_delivery", None) or options.pop("callback", None)
         self._history.sent(self._process, topic, value, options.get("partition"), **self._fields)
         try:
-            self._client.produce(topic, value, key, on_delivery=partial(self._delivered, topic, value, told), **options)
+            self._client.produce(
+                topic, value, key, on_delivery=partial(self._delivered, topic, value, callback), **options
+            )
         except BaseException as error:
             self._history.failed(self._process, topic, value, error)
             raise
 
-    def _delivered(self, topic: str, value: Any, told: Callable[..., Any] | None, error: Any, message: Any) -> None:
+    def _delivered(self, topic: str, value: Any, callback: Callable[..., Any] | None, error: Any, message: Any) -> None:
         if error is None:
             self._history.acked(self._process, topic, value, message.partition(), message.offset())
         else:
             self._history.unknown(self._process, topic, value, error)
-        if told is not None:
-            told(error, message)
+        if callback is not None:
+            callback(error, message)
 
     def begin_transaction(self) -> None:
         self._client.begin_transaction()
@@ -89,11 +91,11 @@ class RecordedConsumer(_Recorded):
             callbacks[name] = partial(self._rebalanced, callbacks.get(name))
         self._client.subscribe(topics, **callbacks)
 
-    def _rebalanced(self, told: Callable[..., Any] | None, consumer: Any, partitions: list[Any]) -> None:
+    def _rebalanced(self, callback: Callable[..., Any] | None, consumer: Any, partitions: list[Any]) -> None:
         if partitions:
             self._note("ok", "rebalance", partitions=_places(partitions))
-        if told is not None:
-            told(consumer, partitions)
+        if callback is not None:
+            callback(consumer, partitions)
 
     def assign(self, partitions: list[Any]) -> None:
         self._note("ok", "assign", partitions=_places(partitions), isolation=self._isolation)
