@@ -52,6 +52,8 @@ _THREAD_COUNTS: Final = (
 
 
 class Change(NamedTuple):
+    """One change of one key; `operation` is SET, DELETE, APPEND or SUBTRACT."""
+
     key: str
     operation: int
     value: str | None

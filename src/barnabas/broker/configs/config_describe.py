@@ -39,12 +39,16 @@ from barnabas.metadata.image import MetadataImage
 
 
 class Synonym(NamedTuple):
+    """One source of a value, in the order of precedence."""
+
     name: str
     value: str | None
     source: ConfigSource
 
 
 class Entry(NamedTuple):
+    """One key of a resource with its effective value; None if it is sensitive."""
+
     name: str
     value: str | None
     type: ConfigType

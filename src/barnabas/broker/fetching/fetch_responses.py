@@ -42,6 +42,7 @@ _ROWS_PER_STEP = 100
 def encode_fetch_response(
     request: InFlight, services: Services, error: ErrorCode, session_id: int, reported: Reported
 ) -> Generator[int, None, Chunks]:
+    """Encodes a Fetch response with these results, some topics and rows per step."""
     version = request.api_version
     flexible = version >= _FLEXIBLE
     writer = _Writer(start_response(request.correlation_id, 1 if flexible else 0))

@@ -227,6 +227,7 @@ def _key(item: FetchItem, uses_topic_ids: bool) -> Key:
 
 
 def update_item(item: FetchItem, requested: RequestedPartition) -> FetchItem:
+    """Copies the fields of a request to a session's item, and returns the item."""
     if requested.current_leader_epoch != item.current_leader_epoch or requested.fetch_offset < item.offset:
         # A follower in another epoch, or one that truncated, has discarded what was reported since: report it again.
         item.answered_high_watermark = item.answered_log_start_offset = -1

@@ -26,6 +26,8 @@ _TEXTS: Final = {
 
 
 class Coordinator(NamedTuple):
+    """The coordinator of a key, or the error."""
+
     error: ErrorCode
     node_id: int = -1
     host: str = ""
@@ -59,6 +61,7 @@ def handle(context: RequestContext, request: FindCoordinatorRequest, services: S
 
 
 def find(listener: str, key_type: int, key: str, services: Services) -> Coordinator:
+    """Returns the coordinator of a group or transactional id as clients of this listener reach it."""
     if key_type == _GROUP:
         topic, index = GROUP_METADATA_TOPIC, services.groups.partition_for(key)
     elif key_type == _TRANSACTION:

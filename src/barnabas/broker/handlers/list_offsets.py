@@ -33,6 +33,8 @@ _VERSION_OF = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, LATE
 
 
 class Found(NamedTuple):
+    """The result of a look-up; all -1 if there is no such record."""
+
     timestamp: int
     offset: int
     leader_epoch: int

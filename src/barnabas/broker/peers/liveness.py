@@ -30,6 +30,8 @@ _PROBE_REQUEST: Final = struct.pack(">ihhih", 10, 18, 0, 0, -1)
 
 
 class BrokerLiveness:
+    """The probes of brokers by the active controller, at most one per broker at a time."""
+
     def __init__(self, host: Host, config: BrokerConfig, controller: Controller) -> None:
         self._host = host
         self._listener = config.inter_broker_listener

@@ -17,6 +17,8 @@ _NO_LEADER: Final = "no leader"
 
 
 class QuorumWatch:
+    """The log lines of one node about the quorum leader."""
+
     def __init__(self, host: Host, config: BrokerConfig, raft: RaftNode) -> None:
         self._host = host
         self._config = config

@@ -32,6 +32,7 @@ _Key = tuple[str | bytes, int]
 
 
 def refuse_all(asked: Asked, code: ErrorCode) -> Answered:
+    """Returns the same error for every batch of a request."""
     return [(topic, [(index, Appended(code)) for index, _ in batches]) for topic, batches in asked]
 
 

@@ -50,6 +50,8 @@ class _Batch(NamedTuple):
 def produce(
     request: InFlight, services: Services, transactional_id: str, asked: Asked, proceed: Proceed
 ) -> Chunks | None:
+    """Verifies the batches of a transaction with its coordinator if needed, then calls `proceed` with all batches.
+    Returns the response, or None if it is sent later."""
     adds = request.api_version >= _ADDS_SINCE
     opening = []
     if adds or services.verifier.is_enabled:
