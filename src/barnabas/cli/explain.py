@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
-from barnabas.cli import clients, explain_story, lines, output
+from barnabas.cli import clients, explain_story, explain_topic, lines, output
 from barnabas.cli.explain_story import Event, Present
 from barnabas.cli.options import DEFAULT_BOOTSTRAP, INT32_MAX, Bootstrap, ClientProperty, Json
 from barnabas.common.types import EVENTS_TOPIC
@@ -79,10 +79,10 @@ def _explain_partitions(client: Consumer, name: str, since_ms: int, as_json: boo
             shown["history"] = [event for event in shown["history"] if event["time_ms"] >= since_ms]
         output.show_json(found[0] if "-" in name and len(found) == 1 else found)
         return
-    for number, each in enumerate(explanations):
-        if number:
-            print()
-        print("\n".join(explain_story.lines_of(each, since_ms)))
+    if len(explanations) == 1:
+        print("\n".join(explain_story.lines_of(explanations[0], since_ms)))
+    else:
+        print("\n".join(explain_topic.lines_of(explanations, since_ms)))
     if not has_journal:
         output.say(_NO_JOURNAL)
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 Event = dict[str, Any]
 
@@ -163,15 +163,28 @@ def at(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+class Statement(NamedTuple):
+    """One sentence about a partition: what holds, since when, and why."""
+
+    what: str
+    #: None if the journal does not say since when.
+    time_ms: int | None
+    why: str
+
+    def __str__(self) -> str:
+        since = "" if self.time_ms is None else f" since {at(self.time_ms)}"
+        return f"{self.what}{since}{self.why}"
+
+
 def lines_of(explanation: Explanation, since_ms: int = 0) -> list[str]:
     present = explanation.present
     lines = [
-        f"{present.topic}-{present.partition}: {_leader(present.leader)}, replicas {_ids(present.replicas)}, "
+        f"{present.topic}-{present.partition}: {leader_text(present.leader)}, replicas {_ids(present.replicas)}, "
         f"in sync {_ids(present.isr)}" + (f", out of sync {_ids(present.out_of_sync)}" if present.out_of_sync else ""),
         "",
-        _why_leader(explanation),
-        *_on_preferred(present),
-        *(_why_member(explanation, replica) for replica in present.replicas),
+        str(why_leader(explanation)),
+        *on_preferred(present),
+        *(str(why_member(explanation, replica)) for replica in present.replicas),
     ]
     if not explanation.is_current:
         lines += ["", "The last event about this partition differs from the metadata; the journal may be behind."]
@@ -182,20 +195,19 @@ def lines_of(explanation: Explanation, since_ms: int = 0) -> list[str]:
     return lines
 
 
-def _why_leader(explanation: Explanation) -> str:
+def why_leader(explanation: Explanation) -> Statement:
     event, leader = explanation.leader_event, explanation.present.leader
     who = "No broker leads" if leader == _NOBODY else f"Broker {leader} leads"
     if event is None:
-        return f"{who}; the journal does not say why."
-    since = f"since {at(event['time_ms'])}"
+        return Statement(who, None, "; the journal does not say why.")
     if "first_partition" in event:
-        return f"{who} {since}, when the partition was created: it was its first eligible replica."
+        return Statement(who, event["time_ms"], ", when the partition was created: it was its first eligible replica.")
     before = event["before"]["leader"]
-    after_whom = f" (before: {_leader(before)})" if before != leader else ""
-    return f"{who} {since}{after_whom}, because {event['text']}."
+    after_whom = f" (before: {leader_text(before)})" if before != leader else ""
+    return Statement(who, event["time_ms"], f"{after_whom}, because {event['text']}.")
 
 
-def _on_preferred(present: Present) -> list[str]:
+def on_preferred(present: Present) -> list[str]:
     preferred = present.replicas[0] if present.replicas else _NOBODY
     if present.leader in (preferred, _NOBODY):
         return []
@@ -204,15 +216,14 @@ def _on_preferred(present: Present) -> list[str]:
     return [f"Broker {preferred} is preferred, but not in sync."]
 
 
-def _why_member(explanation: Explanation, replica: int) -> str:
+def why_member(explanation: Explanation, replica: int) -> Statement:
     event, is_in = explanation.members[replica], replica in explanation.present.isr
     what = f"Replica {replica} is {'in sync' if is_in else 'out of sync'}"
     if event is None:
-        return f"{what}; the journal does not say since when."
-    since = f"since {at(event['time_ms'])}"
+        return Statement(what, None, "; the journal does not say since when.")
     if "first_partition" in event:
-        return f"{what} {since}, when the partition was created."
-    return f"{what} {since}, because {event['text']}."
+        return Statement(what, event["time_ms"], ", when the partition was created.")
+    return Statement(what, event["time_ms"], f", because {event['text']}.")
 
 
 def told(event: Event) -> str:
@@ -243,7 +254,7 @@ def _moves(event: Event) -> str:
     return f"{event['kind']}, {', '.join(parts)}" if parts else str(event["kind"])
 
 
-def _leader(leader: int) -> str:
+def leader_text(leader: int) -> str:
     return "no leader" if leader == _NOBODY else f"leader {leader}"
 
 
