@@ -128,7 +128,7 @@ class MetadataStore:
 
         A call from within a subscriber is queued, so that all subscribers see all images in the same order.
         """
-        assert delta.image.offset <= image.offset, "metadata goes forward"
+        assert delta.image.offset <= image.offset, "the offset of the image never decreases"
         self._pending.append((delta, image))
         if self._publishing:
             return

@@ -293,12 +293,12 @@ class Core:
 
     # Actions for `draft`.
 
-    def ask(
+    def send(
         self, address: Address, message: Message, reply: Reply, *, timeout_ms: int | None = None, durable_end: int = 0
     ) -> None:
         """Sends a request to another node at the end of the event; `reply` is called as an event of its own."""
         timeout_ms = self.times.request_timeout_ms if timeout_ms is None else timeout_ms
-        self.draft.ask(Request(address, message, reply, timeout_ms, durable_end))
+        self.draft.send(Request(address, message, reply, timeout_ms, durable_end))
 
     def is_refused(self, address: Address) -> bool:
         """Returns whether the last connection to this address was refused, so that no process listens there."""

@@ -82,7 +82,7 @@ class Delivery:
             self._delivering = False
 
     def truncated(self, end_offset: int) -> None:
-        assert end_offset >= self.offset_in_log, f"a leader wants committed records at {end_offset} gone"
+        assert end_offset >= self.offset_in_log, f"truncation of committed records at {end_offset}"
         while self._appended and self._appended[-1].last_offset >= end_offset:
             self._appended.pop()
 

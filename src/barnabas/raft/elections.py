@@ -82,7 +82,7 @@ class Elections:
             self._count()
             if core.quorum.role is role:
                 for voter in core.quorum.voters:
-                    self._ask(role, voter)
+                    self._request_vote(role, voter)
 
     def start_election_soon(self) -> None:
         """Starts an election soon, when no leader may exist. A pre-vote changes nothing, so it disturbs no leader."""
@@ -177,7 +177,7 @@ class Elections:
         else:
             quorum.become_unattached(role.epoch)
         if self._ended_epoch == quorum.epoch:
-            # The others may not know it yet: they are asked again soon, and then with growing delays.
+            # The others may not know it yet: they are requested again soon, and then with growing delays.
             delay_ms = _AGAIN_BASE_MS << min(self._attempts, 10)
             self._attempts += 1
             self._alarm.set(min(delay_ms, self._core.times.election_timeout_ms))
@@ -191,7 +191,7 @@ class Elections:
 
     # Requests.
 
-    def _ask(self, role: Prospective | Candidate, voter: Voter) -> None:
+    def _request_vote(self, role: Prospective | Candidate, voter: Voter) -> None:
         core = self._core
         node_id = voter.key.node_id
         if core.is_stopped or core.quorum.role is not role or node_id in role.votes.granted | role.votes.rejected:
@@ -208,7 +208,7 @@ class Elections:
             pre_vote=isinstance(role, Prospective),
         )
         timeout_ms = min(core.times.request_timeout_ms, max(core.times.election_timeout_ms, 1))
-        core.ask(
+        core.send(
             address,
             request,
             lambda response: core.persisting(lambda: self._on_vote(role, voter, response)),
@@ -225,7 +225,7 @@ class Elections:
             elif core.quorum.role is role and self._is_refused(voter) and not self._is_backing_off:
                 self._gone.add(voter.key.node_id)
                 self._count()
-            core.timers.call_later(core.times.retry_backoff_ms, lambda: self._ask(role, voter))
+            core.timers.call_later(core.times.retry_backoff_ms, lambda: self._request_vote(role, voter))
             return
         answer = only_partition(response)
         if answer is None:
@@ -235,7 +235,7 @@ class Elections:
         if not is_current or core.quorum.role is not role or self._is_backing_off:
             return
         if answer.error_code:
-            core.timers.call_later(core.times.retry_backoff_ms, lambda: self._ask(role, voter))
+            core.timers.call_later(core.times.retry_backoff_ms, lambda: self._request_vote(role, voter))
             return
         self._gone.discard(voter.key.node_id)
         role.votes.note(voter.key.node_id, granted=answer.vote_granted)
@@ -285,27 +285,27 @@ class Elections:
         core = self._core
         if core.is_other_cluster(request.cluster_id):
             return VoteResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-        asked = only_partition(request)
-        if asked is None:
+        requested = only_partition(request)
+        if requested is None:
             return VoteResponse(error_code=ErrorCode.INVALID_REQUEST)
-        above = asked.last_offset_epoch > asked.replica_epoch
-        if asked.last_offset < 0 or asked.last_offset_epoch < 0 or above:
+        above = requested.last_offset_epoch > requested.replica_epoch
+        if requested.last_offset < 0 or requested.last_offset_epoch < 0 or above:
             return self._answer(VoteResponse, ErrorCode.INVALID_REQUEST, listener)
-        if not asked.pre_vote and asked.last_offset_epoch == asked.replica_epoch:
+        if not requested.pre_vote and requested.last_offset_epoch == requested.replica_epoch:
             return self._answer(VoteResponse, ErrorCode.INVALID_REQUEST, listener)
-        code = self._check(asked.replica_id, asked.replica_epoch)
+        code = self._check(requested.replica_id, requested.replica_epoch)
         if code:
             return self._answer(VoteResponse, code, listener)
         quorum = core.quorum
-        if asked.replica_epoch > quorum.epoch:
-            quorum.become_unattached(asked.replica_epoch)
-        if not self._is_meant(request.voter_id, asked.voter_directory_id):
+        if requested.replica_epoch > quorum.epoch:
+            quorum.become_unattached(requested.replica_epoch)
+        if not self._is_meant(request.voter_id, requested.voter_directory_id):
             return self._answer(VoteResponse, ErrorCode.INVALID_VOTER_KEY, listener)
-        candidate = VoterKey(asked.replica_id, asked.replica_directory_id)
-        up_to_date = (asked.last_offset_epoch, asked.last_offset) >= core.last
-        granted = quorum.would_grant(candidate, up_to_date=up_to_date, pre_vote=asked.pre_vote)
-        granted = granted and core.may_vote_for(candidate.node_id, asked.last_offset)
-        if granted and not asked.pre_vote:
+        candidate = VoterKey(requested.replica_id, requested.replica_directory_id)
+        up_to_date = (requested.last_offset_epoch, requested.last_offset) >= core.last
+        granted = quorum.would_grant(candidate, up_to_date=up_to_date, pre_vote=requested.pre_vote)
+        granted = granted and core.may_vote_for(candidate.node_id, requested.last_offset)
+        if granted and not requested.pre_vote:
             core.release_hold()
             quorum.vote_for(candidate)
             if not isinstance(quorum.role, Follower):
@@ -319,14 +319,14 @@ class Elections:
         core = self._core
         if core.is_other_cluster(request.cluster_id):
             return BeginQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-        asked = only_partition(request)
-        if asked is None:
+        requested = only_partition(request)
+        if requested is None:
             return BeginQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
-        code = self._check(asked.leader_id, asked.leader_epoch)
+        code = self._check(requested.leader_id, requested.leader_epoch)
         if not code:
             endpoints = tuple(VoterEndpoint(e.name, e.host, e.port) for e in request.leader_endpoints)
-            core.learn(asked.leader_epoch, asked.leader_id, endpoints, from_leader=True)
-            if not self._is_meant(request.voter_id, asked.voter_directory_id):
+            core.learn(requested.leader_epoch, requested.leader_id, endpoints, from_leader=True)
+            if not self._is_meant(request.voter_id, requested.voter_directory_id):
                 code = ErrorCode.INVALID_VOTER_KEY
         return self._answer(BeginQuorumEpochResponse, code, listener)
 
@@ -334,18 +334,18 @@ class Elections:
         core = self._core
         if core.is_other_cluster(request.cluster_id):
             return EndQuorumEpochResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
-        asked = only_partition(request)
-        if asked is None:
+        requested = only_partition(request)
+        if requested is None:
             return EndQuorumEpochResponse(error_code=ErrorCode.INVALID_REQUEST)
-        code = self._check(asked.leader_id, asked.leader_epoch)
+        code = self._check(requested.leader_id, requested.leader_epoch)
         if not code:
             endpoints = tuple(VoterEndpoint(e.name, e.host, e.port) for e in request.leader_endpoints)
-            core.learn(asked.leader_epoch, asked.leader_id, endpoints)
+            core.learn(requested.leader_epoch, requested.leader_id, endpoints)
             role = core.quorum.role
-            if isinstance(role, Follower) and role.leader_id == asked.leader_id:
+            if isinstance(role, Follower) and role.leader_id == requested.leader_id:
                 role.has_fetched = False
-                named = [VoterKey(c.candidate_id, c.candidate_directory_id) for c in asked.preferred_candidates]
-                named = named or [VoterKey(node_id) for node_id in asked.preferred_successors]
+                named = [VoterKey(c.candidate_id, c.candidate_directory_id) for c in requested.preferred_candidates]
+                named = named or [VoterKey(node_id) for node_id in requested.preferred_successors]
                 self._epoch_ended(self._succession_ms(named))
         return self._answer(EndQuorumEpochResponse, code, listener)
 

@@ -34,18 +34,30 @@ from barnabas.raft.voters import VoterKey
 class _Waiting:
     """A fetch without a response yet."""
 
-    __slots__ = ("asked", "elsewhere", "is_noted", "listener", "max_bytes", "max_wait_ms", "replica", "reply", "timer")
+    __slots__ = (
+        "is_noted",
+        "listener",
+        "max_bytes",
+        "max_wait_ms",
+        "redirect",
+        "replica",
+        "reply",
+        "requested",
+        "timer",
+    )
 
-    def __init__(self, replica: VoterKey, asked: Any, request: FetchRequest, listener: str, reply: AnswerReply) -> None:
+    def __init__(
+        self, replica: VoterKey, requested: Any, request: FetchRequest, listener: str, reply: AnswerReply
+    ) -> None:
         self.replica = replica
         self.max_bytes = min(request.max_bytes, FETCH_BYTES_MAX)
         self.max_wait_ms = request.max_wait_ms
-        self.asked = asked
+        self.requested = requested
         self.listener = listener
         self.reply = later(reply)
-        #: Whether this node led when the fetch arrived; then `elsewhere` is set if the replica cannot continue.
+        #: Whether this node led when the fetch arrived; then `redirect` is set if the replica cannot continue.
         self.is_noted = False
-        self.elsewhere: FetchResponse.PartitionData | None = None
+        self.redirect: FetchResponse.PartitionData | None = None
         #: None until the fetch was found to have nothing to return yet.
         self.timer: Timer | None = None
 
@@ -57,7 +69,7 @@ class FetchAnswers:
         self._core = core
         self._leading = leading
         #: Fetches of this event, which have not been checked yet.
-        self._asked: list[_Waiting] = []
+        self._new_fetches: list[_Waiting] = []
         self._waiting: list[_Waiting] = []
 
     # Fetch.
@@ -65,36 +77,40 @@ class FetchAnswers:
     def fetch(self, request: FetchRequest, listener: str, reply: AnswerReply) -> None:
         """Records what the replica has. `reply` gets the response at the end of this event, or later."""
         core = self._core
-        asked = only_partition(request)
+        requested = only_partition(request)
         if core.is_other_cluster(request.cluster_id):
             core.draft.answer(reply, FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID))
             return
-        if asked is None:
+        if requested is None:
             core.draft.answer(reply, FetchResponse(error_code=ErrorCode.INVALID_REQUEST))
             return
-        last_epoch = asked.last_fetched_epoch
-        if request.max_wait_ms < 0 or asked.fetch_offset < 0 or not 0 <= last_epoch <= asked.current_leader_epoch:
+        last_epoch = requested.last_fetched_epoch
+        if (
+            request.max_wait_ms < 0
+            or requested.fetch_offset < 0
+            or not 0 <= last_epoch <= requested.current_leader_epoch
+        ):
             core.draft.answer(reply, self._response(self._partition(ErrorCode.INVALID_REQUEST), listener))
             return
         state = request.replica_state
         replica_id = request.replica_id if state is None else state.replica_id
-        waiting = _Waiting(VoterKey(replica_id, asked.replica_directory_id), asked, request, listener, reply)
+        waiting = _Waiting(VoterKey(replica_id, requested.replica_directory_id), requested, request, listener, reply)
         self._note(waiting, is_refusing=bool(read_refusing(request.unknown_tags)))
-        self._asked.append(waiting)
+        self._new_fetches.append(waiting)
         core.draft.fetch()
 
     def _note(self, waiting: _Waiting, *, is_refusing: bool) -> None:
         """Records what a replica has, if this node is its leader and has the same records."""
-        core, asked, replica = self._core, waiting.asked, waiting.replica
-        if core.leader_only(asked.current_leader_epoch):
+        core, requested, replica = self._core, waiting.requested, waiting.replica
+        if core.leader_only(requested.current_leader_epoch):
             return
         waiting.is_noted = True
-        waiting.elsewhere = self._where_else(asked.fetch_offset, asked.last_fetched_epoch)
-        if waiting.elsewhere is not None or replica.node_id < 0 or replica.node_id == core.own.node_id:
+        waiting.redirect = self._redirect_for(requested.fetch_offset, requested.last_fetched_epoch)
+        if waiting.redirect is not None or replica.node_id < 0 or replica.node_id == core.own.node_id:
             return
         leader = core.quorum.role
         assert isinstance(leader, Leader)
-        moved = leader.progress.on_fetch(replica, asked.fetch_offset, core.log.end_offset, core.now_ms)
+        moved = leader.progress.on_fetch(replica, requested.fetch_offset, core.log.end_offset, core.now_ms)
         state = leader.progress.state_of(replica)
         if state is not None:
             state.is_refusing = is_refusing
@@ -112,9 +128,9 @@ class FetchAnswers:
             waiting, self._waiting = self._waiting, []
             for one in waiting:
                 self._send_or_wait(one, self._complete(one), answers)
-        asked, self._asked = self._asked, []
-        for one in asked:
-            partition = self._answer_for(one, one.elsewhere) if one.is_noted else self._complete(one)
+        requested, self._new_fetches = self._new_fetches, []
+        for one in requested:
+            partition = self._answer_for(one, one.redirect) if one.is_noted else self._complete(one)
             if partition is None and one.max_wait_ms == 0:
                 partition = self._partition(ErrorCode.NONE)
             self._send_or_wait(one, partition, answers)
@@ -140,30 +156,30 @@ class FetchAnswers:
 
     def _complete(self, waiting: _Waiting) -> FetchResponse.PartitionData | None:
         """Returns the response, or None if there is nothing to return yet."""
-        asked = waiting.asked
-        code = self._core.leader_only(asked.current_leader_epoch)
-        elsewhere = None if code else self._where_else(asked.fetch_offset, asked.last_fetched_epoch)
-        return self._answer_for(waiting, elsewhere)
+        requested = waiting.requested
+        code = self._core.leader_only(requested.current_leader_epoch)
+        redirect = None if code else self._redirect_for(requested.fetch_offset, requested.last_fetched_epoch)
+        return self._answer_for(waiting, redirect)
 
     def _answer_for(
-        self, waiting: _Waiting, elsewhere: FetchResponse.PartitionData | None
+        self, waiting: _Waiting, redirect: FetchResponse.PartitionData | None
     ) -> FetchResponse.PartitionData | None:
         """Returns the same as `_complete`, once it is known whether the replica can continue from its offset."""
-        core, asked = self._core, waiting.asked
-        code = core.leader_only(asked.current_leader_epoch)
+        core, requested = self._core, waiting.requested
+        code = core.leader_only(requested.current_leader_epoch)
         if code:
             return self._partition(code)
-        if elsewhere is not None:
-            return elsewhere
-        offset, leader = asked.fetch_offset, core.quorum.role
+        if redirect is not None:
+            return redirect
+        offset, leader = requested.fetch_offset, core.quorum.role
         assert isinstance(leader, Leader)
         if offset < core.log.end_offset:
             return self._partition(ErrorCode.NONE, records=core.log.read(offset, waiting.max_bytes))
-        if leader.progress.high_watermark > asked.high_watermark:
+        if leader.progress.high_watermark > requested.high_watermark:
             return self._partition(ErrorCode.NONE)
         return None
 
-    def _where_else(self, offset: int, last_epoch: int) -> FetchResponse.PartitionData | None:
+    def _redirect_for(self, offset: int, last_epoch: int) -> FetchResponse.PartitionData | None:
         """Returns the response to a replica that cannot continue from (`offset`, `last_epoch`); None if it can."""
         log = self._core.log
         start = log.start_offset
@@ -232,11 +248,11 @@ class FetchAnswers:
             return FetchSnapshotResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
             return FetchSnapshotResponse(error_code=ErrorCode.INVALID_REQUEST)
-        topic, asked = request.topics[0], request.topics[0].partitions[0]
+        topic, requested = request.topics[0], request.topics[0].partitions[0]
         answer = FetchSnapshotResponse.PartitionSnapshot(
-            index=asked.partition,
+            index=requested.partition,
             snapshot_id=FetchSnapshotResponse.SnapshotId(
-                end_offset=asked.snapshot_id.end_offset, epoch=asked.snapshot_id.epoch
+                end_offset=requested.snapshot_id.end_offset, epoch=requested.snapshot_id.epoch
             ),
             unaligned_records=b"",
         )
@@ -246,7 +262,9 @@ class FetchAnswers:
             answer.current_leader = FetchSnapshotResponse.LeaderIdAndEpoch(
                 leader_id=core.quorum.leader_id, leader_epoch=core.quorum.epoch
             )
-            answer.error_code = core.leader_only(asked.current_leader_epoch) or self._read_piece(request, asked, answer)
+            answer.error_code = core.leader_only(requested.current_leader_epoch) or self._read_piece(
+                request, requested, answer
+            )
         return FetchSnapshotResponse(
             topics=[FetchSnapshotResponse.TopicSnapshot(name=topic.name, partitions=[answer])],
             node_endpoints=node_endpoints(FetchSnapshotResponse, core.quorum.leader_id, core.leader_address(listener)),
@@ -255,20 +273,22 @@ class FetchAnswers:
     def _read_piece(
         self,
         request: FetchSnapshotRequest,
-        asked: FetchSnapshotRequest.PartitionSnapshot,
+        requested: FetchSnapshotRequest.PartitionSnapshot,
         answer: FetchSnapshotResponse.PartitionSnapshot,
     ) -> ErrorCode:
         """Fills `answer`, and returns an error code."""
         core = self._core
-        snapshot_id = SnapshotId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
+        snapshot_id = SnapshotId(requested.snapshot_id.end_offset, requested.snapshot_id.epoch)
         if snapshot_id.end_offset <= 0 or not core.files.exists(snapshot_id):
             # The snapshot with the first voters is not replicated: the first leader writes them to the log.
             return ErrorCode.SNAPSHOT_NOT_FOUND
         size_bytes = core.files.size(snapshot_id)
-        if not 0 <= asked.position < size_bytes:
+        if not 0 <= requested.position < size_bytes:
             return ErrorCode.POSITION_OUT_OF_RANGE
-        answer.size, answer.position = size_bytes, asked.position
-        answer.unaligned_records = core.files.read_slice(snapshot_id, asked.position, min(request.max_bytes, 1 << 30))
+        answer.size, answer.position = size_bytes, requested.position
+        answer.unaligned_records = core.files.read_slice(
+            snapshot_id, requested.position, min(request.max_bytes, 1 << 30)
+        )
         if request.replica_id >= 0 and request.replica_id != core.own.node_id:
-            self._leading.on_replica(VoterKey(request.replica_id, asked.replica_directory_id), moved=False)
+            self._leading.on_replica(VoterKey(request.replica_id, requested.replica_directory_id), moved=False)
         return ErrorCode.NONE

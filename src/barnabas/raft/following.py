@@ -129,7 +129,7 @@ class Following:
                 snapshot_id=download.snapshot_id,
                 position=download.position,
             )
-            core.ask(
+            core.send(
                 address,
                 request,
                 lambda piece: core.persisting(lambda: self._on_piece(role, download, piece), lambda: self._again(role)),
@@ -145,7 +145,7 @@ class Following:
             high_watermark=core.delivery.high_watermark,
             is_refusing=not core.log_health.is_writable,
         )
-        core.ask(
+        core.send(
             address,
             request,
             lambda answer: core.persisting(lambda: self._on_fetch(role, address, answer), lambda: self._again(role)),

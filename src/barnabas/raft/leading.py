@@ -236,7 +236,7 @@ class Leading:
         if address is None:
             return
         request = begin_request(core.cluster_id, core.own.node_id, leader.epoch, voter.key, core.own_endpoints)
-        core.ask(address, request, lambda response: core.persisting(lambda: self._on_begun(response)))
+        core.send(address, request, lambda response: core.persisting(lambda: self._on_begun(response)))
 
     def _on_begun(self, response: Message | None) -> None:
         answer = None
@@ -255,4 +255,4 @@ class Leading:
             if address is None or voter.key.node_id == core.own.node_id:
                 continue
             request = end_request(core.cluster_id, core.own.node_id, role.epoch, role.successors, core.own_endpoints)
-            core.ask(address, request, lambda response: None)
+            core.send(address, request, lambda response: None)

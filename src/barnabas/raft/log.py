@@ -150,7 +150,7 @@ class MetadataLog:
         """Appends a batch that already has its offsets. It is durable only after `flush`."""
         end_offset = self._log.log_end_offset
         info = self._log.append_as_leader(batch, epoch, wall_ms=self._host.clock.wall_ms(), origin=Origin.RAFT)
-        assert info.first_offset == end_offset, "nobody else appends to the metadata log"
+        assert info.first_offset == end_offset, "the metadata log has no other writer"
 
     def append_as_follower(self, batches: Buffer) -> None:
         """Appends whole batches from the leader. Raises RecordsRejected for a damaged one; those before it are kept."""

@@ -113,7 +113,7 @@ class Progress:
         state = self._voters.get(self.own.node_id)
         if state is None:
             return False
-        assert end_offset >= state.end_offset, "what is on the leader's disk stays there"
+        assert end_offset >= state.end_offset, "the leader's flushed end never decreases"
         state.end_offset = end_offset
         state.directory_id = self.own.directory_id
         state.last_fetch_ms = state.last_caught_up_ms = now_ms

@@ -221,10 +221,10 @@ class QuorumState:
         role = self.role
         assert isinstance(role, Unattached | Prospective | Follower), "the others have voted for themselves"
         if role.voted is None:
-            assert not isinstance(role, Follower), "an epoch that has its leader needs no vote"
+            assert not isinstance(role, Follower), "no vote in an epoch with a leader"
             self._promise_then(_state(role.epoch, role.leader_id, candidate), candidate)
             return
-        assert role.voted.node_id == candidate.node_id, "one vote in an epoch"
+        assert role.voted.node_id == candidate.node_id, "at most one vote in an epoch"
 
     # Roles.
 
@@ -232,16 +232,16 @@ class QuorumState:
         """Changes to UNATTACHED, in a new epoch without a known leader, or in this one after failed pre-votes."""
         role = self.role
         if epoch == role.epoch:
-            assert isinstance(role, Prospective), "only a new epoch makes one forget"
+            assert isinstance(role, Prospective), "only a failed pre-vote stays in its epoch"
             self._take(Unattached(epoch, role.voted, role.leader_id, role.leader_endpoints))
             return
-        assert epoch > role.epoch, "epochs go forward"
+        assert epoch > role.epoch, "an epoch never decreases"
         self._promise_epoch(_state(epoch, NONE, None))
         self._take(Unattached(epoch))
 
     def become_prospective(self) -> None:
         role = self.role
-        assert self.is_voter or self.was_voter, "only a voter stands for election"
+        assert self.is_voter or self.was_voter, "only a voter can be elected"
         assert isinstance(role, Unattached | Follower | Candidate), f"not from {role}"
         votes = Votes({self.own.node_id})
         if isinstance(role, Candidate):
@@ -255,14 +255,14 @@ class QuorumState:
         The only voter requests no votes, and saves its own when it leads.
         """
         role = self.role
-        assert self.is_voter or self.was_voter, "only a voter stands for election"
-        assert not isinstance(role, Leader), "a leader resigns before it stands again"
+        assert self.is_voter or self.was_voter, "only a voter can be elected"
+        assert not isinstance(role, Leader), "a leader resigns before the next election"
         candidate = Candidate(role.epoch + 1, Votes({self.own.node_id}))
         if self.is_alone:
             self._take(candidate)
             return
-        assert isinstance(role, Prospective), "first one asks whether it would do"
-        assert role.votes.is_won(self.voters), "a majority would elect it"
+        assert isinstance(role, Prospective), "a candidate has won its pre-votes"
+        assert role.votes.is_won(self.voters), "a majority granted the pre-vote"
         self._promise_then(_state(candidate.epoch, NONE, self.own), candidate)
 
     def become_leader(self, epoch_start_offset: int) -> None:
@@ -282,7 +282,7 @@ class QuorumState:
             self._promise_epoch(_state(epoch, leader_id, None))
             self._take(Follower(epoch, leader_id, endpoints))
             return
-        assert epoch == role.epoch, "epochs go forward"
+        assert epoch == role.epoch, "an epoch never decreases"
         assert not isinstance(role, Leader | Resigned), f"epoch {epoch} has two leaders"
         assert self.leader_id in (NONE, leader_id), f"epoch {epoch} has two leaders"
         voted = self.own if isinstance(role, Candidate) else role.voted
@@ -324,13 +324,13 @@ class QuorumState:
 
     def _promise_then(self, state: ElectionState, taken: Candidate | Leader | VoterKey) -> None:
         """Promises `state`; the role or vote takes effect when that is on disk."""
-        assert self._next is None, "one promise in an event"
+        assert self._next is None, "at most one promise in an event"
         self._draft.promise(state, is_binding=True)
         self._next = taken
 
     def _promise_epoch(self, state: ElectionState) -> None:
         """Promises an epoch and its leader, which take effect even if they cannot be saved."""
-        assert self._next is None, "one promise in an event"
+        assert self._next is None, "at most one promise in an event"
         self._draft.promise(state, is_binding=False)
         self._unsaved_epoch = state
 

@@ -191,7 +191,7 @@ class Draft:
     def commit_ahead(self, ahead: Ahead) -> None:
         self._is_empty, self._committed = False, ahead
 
-    def ask(self, request: Request) -> None:
+    def send(self, request: Request) -> None:
         self._is_empty = False
         self._messages.append(request)
 

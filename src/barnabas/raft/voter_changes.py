@@ -117,8 +117,8 @@ class VoterChanges:
         assert address is not None
         pending = self._pending = _Pending(Voter(key, endpoints), AddRaftVoterResponse, reply)
         self._expiry.set(core.times.request_timeout_ms)
-        asked = ApiVersionsRequest(client_software_name="barnabas", client_software_version="raft")
-        core.ask(address, asked, lambda response: self._on_versions(pending, response))
+        query = ApiVersionsRequest(client_software_name="barnabas", client_software_version="raft")
+        core.send(address, query, lambda response: self._on_versions(pending, response))
 
     def _on_versions(self, pending: _Pending, response: Message | None) -> None:
         core = self._core
@@ -188,7 +188,7 @@ class VoterChanges:
 
     def upgrade(self) -> None:
         """Raises kraft.version from 0 to 1: from now on the voters are in the log, and can be changed."""
-        assert self.upgrade_refusal() is None, "whoever upgrades has asked whether it can be"
+        assert self.upgrade_refusal() is None, "the caller checks `upgrade_refusal` first"
         core = self._core
         leader = core.quorum.role
         assert isinstance(leader, Leader)
@@ -318,7 +318,7 @@ class VoterChanges:
         if core.history.kraft_version < 1 or known is None or known == own or address is None:
             return
         request = update_voter_request(core.cluster_id, core.own, role.epoch, core.own_endpoints)
-        core.ask(address, request, lambda response: None)
+        core.send(address, request, lambda response: None)
 
 
 def _show(key: VoterKey) -> str:

@@ -54,7 +54,7 @@ class VoterHistory:
         Raises FatalFault if this release does not support it.
         """
         if isinstance(message, VotersRecord):
-            assert offset > self.voters_offset, "the log goes forward"
+            assert offset > self.voters_offset, "offsets increase"
             self._voters.append((offset, voters_from_record(message)))
             return True
         if isinstance(message, KRaftVersionRecord):

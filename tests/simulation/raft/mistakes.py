@@ -78,13 +78,13 @@ def committed_by_counting_older_epochs() -> Mistake:
 
 def truncation_skipped() -> Mistake:
     """A leader does not compare the follower's end with its own log, and sends what comes next."""
-    checked = FetchAnswers._where_else
+    checked = FetchAnswers._redirect_for
 
     def where_else(self: FetchAnswers, offset: int, last_epoch: int) -> Any:
         answer = checked(self, offset, last_epoch)
         return None if answer is not None and answer.diverging_epoch is not None else answer
 
-    return [(FetchAnswers, "_where_else", where_else)]
+    return [(FetchAnswers, "_redirect_for", where_else)]
 
 
 def stale_leader_answers() -> Mistake:

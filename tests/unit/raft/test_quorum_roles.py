@@ -129,20 +129,20 @@ def test_transitions_that_must_not_be() -> None:
     for forbidden, text in (
         (lambda: state.become_leader(0), "only a candidate wins"),
         (state.become_resigned, "only a leader resigns"),
-        (state.become_candidate, "asks whether it would do"),
-        (lambda: state.become_unattached(0), "only a new epoch"),
+        (state.become_candidate, "has won its pre-votes"),
+        (lambda: state.become_unattached(0), "only a failed pre-vote"),
         (lambda: state.become_follower(1, 1, ()), "cannot be followed"),
     ):
         with pytest.raises(AssertionError, match=text):
             forbidden()
     state.become_prospective()
-    with pytest.raises(AssertionError, match="a majority would"):
+    with pytest.raises(AssertionError, match="a majority granted the pre-vote"):
         state.become_candidate()
     assert written == []
     state.become_follower(3, 2, ENDPOINTS)
     with pytest.raises(AssertionError, match="two leaders"):
         state.become_follower(3, 3, ENDPOINTS)
-    with pytest.raises(AssertionError, match="epochs go forward"):
+    with pytest.raises(AssertionError, match="an epoch never decreases"):
         state.become_follower(2, 3, ENDPOINTS)
 
 

@@ -167,7 +167,7 @@ def test_a_claim_that_is_not_durable_is_flushed_before_it_leaves(monkeypatch: py
     sent: list[int] = []
     monkeypatch.setattr(peers, "send", lambda *asked, timeout_ms: sent.append(log.flushed_offset))
     request = Request(("h", 1), FetchRequest(), lambda response: None, 10, durable_end=end_offset)
-    node._run(lambda: node._core.draft.ask(request))
+    node._run(lambda: node._core.draft.send(request))
     assert sent == [end_offset]
 
 
