@@ -36,10 +36,10 @@ class Ear:
         self.events.append("closed")
         self.error = error
 
-    def hold_back(self) -> None:
+    def pause_writing(self) -> None:
         self.events.append("hold back")
 
-    def go_on(self) -> None:
+    def resume_writing(self) -> None:
         self.events.append("go on")
 
 

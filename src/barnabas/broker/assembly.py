@@ -90,7 +90,7 @@ class Broker:
             host, config, self.access, self.metadata, cluster_id, self._on_epoch, self.logs.roots.refusing
         )
         self.assignments = DirectoryAssignments(host, config.node_id, self.metadata, self._own_epoch, self.access.send)
-        ports = ReplicaPorts(self.access.send, self._own_epoch, self._on_witness, self.assignments)
+        ports = ReplicaPorts(self.access.send, self._own_epoch, self._on_replica_event, self.assignments)
         self.replicas = ReplicaManager(host, config, self.logs, ports)
         partitions = InternalPartitions(self.replicas, host.clock)
         identity = (config.node_id, self._own_epoch, lambda: self.controller.is_active)
@@ -132,7 +132,7 @@ class Broker:
             memory=self.memory,
         )
 
-    def _on_witness(self, replica: Partition, what: str, facts: dict[str, int]) -> None:
+    def _on_replica_event(self, replica: Partition, what: str, facts: dict[str, int]) -> None:
         self.journal.on_replica_event(*replica.topic_partition, replica.topic_id, what, facts)
 
     def _own_epoch(self) -> int:

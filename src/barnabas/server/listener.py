@@ -161,11 +161,11 @@ class ConnectionProtocol(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         if self._connection is not None:
-            self._connection.hold_back()
+            self._connection.pause_writing()
 
     def resume_writing(self) -> None:
         if self._connection is not None:
-            self._connection.go_on()
+            self._connection.resume_writing()
 
     # -- common.host.Link
 

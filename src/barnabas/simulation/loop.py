@@ -368,11 +368,11 @@ class SimulatedTransport(asyncio.Transport):
         if not self._connected.done():
             self._connected.set_exception(error)
 
-    def hold_back(self) -> None:
+    def pause_writing(self) -> None:
         # The caller is the protocol's own `write`, which must return first.
         self._loop.call_soon(self._protocol.pause_writing)
 
-    def go_on(self) -> None:
+    def resume_writing(self) -> None:
         self._inside(self._protocol.resume_writing)
 
     def _inside(self, callback: Callable[[], object]) -> None:

@@ -157,10 +157,10 @@ class DialledEnd:
     def closed(self, error: OSError | None) -> None:
         self._end.closed(error)
 
-    def hold_back(self) -> None:
+    def pause_writing(self) -> None:
         """Does nothing: `LinkEnd` has no such event."""
 
-    def go_on(self) -> None: ...
+    def resume_writing(self) -> None: ...
 
 
 class MachineLinks:

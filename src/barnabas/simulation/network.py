@@ -51,9 +51,9 @@ class End(Protocol):
     def closed(self, error: OSError | None) -> None:
         """Notifies the program, as the last call, that the connection is broken, or that this side closed it."""
 
-    def hold_back(self) -> None: ...
+    def pause_writing(self) -> None: ...
 
-    def go_on(self) -> None: ...
+    def resume_writing(self) -> None: ...
 
 
 class Way:
@@ -256,7 +256,7 @@ class Socket:
             out.send(data)
         if out.unconsumed > _HIGH_BYTES and not self.is_held_back and self._end is not None:
             self.is_held_back = True
-            self._end.hold_back()
+            self._end.pause_writing()
 
     @property
     def unsent_bytes(self) -> int:
@@ -322,11 +322,11 @@ class Socket:
         assert self.out is not None
         delay_us = self.out.way.delay_us(0)
 
-        def go_on() -> None:
+        def resume_writing() -> None:
             if not self.is_closed and not self.is_held_back and self._end is not None:
-                self._end.go_on()
+                self._end.resume_writing()
 
-        self.network.world.after(delay_us, go_on, self.process, "room")
+        self.network.world.after(delay_us, resume_writing, self.process, "room")
 
     def drain(self) -> None:
         end, rx = self._end, self._rx

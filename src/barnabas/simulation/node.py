@@ -50,11 +50,11 @@ class AcceptedEnd:
     def closed(self, error: OSError | None) -> None:
         self._connection.closed()
 
-    def hold_back(self) -> None:
-        self._connection.hold_back()
+    def pause_writing(self) -> None:
+        self._connection.pause_writing()
 
-    def go_on(self) -> None:
-        self._connection.go_on()
+    def resume_writing(self) -> None:
+        self._connection.resume_writing()
 
     def close(self) -> None:
         self._socket.close()

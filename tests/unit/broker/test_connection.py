@@ -41,12 +41,12 @@ class FullLink(MemoryLink):
         self.most_unsent = max(self.most_unsent, len(self.sent))
         if len(self.sent) > self.limit:
             assert self.core is not None
-            self.core.hold_back()
+            self.core.pause_writing()
 
     def drain(self) -> bytes:
         assert self.core is not None
         taken = self.take()
-        self.core.go_on()
+        self.core.resume_writing()
         return taken
 
 

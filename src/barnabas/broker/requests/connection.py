@@ -1,7 +1,7 @@
 """A client connection: its requests in flight, and their responses in the order of the requests.
 
 A client that does not read its responses is not served further: requests stay unread while too many are unanswered, or
-while too many bytes of responses wait, either here behind an earlier request or in the host (`hold_back`).
+while too many bytes of responses wait, either here behind an earlier request or in the host (`pause_writing`).
 
 A request owns its continuations (`common.continuations`). If one fails, the request is answered with
 UNKNOWN_SERVER_ERROR; if its API has no such response, or if the request holds back later ones, the connection is
@@ -272,8 +272,8 @@ class RequestDispatcher(Protocol):
 
 
 class Connection:
-    """The broker's end of one connection. The host calls `get_buffer`, `received` and `closed`, and `hold_back` and
-    `go_on` when its output buffer fills and drains."""
+    """The broker's end of one connection. The host calls `get_buffer`, `received` and `closed`, and `pause_writing` and
+    `resume_writing` when its output buffer fills and drains."""
 
     __slots__ = (
         "_closed",
@@ -348,12 +348,12 @@ class Connection:
         if frames.held_bytes:
             self._dispatcher.memory.received(self)
 
-    def hold_back(self) -> None:
-        """Stops serving until `go_on`: the host's output buffer is full."""
+    def pause_writing(self) -> None:
+        """Stops serving until `resume_writing`: the host's output buffer is full."""
         self._held_back = True
         self._pause()
 
-    def go_on(self) -> None:
+    def resume_writing(self) -> None:
         """Continues serving: the host's output buffer has drained."""
         self._held_back = False
         self._maybe_resume()
