@@ -36,6 +36,7 @@ class Deadline:
         return self.due_ms != _NONE
 
     def schedule(self, delay_ms: int, callback: Callable[[], None]) -> None:
+        """Schedules `callback` in `delay_ms`, in place of an earlier schedule."""
         self._callback = later(callback)
         self._owner._place(self, max(delay_ms, 0))
 

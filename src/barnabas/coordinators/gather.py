@@ -22,6 +22,8 @@ class Gather(Generic[T]):
             finish(())
 
     def slot(self, index: int) -> Callable[[T], None]:
+        """Returns the callback for the answer to the request with this index."""
+
         def give(answer: T) -> None:
             assert self._answers[index] is None, "each slot receives one answer"
             self._answers[index] = answer

@@ -36,6 +36,7 @@ class GroupContext:
         return self.consumer_writes.group(group_id)
 
     def create(self, group_id: str) -> ClassicGroup:
+        """Adds an empty classic group."""
         assert group_id not in self.groups, "a group is created once"
         group = self.groups[group_id] = ClassicGroup(group_id, self.deadlines, self.wall_ms())
         group.hold_in(self.held)

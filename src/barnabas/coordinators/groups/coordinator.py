@@ -242,6 +242,7 @@ class GroupCoordinator:
     def heartbeat(
         self, context: GroupRequestContext, request: HeartbeatRequest, reply: Callable[[HeartbeatResponse], None]
     ) -> None:
+        """Serves Heartbeat of the classic protocol."""
         group_id, member_id = request.group_id, request.member_id
         generation, instance_id = request.generation_id, request.group_instance_id
         try:

@@ -159,6 +159,7 @@ class OffsetRequests:
     def fetch(
         self, api_version: int, request: OffsetFetchRequest, reply: Callable[[OffsetFetchResponse], None]
     ) -> None:
+        """Serves OffsetFetch. Since version 8 a request can contain several groups."""
         if api_version >= _BATCHED_SINCE:
             fetches = [
                 _Fetch(

@@ -44,6 +44,7 @@ class Offsets:
     # -- reading
 
     def of(self, group_id: str) -> Mapping[Partition, CommittedOffset]:
+        """Returns the committed offsets of the group by partition."""
         return self._committed.get(group_id, _NOTHING)
 
     @property

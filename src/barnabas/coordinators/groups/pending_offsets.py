@@ -38,6 +38,7 @@ class PendingOffsets:
         return self._open.get(group_id, _NOTHING).keys()
 
     def put(self, producer_id: int, key: OffsetKey, committed: CommittedOffset) -> None:
+        """Stores an offset of an open transaction."""
         written = self._by_producer.setdefault(producer_id, {})
         if key not in written:
             self._open.setdefault(key.group_id, {}).setdefault((key.topic, key.partition), set()).add(producer_id)

@@ -173,6 +173,7 @@ class GroupShard:
         self.offsets.replay_open(producer_id, key, value)
 
     def finish(self) -> Iterator[None]:
+        """Builds the consumer groups, and a classic group for each group id that has only offsets."""
         yield from self.consumers.finish_loading()
         for count, group_id in enumerate(tuple(self.offsets.groups()), 1):
             if group_id not in self._context.groups and not self.consumers.has(group_id):
@@ -181,6 +182,7 @@ class GroupShard:
                 yield
 
     def on_loaded(self) -> None:
+        """Begins to serve, starts all sessions, and schedules expiry."""
         self._life.move(ShardState.ACTIVE)
         self._restart_sessions_slice((*self.groups(), *self.consumers.groups()), 0)
         self._schedule_expiry()

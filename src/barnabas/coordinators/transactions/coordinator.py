@@ -165,6 +165,7 @@ class TransactionCoordinator:
     # -- producers
 
     def init_producer_id(self, request: Initialization) -> None:
+        """Serves InitProducerId with a transactional id; answers when the new identity is committed."""
         if not 0 < request.timeout_ms <= self._config.timeout_max_ms:
             request.answer(ErrorCode.INVALID_TRANSACTION_TIMEOUT, NO_PRODUCER)
             return
@@ -307,6 +308,7 @@ class TransactionCoordinator:
     # -- administration
 
     def describe(self, transactional_id: str) -> Transaction:
+        """Returns the transaction of an id. Raises RequestFailed if it is unknown or elsewhere."""
         if not transactional_id:
             raise RequestFailed(ErrorCode.INVALID_REQUEST)
         transaction = self._shard(transactional_id).find(transactional_id)

@@ -239,6 +239,7 @@ class TransactionShard(LoadSink):
             self._transactions[transactional_id] = Transaction(transactional_id, image)
 
     def on_loaded(self) -> None:
+        """Begins to serve, continues open and decided transactions, and schedules timeouts and expiry."""
         self._life.move(ShardState.ACTIVE)
         self._resume_slice(tuple(self._transactions.values()), 0)
         self._abort.schedule(self._config.abort_interval_ms, self._abort_timed_out)

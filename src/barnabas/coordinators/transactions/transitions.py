@@ -136,6 +136,7 @@ def _bumped(image: TxnImage, expected: ProducerIdentity | None) -> tuple[int, in
 
 
 def check_producer(image: TxnImage, producer: ProducerIdentity) -> None:
+    """Raises RequestFailed unless the producer has the transaction's producer id and epoch."""
     if image.producer_id != producer.producer_id:
         raise RequestFailed(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
     if image.producer_epoch != producer.epoch:

@@ -119,6 +119,7 @@ class Member:
         return list(self.protocols.items()) == list(protocols.items())
 
     def vote(self, candidates: frozenset[str]) -> str:
+        """Returns the candidate that the member prefers."""
         return next(name for name in self.protocols if name in candidates)
 
     def complete_sync(self, response: SyncGroupResponse) -> bool:
@@ -216,6 +217,7 @@ class ClassicGroup:
         return self._automaton.state in states
 
     def become(self, state: GroupState, wall_ms: int) -> None:
+        """Moves the group to another state, at this wall-clock time."""
         self.previous_state = self._automaton.move(state)
         self.state_timestamp_ms = wall_ms
 
@@ -260,6 +262,7 @@ class ClassicGroup:
         return any(self._supported.get(name, 0) == len(self.members) for name in protocols)
 
     def add(self, member: Member, protocol_type: str | None, reply: JoinReply | None) -> None:
+        """Adds a member with its parked JoinGroup; the first one determines the protocol type and leads."""
         assert member.member_id not in self.members, "a member joins once"
         if member.instance_id is not None:
             assert member.instance_id not in self.static_members, "an instance id belongs to one member"
@@ -324,6 +327,7 @@ class ClassicGroup:
         return new
 
     def forget_pending(self, member_id: str) -> None:
+        """Removes a member id that no client has joined with yet."""
         deadline = self.pending_joins.pop(member_id, None)
         if deadline is not None:
             deadline.cancel()
@@ -350,6 +354,7 @@ class ClassicGroup:
     # -- joins
 
     def park_join(self, member: Member, reply: JoinReply | None) -> None:
+        """Stores the reply of a JoinGroup until the rebalance is complete."""
         assert member.join_reply is None, "one parked join a member"
         member.join_reply = None if reply is None else later(reply)
         if reply is not None:
@@ -372,9 +377,11 @@ class ClassicGroup:
 
     @property
     def all_joined(self) -> bool:
+        """Returns whether every member has joined, and no client has yet to join with its new member id."""
         return self.awaiting_joins == len(self.members) and not self.pending_joins
 
     def not_rejoined(self) -> Iterator[Member]:
+        """Returns the members that have not joined again."""
         return iter([member for member in self.members.values() if member.join_reply is None])
 
     def elect_joined_leader(self) -> bool:
@@ -419,6 +426,7 @@ class ClassicGroup:
             self.become(GroupState.EMPTY, wall_ms)
 
     def update_subscription(self) -> None:
+        """Derives the subscribed topics from the members' metadata."""
         name = self.protocol_name
         if not self.is_consumers:
             self.subscribed = None

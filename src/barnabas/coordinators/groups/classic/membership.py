@@ -38,6 +38,7 @@ class Membership:
         return group
 
     def sync(self, request: SyncGroupRequest, reply: SyncReply) -> None:
+        """Serves SyncGroup: the leader's contains the assignment; the others wait for it."""
         group = self._group(request.group_id)
         member = group.validate(request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
@@ -66,6 +67,7 @@ class Membership:
                 reply(replies.synced(group, member))
 
     def heartbeat(self, group_id: str, generation: int, member_id: str, instance_id: str | None) -> ErrorCode:
+        """Extends the member's session; returns REBALANCE_IN_PROGRESS if it must join again."""
         group = self._group(group_id)
         member = group.validate(member_id, instance_id)
         if generation != group.generation:

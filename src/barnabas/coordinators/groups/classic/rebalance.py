@@ -67,6 +67,7 @@ class Rebalancer:
         deadline.schedule(timeout_ms, lambda: self.drop_pending(group, member_id))
 
     def drop_pending(self, group: ClassicGroup, member_id: str) -> None:
+        """Removes a member id that no client has joined with, and completes the join phase if only that was missing."""
         group.forget_pending(member_id)
         self.maybe_complete_join(group)
 

@@ -51,6 +51,7 @@ def assign_range(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> 
 
 
 def assign_uniform(subscribers: Sequence[Subscriber], counts: PartitionCounts) -> Targets:
+    """Assigns evenly over all topics and keeps as many partitions as possible at their members."""
     if not subscribers:
         return {}
     first = subscribers[0].topic_ids

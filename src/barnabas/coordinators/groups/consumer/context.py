@@ -33,6 +33,7 @@ class ConsumerContext:
         return self.host.clock.wall_ms()
 
     def session_timeout_ms(self, group_id: str) -> int:
+        """Returns the group's session timeout: its override within the broker's bounds, or the broker's default."""
         config = self.config
         override = self.override_of(group_id, _SESSION_KEY)
         if override is None:
@@ -40,6 +41,7 @@ class ConsumerContext:
         return min(max(int(override), config.session_timeout_min_ms), config.session_timeout_max_ms)
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
+        """Returns the group's heartbeat interval: its override within the broker's bounds, or the broker's default."""
         config = self.config
         override = self.override_of(group_id, _HEARTBEAT_KEY)
         if override is None:

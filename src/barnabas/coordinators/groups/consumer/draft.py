@@ -45,6 +45,7 @@ class Draft:
         return Mark(self.now, len(self.records), len(self.effects), self.is_last)
 
     def return_to(self, mark: Mark) -> None:
+        """Undoes all changes since `mark`."""
         self.now = mark.group
         del self.records[mark.records :]
         del self.effects[mark.effects :]

@@ -76,6 +76,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def in_order(self) -> list[Member]:
+        """Returns the members in order of their ids."""
         return [self.members[member_id] for member_id in sorted(self.members)]
 
     def target(self, member_id: str) -> Assignment:
@@ -147,6 +148,7 @@ class ConsumerGroup:
         return owners.finish()
 
     def without_member(self, member_id: str) -> ConsumerGroup:
+        """Returns the group without a member and its target."""
         member = self.members[member_id]
         mutation = self.owners.mutate()
         for place in member.holdings():

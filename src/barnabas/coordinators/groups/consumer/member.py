@@ -100,6 +100,7 @@ class Member:
         )
 
     def is_reconciled_to(self, target_epoch: int) -> bool:
+        """Returns whether the member has its target assignment of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def holdings(self) -> Iterator[tuple[bytes, int]]:
@@ -127,4 +128,5 @@ def has_any(owned: Assignment, of: Assignment) -> bool:
 
 
 def is_within(owned: Assignment, allowed: Assignment) -> bool:
+    """Returns whether every owned partition is in `allowed`."""
     return all(partitions <= allowed.get(topic_id, frozenset()) for topic_id, partitions in owned.items())

@@ -181,6 +181,8 @@ class ConsumerGroups:
         fail: Callable[[ErrorCode], None],
         serve_classic: Callable[[], Sequence[ErrorCode]],
     ) -> None:
+        """Serves LeaveGroup; calls `serve_classic` if there is no consumer group."""
+
         def hand_over() -> None:
             try:
                 codes = serve_classic()
