@@ -29,7 +29,7 @@ from barnabas.spark.losses import Cause, LostRange
 from barnabas.spark.source_options import Subscription
 
 
-class Sighting(NamedTuple):
+class ClusterState(NamedTuple):
     """The state of the cluster at one moment."""
 
     views: dict[str, TopicView]
@@ -54,7 +54,7 @@ class Step:
     lost: list[LostRange] = field(default_factory=list)
 
 
-def step(cluster: Cluster, start: Progress, seen: Sighting, subscription: Subscription) -> Step:
+def step(cluster: Cluster, start: Progress, seen: ClusterState, subscription: Subscription) -> Step:
     """Returns where the next micro-batch begins, and what is lost.
 
     Raises:
@@ -85,7 +85,7 @@ def step(cluster: Cluster, start: Progress, seen: Sighting, subscription: Subscr
     return found
 
 
-def end_of(start: Progress, seen: Sighting, taken: Step, ends: dict[TopicPartition, int]) -> Progress:
+def end_of(start: Progress, seen: ClusterState, taken: Step, ends: dict[TopicPartition, int]) -> Progress:
     """Returns the progress after a micro-batch that reads up to `ends`; `start` itself if nothing changes."""
     positions: dict[TopicPartition, Position] = {}
     for partition, begin in taken.begins.items():
@@ -106,7 +106,7 @@ def end_of(start: Progress, seen: Sighting, taken: Step, ends: dict[TopicPartiti
     return Progress(positions, seen.topic_ids, tuple(taken.lost))
 
 
-def check_topics(start: Progress, seen: Sighting, subscription: Subscription) -> None:
+def check_topics(start: Progress, seen: ClusterState, subscription: Subscription) -> None:
     before = {each.topic for each in start.positions}
     now = set(seen.views) | set(subscription.topics) | {each.topic for each in subscription.partitions}
     if before and now and not before & now:
@@ -122,7 +122,7 @@ def _is_subscribed(partition: TopicPartition, subscription: Subscription) -> boo
     return partition.topic in subscription.topics or partition in subscription.partitions
 
 
-def _is_another_topic(start: Progress, seen: Sighting, topic: str) -> bool:
+def _is_another_topic(start: Progress, seen: ClusterState, topic: str) -> bool:
     before, now = start.topic_ids.get(topic, ""), lookup.id_text(seen.views[topic])
     return bool(before) and bool(now) and before != now
 
@@ -141,7 +141,7 @@ def _cut(found: Step, start: Progress, partition: TopicPartition, at: int, offse
 
 
 def _find_cuts(
-    cluster: Cluster, found: Step, start: Progress, seen: Sighting, epochs: dict[TopicPartition, int]
+    cluster: Cluster, found: Step, start: Progress, seen: ClusterState, epochs: dict[TopicPartition, int]
 ) -> None:
     """Finds logs whose end of the kept epoch, at the present leader, is below our offset."""
     if not epochs:
@@ -157,7 +157,7 @@ def _find_cuts(
             _cut(found, start, partition, at, offset)
 
 
-def _find_aged(cluster: Cluster, found: Step, start: Progress, seen: Sighting, anew: list[TopicPartition]) -> None:
+def _find_aged(cluster: Cluster, found: Step, start: Progress, seen: ClusterState, anew: list[TopicPartition]) -> None:
     """Moves each begin up to the log's first record; new partitions begin there."""
     unread = [partition for partition, begin in found.begins.items() if begin < seen.ends[partition].offset]
     if not unread and not anew:

@@ -24,7 +24,7 @@ from pyspark.sql.streaming.datasource import (
 from barnabas.common.types import ZERO_UUID, TopicPartition, uuid_from_text
 from barnabas.spark import advance, checkpoint, lookup, lost_table
 from barnabas.spark import cluster as clusters
-from barnabas.spark.advance import Sighting
+from barnabas.spark.advance import ClusterState
 from barnabas.spark.checkpoint import Position, Progress
 from barnabas.spark.cluster import Cluster, TopicView
 from barnabas.spark.faults import DataLost, SourceFailed
@@ -48,7 +48,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._options = options
         self._looked_at = -math.inf
         self._views: dict[str, TopicView] = {}
-        self._target: Sighting | None = None
+        self._target: ClusterState | None = None
         self._last_planned_at = time.monotonic()
         self._latest: Progress | None = None
         self._group: GroupCommits | None = None
@@ -107,7 +107,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned = progress.to_json()
         return self._planned
 
-    def _readable(self, partition: TopicPartition, seen: Sighting) -> int:
+    def _readable(self, partition: TopicPartition, seen: ClusterState) -> int:
         """Returns the end up to which this query can read: for AvailableNow, the end of the log when it began."""
         end = seen.ends[partition].offset
         if self._target is None:
@@ -176,7 +176,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _cluster(self) -> Cluster:
         return clusters.of(self._options.client)
 
-    def _look(self, known: Progress | None = None) -> Sighting:
+    def _look(self, known: Progress | None = None) -> ClusterState:
         """Returns the topics and the ends of their logs. It waits a while for a missing topic of the checkpoint."""
         cluster, options = self._cluster(), self._options
         now = time.monotonic()
@@ -195,7 +195,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             views = self._views = lookup.subscribed(cluster, options.subscription, fresh=True)
         partitions = lookup.partitions_of(views)
         ends = lookup.ends(cluster, partitions, options.fetch.read_committed) if partitions else {}
-        return Sighting(views, ends)
+        return ClusterState(views, ends)
 
     def _subscribed_names(self, known: Progress) -> set[str]:
         subscription = self._options.subscription
