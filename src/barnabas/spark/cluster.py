@@ -89,13 +89,13 @@ class Cluster:
         #: The broker that answered last is tried first: one that hangs costs its timeout once, not every time.
         self._answered: tuple[str, int] | None = None
         #: Whether a broker has answered, here or, for a task, in the driver.
-        self.was_seen = False
+        self.was_reached = False
 
     # -- connections
 
     def deadline(self) -> Deadline:
         settings = self.settings
-        return Deadline(settings, settings.api_timeout_ms if self.was_seen else settings.first_timeout_ms)
+        return Deadline(settings, settings.api_timeout_ms if self.was_reached else settings.first_timeout_ms)
 
     def connection(self, address: tuple[str, int]) -> Connection:
         """Returns the kept connection or a new one. Raises OSError."""
@@ -154,7 +154,7 @@ class Cluster:
                 except OSError as error:
                     last = error
                 else:
-                    self._answered, self.was_seen = address, True
+                    self._answered, self.was_reached = address, True
                     return found
             if deadline.passed:
                 raise ClusterUnreachable(

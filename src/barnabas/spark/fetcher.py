@@ -63,7 +63,7 @@ class Fetcher:
         self._address = wanted.leader
         self._connection: Connection | None = None
         # The driver has planned the range, so the cluster exists and is only away for a while.
-        cluster.was_seen = True
+        cluster.was_reached = True
         self._deadline: Deadline = cluster.deadline()
         self._cause = "no answer"
 
