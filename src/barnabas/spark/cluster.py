@@ -125,7 +125,7 @@ class Cluster:
         for address in list(self._connections):
             self.drop(address)
 
-    def ask_at(
+    def send_to(
         self, address: tuple[str, int], request: Message, answer: type[M], *, version_max: int | None = None
     ) -> M:
         """Sends one request to one broker, over a new connection if the kept one has failed. Raises OSError."""
@@ -150,7 +150,7 @@ class Cluster:
             known = [*self._brokers.values(), *self.settings.bootstrap]
             for address in dict.fromkeys(known if self._answered is None else [self._answered, *known]):
                 try:
-                    found = self.ask_at(address, request, answer, version_max=version_max)
+                    found = self.send_to(address, request, answer, version_max=version_max)
                 except OSError as error:
                     last = error
                 else:
@@ -240,7 +240,7 @@ class Cluster:
                     for topic, partitions in asked.items()
                 ],
             )
-            response = self.ask_at(address, request, ListOffsetsResponse)
+            response = self.send_to(address, request, ListOffsetsResponse)
             return {
                 TopicPartition(topic.name, each.partition_index): _Answer(
                     each.error_code, LogEnd(each.offset, each.leader_epoch)
@@ -272,7 +272,7 @@ class Cluster:
                     for topic, partitions in asked.items()
                 ],
             )
-            response = self.ask_at(address, request, OffsetForLeaderEpochResponse)
+            response = self.send_to(address, request, OffsetForLeaderEpochResponse)
             return {
                 TopicPartition(topic.topic, each.partition): _Answer(
                     each.error_code, LogEnd(each.end_offset, each.leader_epoch)

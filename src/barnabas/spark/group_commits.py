@@ -72,7 +72,7 @@ class GroupCommits:
                 for name, partitions in topics.items()
             ],
         )
-        response = self._cluster.ask_at(
+        response = self._cluster.send_to(
             self._coordinator, request, OffsetCommitResponse, version_max=_COMMIT_VERSION_MAX
         )
         codes = {each.error_code for topic in response.topics for each in topic.partitions} - {ErrorCode.NONE}
