@@ -142,7 +142,7 @@ class Cluster:
             self.drop(address)
             raise
 
-    def ask_any(self, request: Message, answer: type[M], *, version_max: int | None = None) -> M:
+    def send_to_any(self, request: Message, answer: type[M], *, version_max: int | None = None) -> M:
         """Sends one request that every broker can answer. Raises ClusterUnreachable."""
         deadline = self.deadline()
         while True:
@@ -185,7 +185,7 @@ class Cluster:
     def _learn(self, topics: list[MetadataRequest.MetadataRequestTopic] | None) -> set[str]:
         """Requests the metadata of the topics, or of all; returns the names that exist and are not internal."""
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
-        response = self.ask_any(request, MetadataResponse)
+        response = self.send_to_any(request, MetadataResponse)
         self._brokers = {broker.node_id: (broker.host, broker.port) for broker in response.brokers}
         for asked in topics or ():
             if asked.name is not None:

@@ -80,7 +80,7 @@ class GroupCommits:
 
     def _find(self) -> ErrorCode:
         request = FindCoordinatorRequest(key=self._group_id, key_type=0)
-        response = self._cluster.ask_any(request, FindCoordinatorResponse, version_max=_FIND_VERSION_MAX)
+        response = self._cluster.send_to_any(request, FindCoordinatorResponse, version_max=_FIND_VERSION_MAX)
         if response.error_code == ErrorCode.NONE:
             self._coordinator = (response.host, response.port)
         return ErrorCode(response.error_code)
