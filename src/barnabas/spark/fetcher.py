@@ -80,7 +80,7 @@ class Fetcher:
                 except OSError as error:
                     self._retry(str(error))
         finally:
-            self._hang_up()
+            self._release_connection()
 
     # -- one leader
 
@@ -172,7 +172,7 @@ class Fetcher:
         """Prepares the next try, which determines the leader again. Raises ClusterUnreachable with the cause after the
         deadline.
         """
-        self._hang_up()
+        self._release_connection()
         self._address = None
         self._cause = cause
         if self._deadline.passed:
@@ -183,14 +183,14 @@ class Fetcher:
             )
         self._deadline.pause()
 
-    def _hang_up(self) -> None:
+    def _release_connection(self) -> None:
         if self._connection is not None:
             self._cluster.give_back(self._connection)
             self._connection = None
 
     def _on_error(self, code: ErrorCode) -> None:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._hang_up()
+            self._release_connection()
             self._on_out_of_range()
         elif code.retriable:
             self._retry(code.name)
@@ -226,7 +226,7 @@ class Fetcher:
         """Handles a batch of a later epoch inside the range: it replaced the planned records, and belongs to the next
         plan.
         """
-        self._hang_up()
+        self._release_connection()
         partition = self._wanted.topic_partition
         end = self._cluster.epoch_ends({partition: self._wanted.epoch})[partition].offset
         if not 0 <= end < self._end_offset:
