@@ -120,7 +120,7 @@ class _Text:
             return False
         return True
 
-    def goes_on(self, bracket: str) -> bool:
+    def has_more(self, bracket: str) -> bool:
         self.skip_space()
         found = self.peek()
         if found not in (",", bracket) or not found:
@@ -137,12 +137,12 @@ class _Text:
             while more:
                 self.key()
                 self.skip_value()
-                more = self.goes_on("}")
+                more = self.has_more("}")
         elif first == "[":
             more = self.opens("]")
             while more:
                 self.skip_value()
-                more = self.goes_on("]")
+                more = self.has_more("]")
         else:
             self.token()
 
@@ -214,7 +214,7 @@ def _struct_reader(kind: spark.StructType) -> Reader:
                 source.is_whole = False
                 source.at = start
                 source.skip_value()
-            more = source.goes_on("}")
+            more = source.has_more("}")
         return values
 
     return read
@@ -228,7 +228,7 @@ def _array_reader(element: Reader) -> Reader:
         more = source.opens("]")
         while more:
             values.append(element(source))
-            more = source.goes_on("]")
+            more = source.has_more("]")
         return values
 
     return read
@@ -242,7 +242,7 @@ def _map_reader(value: Reader) -> Reader:
         more = source.opens("}")
         while more:
             pairs.append((source.key(), value(source)))
-            more = source.goes_on("}")
+            more = source.has_more("}")
         return pairs
 
     return read
