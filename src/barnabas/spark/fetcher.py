@@ -113,11 +113,11 @@ class Fetcher:
             fetched = Fetched(records, selected.batches, self._position)
             self._position = selected.next_offset
             self._deadline = self._cluster.deadline()
-            goes_on = self._position < self._end_offset
-            if goes_on:
+            continues = self._position < self._end_offset
+            if continues:
                 self._send(connection)
             yield fetched
-            if not goes_on:
+            if not continues:
                 return
 
     def _connect(self) -> Connection | None:

@@ -51,11 +51,11 @@ def _places(data: Buffer, parsed: Parsed, offsets: Any, total: int) -> tuple[Lon
         value_starts[at], value_sizes[at] = starts, sizes
         places = starts + np.maximum(sizes, 0)
         rank += 1
-        goes_on = parsed.header_counts[rows] > rank
-        ended = rows[~goes_on]
-        if (places[~goes_on] != parsed.record_ends[ended]).any():
+        continues = parsed.header_counts[rows] > rank
+        ended = rows[~continues]
+        if (places[~continues] != parsed.record_ends[ended]).any():
             raise invalid("a record's headers do not end where its length says")
-        rows, places = rows[goes_on], places[goes_on]
+        rows, places = rows[continues], places[continues]
     return key_starts, key_sizes, value_starts, value_sizes
 
 
