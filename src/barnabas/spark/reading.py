@@ -18,7 +18,7 @@ from barnabas.spark.ranges import OffsetRange
 from barnabas.spark.replays import ReplayFilter
 from barnabas.spark.source_options import SourceOptions
 from barnabas.spark.typed_values import TypedValues, ValueFormat
-from barnabas.spark.worker_memory import settle
+from barnabas.spark.worker_memory import freeze_loaded_objects
 
 _log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ def read_range(options: SourceOptions, wanted: OffsetRange) -> Iterator[Any]:
         DataLost: records are lost, unless failOnDataLoss=false.
         ValueMalformed: a value does not fit valueSchema, and valueMode is FAILFAST.
     """
-    settle()
+    freeze_loaded_objects()
     if options.drop_replays:
         batches = _without_replays(options, wanted)
     else:

@@ -13,7 +13,7 @@ from functools import cache
 from pyspark import TaskContext
 
 
-def settle() -> None:
+def freeze_loaded_objects() -> None:
     """Freezes all present objects, once per process and only in a task."""
     if TaskContext.get() is not None:
         _freeze()

@@ -11,12 +11,12 @@ import pytest
 _SHOW = """
 import gc, json, sys
 from pyspark import TaskContext
-from barnabas.spark.worker_memory import settle
+from barnabas.spark.worker_memory import freeze_loaded_objects
 if sys.argv[1] == "task":
     TaskContext._getOrCreate()
 counts = []
 for _ in range(2):
-    settle()
+    freeze_loaded_objects()
     kept = [[] for _ in range(1000)]
     counts.append(gc.get_freeze_count())
 print(json.dumps(counts))
