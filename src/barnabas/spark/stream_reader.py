@@ -46,7 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._looked_at = -math.inf
+        self._refreshed_at = -math.inf
         self._views: dict[str, TopicView] = {}
         self._target: ClusterState | None = None
         self._last_planned_at = time.monotonic()
@@ -180,12 +180,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Returns the topics and the ends of their logs. It waits a while for a missing topic of the checkpoint."""
         cluster, options = self._cluster(), self._options
         now = time.monotonic()
-        fresh = now - self._looked_at > _METADATA_AGE_S
+        fresh = now - self._refreshed_at > _METADATA_AGE_S
         if fresh or options.subscription.pattern is None or known is None:
             views = lookup.subscribed(cluster, options.subscription, fresh=fresh or known is None)
             self._views = views
             if fresh:
-                self._looked_at = now
+                self._refreshed_at = now
         views = self._views
         give_up = now + _GONE_AFTER_S
         while known is not None and set(known.topic_ids) - set(views) and time.monotonic() < give_up:
