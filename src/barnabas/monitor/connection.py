@@ -75,7 +75,7 @@ class BrokerConnection:
             except UnknownRequest as error:
                 raise NoAnswer(f"it {error}") from error  # nothing was sent
             except (OSError, EOFError, DecodeError, LoginRefused, TimeoutError) as error:
-                hint = "" if self._known is None else self._known.hang_up_hint
+                hint = "" if self._known is None else self._known.close_hint
                 self.close()
                 raise NoAnswer(_reason(error, hint)) from error
             except BaseException:

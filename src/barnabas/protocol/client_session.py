@@ -82,7 +82,7 @@ class ClientSession:
         return len(self._in_flight)
 
     @property
-    def hang_up_hint(self) -> str:
+    def close_hint(self) -> str:
         """Returns the probable cause of a closed connection: a peer that requires TLS or SASL closes it at the first
         request.
         """

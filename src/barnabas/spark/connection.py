@@ -114,7 +114,7 @@ class Connection:
         while got < size:
             count = self._socket.recv_into(view[got:])
             if count == 0:
-                hint = self._session.hang_up_hint
+                hint = self._session.close_hint
                 raise ConnectionResetError(f"{self.shown} has closed the connection{hint}")
             got += count
         return view

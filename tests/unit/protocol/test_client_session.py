@@ -87,11 +87,11 @@ def test_a_frame_of_somebody_else(prefix: bytes, said: str) -> None:
 
 def test_what_hanging_up_may_mean() -> None:
     fresh = ClientSession("test", "me")
-    assert "TLS" in fresh.hang_up_hint
+    assert "TLS" in fresh.close_hint
     session, _ = opened(metadata)
-    assert "SASL" in session.hang_up_hint
+    assert "SASL" in session.close_hint
     ask(session, MetadataRequest())
-    assert session.hang_up_hint == ""
+    assert session.close_hint == ""
 
 
 @pytest.mark.parametrize(
