@@ -70,7 +70,7 @@ class ChannelTimes(NamedTuple):
     connect_timeout_ms: int = 2_000
 
 
-class _Asked:
+class _PendingRequest:
     __slots__ = ("deadline_ms", "patience_ms", "reply", "request", "version", "version_max")
 
     def __init__(
@@ -105,8 +105,8 @@ class Channel:
         self._end: _End | None = None
         self._correlation_id = 0
         #: Requests that are not yet written.
-        self._queue: deque[_Asked] = deque()
-        self._in_flight: deque[tuple[int, _Asked]] = deque()
+        self._queue: deque[_PendingRequest] = deque()
+        self._in_flight: deque[tuple[int, _PendingRequest]] = deque()
         self._versions: dict[int, tuple[int, int]] | None = None
         self._failures = 0
         #: The number of consecutive peers that connected and did not report their versions in time.
@@ -140,7 +140,7 @@ class Channel:
         """
         timeout_ms = self._times.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._host.clock.now_ms() + timeout_ms
-        asked = _Asked(request, reply, deadline_ms, version_max, timeout_ms if is_patient else 0)
+        asked = _PendingRequest(request, reply, deadline_ms, version_max, timeout_ms if is_patient else 0)
         if self._closed:
             self._host.timers.call_soon(lambda: reply(None))
             return
@@ -185,7 +185,7 @@ class Channel:
         if version >= _FIRST_ASKED_VERSION:
             request = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
         assert self._end is not None
-        asked = _Asked(request, lambda response: None, self._end.setup_deadline_ms, None)
+        asked = _PendingRequest(request, lambda response: None, self._end.setup_deadline_ms, None)
         self._put(asked, _API_VERSIONS, version)
 
     def _on_versions(self, response: ApiVersionsResponse) -> None:
@@ -239,7 +239,7 @@ class Channel:
 
     # -- requests and responses
 
-    def _write(self, asked: _Asked) -> None:
+    def _write(self, asked: _PendingRequest) -> None:
         api_key = asked.request.API_KEY
         assert api_key is not None
         assert self._versions is not None, "the peer's versions come first"
@@ -255,7 +255,7 @@ class Channel:
             # The peer's version is too old for the fields that the request needs.
             self._host.timers.call_soon(lambda: asked.reply(None))
 
-    def _put(self, asked: _Asked, api_key: int, version: int) -> None:
+    def _put(self, asked: _PendingRequest, api_key: int, version: int) -> None:
         correlation_id = self._correlation_id
         frame = bytearray(_HEADER.pack(0, api_key, version, correlation_id))
         frame += len(self._client_id).to_bytes(2, "big") + self._client_id
