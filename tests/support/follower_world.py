@@ -82,7 +82,7 @@ class GivenAnswers:
         reply: Callable[[Message | None], None],
         *,
         timeout_ms: int = 0,
-        is_patient: bool = False,
+        renews_timeout: bool = False,
     ) -> None:
         self.asked.append((request, reply))
         self.timeout_ms = timeout_ms

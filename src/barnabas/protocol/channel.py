@@ -131,16 +131,16 @@ class Channel:
         *,
         timeout_ms: int | None = None,
         version_max: int | None = None,
-        is_patient: bool = False,
+        renews_timeout: bool = False,
     ) -> None:
         """Sends a request. `reply` is called later, never from within this call.
 
-        `is_patient`: the timeout starts again whenever the link receives data, so that a large response can take its
-        time on a slow network.
+        `renews_timeout`: the timeout starts again whenever the link receives data, so that a large response can take
+        its time on a slow network.
         """
         timeout_ms = self._times.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._host.clock.now_ms() + timeout_ms
-        asked = _PendingRequest(request, reply, deadline_ms, version_max, timeout_ms if is_patient else 0)
+        asked = _PendingRequest(request, reply, deadline_ms, version_max, timeout_ms if renews_timeout else 0)
         if self._closed:
             self._host.timers.call_soon(lambda: reply(None))
             return

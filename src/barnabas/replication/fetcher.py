@@ -210,7 +210,7 @@ class Fetcher:
         )
         self._is_busy = True
         self._sent_immediately = self._channel.is_ready
-        self._channel.send(request, self._on_answer, timeout_ms=self._timeout_ms(wait_ms), is_patient=True)
+        self._channel.send(request, self._on_answer, timeout_ms=self._timeout_ms(wait_ms), renews_timeout=True)
 
     def _timeout_ms(self, wait_ms: int) -> int:
         """Returns the timeout of a fetch that the leader may delay by `wait_ms`."""

@@ -289,7 +289,7 @@ def test_a_peer_that_connects_and_does_not_answer_gets_twice_the_time(world: Wor
 
 
 def test_a_large_answer_may_take_its_time_as_long_as_it_comes(world: World) -> None:
-    world.channel.send(heartbeat(), world.answers.append, timeout_ms=1_000, is_patient=True)
+    world.channel.send(heartbeat(), world.answers.append, timeout_ms=1_000, renews_timeout=True)
     peer = world.connected()
     ((_, version, correlation_id, _),) = peer.requests()
     frame = frame_of(correlation_id, BrokerHeartbeatResponse(is_caught_up=True), version)
@@ -299,7 +299,7 @@ def test_a_large_answer_may_take_its_time_as_long_as_it_comes(world: World) -> N
     assert world.answers == []
     peer.give(frame[-1:])
     assert world.answers == [BrokerHeartbeatResponse(is_caught_up=True)]
-    world.channel.send(heartbeat(), world.answers.append, timeout_ms=1_000, is_patient=True)
+    world.channel.send(heartbeat(), world.answers.append, timeout_ms=1_000, renews_timeout=True)
     world.time.run_for(999)
     assert not peer.is_closed
     world.time.run_for(1)
