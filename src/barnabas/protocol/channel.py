@@ -71,16 +71,16 @@ class ChannelTimes(NamedTuple):
 
 
 class _PendingRequest:
-    __slots__ = ("deadline_ms", "patience_ms", "reply", "request", "version", "version_max")
+    __slots__ = ("deadline_ms", "renewed_timeout_ms", "reply", "request", "version", "version_max")
 
     def __init__(
-        self, request: Message, reply: Reply, deadline_ms: int, version_max: int | None, patience_ms: int = 0
+        self, request: Message, reply: Reply, deadline_ms: int, version_max: int | None, renewed_timeout_ms: int = 0
     ) -> None:
         self.request = request
         self.reply = later(reply)
         self.deadline_ms = deadline_ms
         #: The time that starts again with each received piece of a response; 0 if it does not start again.
-        self.patience_ms = patience_ms
+        self.renewed_timeout_ms = renewed_timeout_ms
         self.version_max = version_max
         self.version = -1
 
@@ -312,8 +312,8 @@ class Channel:
         setup_is_late = end is not None and self._versions is None and end.setup_deadline_ms <= now_ms
         if end is not None:
             for _, asked in self._in_flight:
-                if asked.patience_ms:
-                    asked.deadline_ms = max(asked.deadline_ms, end.heard_ms + asked.patience_ms)
+                if asked.renewed_timeout_ms:
+                    asked.deadline_ms = max(asked.deadline_ms, end.heard_ms + asked.renewed_timeout_ms)
         if setup_is_late or any(asked.deadline_ms <= now_ms for _, asked in self._in_flight):
             if setup_is_late and end is not None and end.is_connected:
                 self._mute += 1
