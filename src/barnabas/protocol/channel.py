@@ -110,7 +110,7 @@ class Channel:
         self._versions: dict[int, tuple[int, int]] | None = None
         self._failures = 0
         #: The number of consecutive peers that connected and did not report their versions in time.
-        self._mute = 0
+        self._unresponsive = 0
         self._dial_timer: Timer | None = None
         self._timer: Timer | None = None
         self._armed_ms = 0
@@ -177,7 +177,9 @@ class Channel:
         assert self._end is not None
         self._end.is_connected = True
         times = self._times
-        self._await_setup(self._end, min(times.connect_timeout_ms << min(self._mute, 16), times.setup_timeout_ms))
+        self._await_setup(
+            self._end, min(times.connect_timeout_ms << min(self._unresponsive, 16), times.setup_timeout_ms)
+        )
         self._ask_versions(_FIRST_ASKED_VERSION)
 
     def _ask_versions(self, version: int) -> None:
@@ -195,7 +197,7 @@ class Channel:
         if response.error_code != ErrorCode.NONE:
             raise DecodeError(f"the peer answers ApiVersions with {response.error_code}")
         self._versions = {api.api_key: (api.min_version, api.max_version) for api in response.api_keys}
-        self._failures = self._mute = 0
+        self._failures = self._unresponsive = 0
         self.last_error = None
         queue, self._queue = self._queue, deque()
         for asked in queue:
@@ -316,7 +318,7 @@ class Channel:
                     asked.deadline_ms = max(asked.deadline_ms, end.heard_ms + asked.renewed_timeout_ms)
         if setup_is_late or any(asked.deadline_ms <= now_ms for _, asked in self._in_flight):
             if setup_is_late and end is not None and end.is_connected:
-                self._mute += 1
+                self._unresponsive += 1
             self._fail(TimeoutError("no answer in time"))
         late = [asked for asked in self._queue if asked.deadline_ms <= now_ms]
         if late:
