@@ -315,7 +315,7 @@ class Channel:
         if end is not None:
             for _, asked in self._in_flight:
                 if asked.renewed_timeout_ms:
-                    asked.deadline_ms = max(asked.deadline_ms, end.heard_ms + asked.renewed_timeout_ms)
+                    asked.deadline_ms = max(asked.deadline_ms, end.received_ms + asked.renewed_timeout_ms)
         if setup_is_late or any(asked.deadline_ms <= now_ms for _, asked in self._in_flight):
             if setup_is_late and end is not None and end.is_connected:
                 self._unresponsive += 1
@@ -335,7 +335,7 @@ class Channel:
 class _End:
     """One link of a channel; the channel ignores a link that it has replaced."""
 
-    __slots__ = ("_channel", "_frames", "heard_ms", "is_connected", "setup_deadline_ms")
+    __slots__ = ("_channel", "_frames", "received_ms", "is_connected", "setup_deadline_ms")
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
@@ -343,7 +343,7 @@ class _End:
         self.setup_deadline_ms = 0
         self.is_connected = False
         #: The time of the last received data.
-        self.heard_ms = 0
+        self.received_ms = 0
 
     @property
     def _is_current(self) -> bool:
@@ -358,7 +358,7 @@ class _End:
 
     def received(self, count: int) -> None:
         frames = self._frames
-        self.heard_ms = self._channel._host.clock.now_ms()
+        self.received_ms = self._channel._host.clock.now_ms()
         frames.received(count)
         try:
             while self._is_current and (frame := frames.next_frame()) is not None:
