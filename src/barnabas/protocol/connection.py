@@ -169,7 +169,7 @@ class FrameReader:
         """Copies incomplete data to an own buffer: the next connection uses the shared area."""
         buffered = self._end - self._start
         if self._own is None and buffered:
-            self._adopt(self._room_for_more(buffered))
+            self._adopt(self._larger_buffer(buffered))
 
     def _grow(self) -> None:
         """Enlarges the full buffer, first by reusing the space of frames that were taken."""
@@ -179,9 +179,9 @@ class FrameReader:
             view[:buffered] = view[self._start : self._end]
             self._start, self._end = 0, buffered
             return
-        self._adopt(self._room_for_more(buffered))
+        self._adopt(self._larger_buffer(buffered))
 
-    def _room_for_more(self, buffered: int) -> Buffer:
+    def _larger_buffer(self, buffered: int) -> Buffer:
         """Returns a buffer for the `buffered` bytes and more: of an incomplete frame, or of complete frames that are
         not yet served.
         """
