@@ -335,7 +335,7 @@ class Channel:
 class _End:
     """One link of a channel; the channel ignores a link that it has replaced."""
 
-    __slots__ = ("_channel", "_frames", "received_ms", "is_connected", "setup_deadline_ms")
+    __slots__ = ("_channel", "_frames", "is_connected", "received_ms", "setup_deadline_ms")
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
