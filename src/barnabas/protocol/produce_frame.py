@@ -17,7 +17,7 @@ _ACKS_TIMEOUT = struct.Struct(">hi")
 _INDEX_SIZE = struct.Struct(">ii")
 
 #: Topics (a name, or from version 13 a 16-byte id) and their (index, batches).
-Asked = list[tuple[str | bytes, list[tuple[int, memoryview]]]]
+ProduceData = list[tuple[str | bytes, list[tuple[int, memoryview]]]]
 
 
 #: Frames with more rows (topics and partitions) are not decoded here.
@@ -34,7 +34,7 @@ class ProduceFrame(NamedTuple):
     transactional_id: str | None
     acks: int
     timeout_ms: int
-    topics: Asked
+    topics: ProduceData
 
 
 def parse_produce(frame: memoryview, position: int, version: int) -> ProduceFrame:
@@ -59,7 +59,7 @@ def _parse_fixed(frame: memoryview, position: int) -> ProduceFrame:
     topics = _INT32.unpack_from(frame, position + 6)[0]
     position += 10
     rows = topics
-    asked: Asked = []
+    asked: ProduceData = []
     for _ in range(topics):
         name_end = position + 2 + _INT16.unpack_from(frame, position)[0]
         name = _text(frame, position + 2, name_end)
@@ -89,7 +89,7 @@ def _parse_flexible(frame: memoryview, position: int, version: int) -> ProduceFr
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(frame, position)
     topics, position = read_unsigned_varint(frame, position + 6)
     rows = topics
-    asked: Asked = []
+    asked: ProduceData = []
     for _ in range(topics - 1):
         topic: str | bytes
         if version >= BY_TOPIC_ID_SINCE:

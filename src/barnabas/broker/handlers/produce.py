@@ -23,7 +23,7 @@ from barnabas.broker.requests.steps import Work, run_to_end
 from barnabas.broker.topics.topic_views import endpoint_of
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol.messages.produce import ProduceResponse
-from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, ROWS_MAX, Asked, ManyRows, ProduceFrame, parse_produce
+from barnabas.protocol.produce_frame import FLEXIBLE_SINCE, ROWS_MAX, ManyRows, ProduceData, ProduceFrame, parse_produce
 from barnabas.protocol.wire import write_unsigned_varint
 from barnabas.replication.manager import Appended, ReplicaManager
 from barnabas.replication.partition import Partition
@@ -82,7 +82,7 @@ def _shortcut(
     request: InFlight,
     frame: memoryview,
     acks: int,
-    asked: Asked,
+    asked: ProduceData,
     answered: Answered,
     chunks: Chunks,
     services: Services,
@@ -102,7 +102,7 @@ def _shortcut(
 # -- appending
 
 
-def _last_of_each(asked: Asked) -> Asked:
+def _last_of_each(asked: ProduceData) -> ProduceData:
     """Returns the last batch of each partition: if a request repeats a partition, Kafka uses the last one."""
     if len(asked) == 1 and len(asked[0][1]) == 1:
         return asked

@@ -17,7 +17,7 @@ from barnabas.broker.requests.steps import Work
 from barnabas.common.errors import DecodeError, ErrorCode
 from barnabas.protocol import codec
 from barnabas.protocol.messages.produce import ProduceRequest
-from barnabas.protocol.produce_frame import BY_TOPIC_ID_SINCE, Asked, ProduceFrame
+from barnabas.protocol.produce_frame import BY_TOPIC_ID_SINCE, ProduceData, ProduceFrame
 
 #: Rows that are appended in one part.
 _ROWS_PER_PART: Final = 100
@@ -43,7 +43,7 @@ def serve(request: InFlight, frame: bytearray, position: int, services: Services
         request.reply_with(lambda: answer(asked, refused))
 
 
-def _last_of_each(message: ProduceRequest, *, by_id: bool) -> Generator[int, None, Asked]:
+def _last_of_each(message: ProduceRequest, *, by_id: bool) -> Generator[int, None, ProduceData]:
     """Returns the last batch of each partition: if a request repeats a partition, Kafka uses the last one."""
     found: dict[str | bytes, dict[int, memoryview]] = {}
     seen = 0
@@ -97,8 +97,8 @@ class _Appends:
         self._append_next()
 
 
-def _parts(asked: Asked) -> Generator[Asked, None, None]:
-    part: Asked = []
+def _parts(asked: ProduceData) -> Generator[ProduceData, None, None]:
+    part: ProduceData = []
     room = _ROWS_PER_PART
     for topic, rows in asked:
         begin = 0

@@ -18,7 +18,7 @@ from barnabas.broker.requests.connection import Chunks, InFlight
 from barnabas.broker.requests.context import Services
 from barnabas.common.errors import ErrorCode
 from barnabas.common.types import ADMIN_CLIENT_ID
-from barnabas.protocol.produce_frame import Asked
+from barnabas.protocol.produce_frame import ProduceData
 from barnabas.records.deferred import DeferredValidation
 from barnabas.replication.manager import Appended
 
@@ -31,7 +31,7 @@ ACKS = (-1, 0, 1)
 _Key = tuple[str | bytes, int]
 
 
-def refuse_all(asked: Asked, code: ErrorCode) -> Answered:
+def refuse_all(asked: ProduceData, code: ErrorCode) -> Answered:
     """Returns the same error for every batch of a request."""
     return [(topic, [(index, Appended(code)) for index, _ in batches]) for topic, batches in asked]
 
@@ -58,14 +58,14 @@ class Writes:
         self._validated: dict[_Key, DeferredValidation] = {}
         self.answered: Answered = []
 
-    def append(self, asked: Asked) -> Chunks | None:
+    def append(self, asked: ProduceData) -> Chunks | None:
         """Appends these batches and returns the response; None if it is sent later. The views need to be valid only
         during this call."""
         if self._transactional_id is not None:
             return produce(self._request, self._services, self._transactional_id, asked, self._append)
         return self._append(asked, {})
 
-    def _append(self, asked: Asked, refused: Refused) -> Chunks | None:
+    def _append(self, asked: ProduceData, refused: Refused) -> Chunks | None:
         answered = self._append_all(asked, refused)
         if self.answered:
             self._fill_in(answered)
@@ -78,7 +78,7 @@ class Writes:
                     return None
         return self._answer(self.answered)
 
-    def _append_all(self, asked: Asked, refused: Refused) -> Answered:
+    def _append_all(self, asked: ProduceData, refused: Refused) -> Answered:
         services, acks, validated = self._services, self._acks, self._validated
         replicas = services.replicas
         append = replicas.append
@@ -116,11 +116,11 @@ class Writes:
 
     # -- in the background
 
-    def _open(self, asked: Asked, answered: Answered) -> None:
+    def _open(self, asked: ProduceData, answered: Answered) -> None:
         """Validates the deferred batches in the background, then appends them."""
         wall_ms = self._services.host.clock.wall_ms()
         self._validated = {}
-        late: Asked = []
+        late: ProduceData = []
         for (topic, batches), (_, rows) in zip(asked, answered, strict=True):
             kept = []
             for (index, data), (_, appended) in zip(batches, rows, strict=True):
@@ -133,7 +133,7 @@ class Writes:
         self._request.connection.begin_exclusive()
         self._load(list(self._validated.values()), late)
 
-    def _load(self, validations: list[DeferredValidation], late: Asked) -> None:
+    def _load(self, validations: list[DeferredValidation], late: ProduceData) -> None:
         """Validates one batch at a time, so that a request with many takes turns with others."""
 
         def loaded(error: BaseException | None) -> None:

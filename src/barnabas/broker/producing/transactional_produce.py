@@ -20,7 +20,7 @@ from barnabas.broker.requests.context import Services
 from barnabas.common.errors import ErrorCode, RequestFailed
 from barnabas.common.types import TopicPartition
 from barnabas.coordinators.transactions.transitions import ProducerIdentity
-from barnabas.protocol.produce_frame import Asked
+from barnabas.protocol.produce_frame import ProduceData
 from barnabas.records.header import HEADER, HEADER_BYTES, MAGIC_V2, TRANSACTIONAL_FLAG, BatchHeader
 from barnabas.replication.manager import Appended, ReplicaManager
 from barnabas.storage.verification import MarkerGuard, has_ongoing
@@ -33,7 +33,7 @@ _ADDS_SINCE: Final = 12
 #: By topic as the request names it and partition: the batches that are refused, with the error.
 Refused = Mapping[tuple[str | bytes, int], Appended]
 #: Appends the batches that are not refused, and returns the response.
-Proceed = Callable[[Asked, Refused], Chunks | None]
+Proceed = Callable[[ProduceData, Refused], Chunks | None]
 
 _TOPIC = str | bytes
 
@@ -48,7 +48,7 @@ class _Batch(NamedTuple):
 
 
 def produce(
-    request: InFlight, services: Services, transactional_id: str, asked: Asked, proceed: Proceed
+    request: InFlight, services: Services, transactional_id: str, asked: ProduceData, proceed: Proceed
 ) -> Chunks | None:
     """Verifies the batches of a transaction with its coordinator if needed, then calls `proceed` with all batches.
     Returns the response, or None if it is sent later."""
@@ -65,7 +65,9 @@ def produce(
         mixed = Appended(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
         return proceed(asked, {(batch.topic, batch.partition.partition): mixed for batch in opening})
     # The views are valid only during this call.
-    kept: Asked = [(topic, [(index, memoryview(bytearray(data))) for index, data in rows]) for topic, rows in asked]
+    kept: ProduceData = [
+        (topic, [(index, memoryview(bytearray(data))) for index, data in rows]) for topic, rows in asked
+    ]
 
     def answered(codes: Codes) -> None:
         refused: dict[tuple[_TOPIC, int], Appended] = {}
