@@ -14,7 +14,8 @@ Invariants
   message of the same event is sent (`Ready.promise`), and a vote, candidacy or leadership takes effect only then
   (`on_saved`). Only on a full disk a node follows an epoch that is not on disk (`is_saved`): it gives no vote and
   appends no record in it, so a restart forgets no promise.
-- Only `become_*` and `vote_for` change the role. A new role starts from its own data, not from the former role's.
+- Only `become_*` and `vote_for` change the role; `Follower.has_fetched` alone is also set by elections and following.
+  A new role starts from its own data, not from the former role's.
 - A pre-vote is not a vote: it is granted to many, promises nothing, and changes nothing on disk.
 """
 
