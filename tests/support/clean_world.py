@@ -17,7 +17,8 @@ from barnabas.records.batch import Record, decode_batch, encode_batch, encode_en
 from barnabas.simulation.disk import MemoryDisk
 from barnabas.simulation.host import EPOCH_WALL_MS, MemoryHost, VirtualTime
 from barnabas.storage.compaction.cleaner import LogCleaner
-from barnabas.storage.log import Log, LogEvents, Origin
+from barnabas.storage.log import Log, Origin
+from barnabas.storage.log_events import LogEvents
 
 BACKOFF_MS = 1000
 #: Every record that can be compacted is, at once.

@@ -23,7 +23,8 @@ from barnabas.records.batch import BatchHeader, iter_headers
 from barnabas.storage.batch_file import Descriptors
 from barnabas.storage.checkpoints import dir_name
 from barnabas.storage.health import WriteHealth
-from barnabas.storage.log import Log, LogEvents, Origin
+from barnabas.storage.log import Log, Origin
+from barnabas.storage.log_events import LogEvents
 from barnabas.storage.recovery.recovery import Cut, LogServices, Opening, open_log
 
 PARTITION: Final = TopicPartition(METADATA_TOPIC, 0)

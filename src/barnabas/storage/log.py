@@ -32,17 +32,17 @@ from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.follower_append import FollowerRun
 from barnabas.storage.health import SLOW_MS
 from barnabas.storage.identity import TopicIdFile
+from barnabas.storage.log_events import LogEvents, LogSignals
 from barnabas.storage.log_reads import LogReader, fault
+from barnabas.storage.log_sync import LogSync
 from barnabas.storage.producers import ProducerStateManager
 from barnabas.storage.recovery.lost_offsets import KnownHoles, Losses, between, write_lost
-from barnabas.storage.replay import check_marker, note_producer, replay_producers, take_snapshot
+from barnabas.storage.replay import check_marker, note_producer, replay_producers
 from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.segments import LogServices, Segments
 
 #: The positions of the last appends are kept, so that a reader at the end needs no index.
 _TAIL_POSITIONS_MAX = 256
-#: A flush takes a producer snapshot when the log has grown this much since the last one; an eighth of a short segment.
-_SNAPSHOT_BYTES = 1 << 20
 
 
 class Origin(Enum):
@@ -78,53 +78,6 @@ class LogParts:
     losses: Losses
 
 
-class LogEvents:
-    """Receives the events of a log for its keeper. The default removes the files of deleted segments."""
-
-    def __init__(self, disk: Disk) -> None:
-        self._disk = disk
-
-    def on_segments_deleted(self, log: Log, files: list[str]) -> None:
-        """Called after these files were renamed to `.deleted`."""
-        _remove(self._disk, files)
-
-    def on_rolled(self, log: Log) -> None:
-        """Called after a new active segment was begun."""
-
-    def on_truncating(self, log: Log) -> None:
-        """Called when the recovery point went back; its checkpoint must be written before anything is truncated or
-        appended."""
-
-    def on_truncated(self, log: Log) -> None:
-        """Called after the log was truncated."""
-
-
-class LogSignals:
-    """The listeners of a log: its keeper, and the replica that it belongs to."""
-
-    __slots__ = ("_start_moved", "keeper")
-
-    def __init__(self, keeper: LogEvents) -> None:
-        self.keeper = keeper
-        self._start_moved: Callable[[], None] | None = None
-
-    def connect(self, keeper: LogEvents) -> None:
-        """Sets the keeper that gets all further events. A log that is being opened has none."""
-        self.keeper = keeper
-
-    def watch_start(self, moved: Callable[[], None]) -> None:
-        """Sets a callback for increases of the log start offset."""
-        self._start_moved = moved
-
-    def take_over_from(self, former: LogSignals) -> None:
-        """Takes over the callback of the log that this one replaces."""
-        self._start_moved = former._start_moved
-
-    def start_moved(self) -> None:
-        if self._start_moved is not None:
-            self._start_moved()
-
-
 class Log(LogReader):
     """The log of one replica. The HW belongs to the replica; readers pass how far they can read.
 
@@ -135,15 +88,11 @@ class Log(LogReader):
         "_config",
         "_limits",
         "_rules",
-        "_snapshot_position",
-        "_synced_place",
-        "_truncations",
+        "_sync",
         "epochs",
         "identity",
-        "last_flushed_ms",
         "losses",
         "producers",
-        "recovery_point",
         "signals",
         "topic_id",
     )
@@ -166,17 +115,11 @@ class Log(LogReader):
         self.producers = parts.producers
         self.log_start_offset = parts.log_start_offset
         self.log_end_offset = parts.log_end_offset
-        self.recovery_point = parts.recovery_point
         #: Losses that opening the log found.
         self.losses = parts.losses
         self.holes = parts.losses.accepted
-        self.last_flushed_ms = services.wall_ms()
         self._tail_positions: dict[int, int] = {}
-        self._truncations = 0
-        #: The active segment and its size at the last sync of the whole log.
-        self._synced_place = (parts.segments.active, 0)
-        #: The position in the active segment of the newest producer snapshot.
-        self._snapshot_position = 0
+        self._sync = LogSync(services, parts.segments, parts.epochs, parts.producers, parts.recovery_point)
         self.signals = LogSignals(LogEvents(services.disk))
         self.config = config
 
@@ -196,13 +139,22 @@ class Log(LogReader):
         return self.segments.size_bytes
 
     @property
+    def recovery_point(self) -> int:
+        """The offset below which everything is synced."""
+        return self._sync.recovery_point
+
+    @recovery_point.setter
+    def recovery_point(self, offset: int) -> None:
+        self._sync.recovery_point = offset
+
+    @property
+    def last_flushed_ms(self) -> int:
+        return self._sync.last_flushed_ms
+
+    @property
     def unsynced_bytes(self) -> int:
         """The approximate number of bytes that a start after a kill would have to scan."""
-        active, (segment, size_bytes) = self.segments.active, self._synced_place
-        if self.recovery_point >= self.log_end_offset:
-            return 0
-        behind = sum(s.size_bytes for s in self.segments.from_offset(self.recovery_point) if s is not active)
-        return behind + active.size_bytes - (size_bytes if segment is active else 0)
+        return self._sync.unsynced_bytes(self.log_end_offset)
 
     # -- appending
 
@@ -309,7 +261,7 @@ class Log(LogReader):
         took_ms = services.now_ms() - began_ms
         if took_ms >= SLOW_MS or (services.health is not None and services.health.is_counting):
             services.took(self.directory, took_ms)
-        if self.log_end_offset - self.recovery_point >= self._config.flush_messages:
+        if self.log_end_offset - self._sync.recovery_point >= self._config.flush_messages:
             self.flush()
 
     def _make(self) -> None:
@@ -360,13 +312,11 @@ class Log(LogReader):
         self.producers.map_end_offset = base_offset
         self.producers.take_snapshot(sync=False)
         segment = self.segments.add(base_offset)
-        self._snapshot_position = 0
         # If there is no space for a new segment, nothing has changed so far, and smaller batches can still go to the
         # old one.
         active.become_inactive()
         active.release_index()
-        # Its indexes were never synced, so the recovery point cannot be above its beginning until they are.
-        self.recovery_point = min(self.recovery_point, active.base_offset)
+        self._sync.rolled(active.base_offset)
         self._tail_positions.clear()
         self._limits = RollLimits(self._config, self._services.pick_jitter(self._config.jitter_bound_ms))
         self.signals.keeper.on_rolled(self)
@@ -402,7 +352,7 @@ class Log(LogReader):
         if offset <= self.segments.bases[0]:
             self.truncate_fully_and_start_at(offset)
             return
-        self._truncations += 1
+        self._sync.truncating()
         self._tail_positions.clear()
         try:
             _lower_recovery_point(self, offset)
@@ -410,7 +360,7 @@ class Log(LogReader):
             # of it without the records before it.
             self._drop([segment for segment in reversed(self.segments) if segment.base_offset > offset])
             self.producers.delete_snapshots_above(offset)
-            self._snapshot_position = 0
+            self._sync.snapshots_deleted()
             self._services.disk.sync_dir(self.directory)
             first_cut = self.segments.active.truncate_to(offset)
             end_offset = offset if first_cut is None else min(offset, first_cut)
@@ -427,7 +377,7 @@ class Log(LogReader):
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Empties the log; the next record gets `offset`."""
-        self._truncations += 1
+        self._sync.truncating()
         self._tail_positions.clear()
         try:
             self.persist_identity()
@@ -504,71 +454,18 @@ class Log(LogReader):
 
     def flush(self) -> None:
         """Syncs everything, and moves the recovery point to the LEO."""
-        end = self.log_end_offset
-        if end <= self.recovery_point:
-            return
         try:
-            unsynced = self.segments.from_offset(self.recovery_point)
-            for segment in unsynced:
-                segment.flush(with_indexes=segment is not self.segments.active)
-            if unsynced[-1].base_offset >= self.recovery_point:
-                self._services.disk.sync_dir(self.directory)
-            if not self._persist_epochs(end):
-                return
-            self._take_snapshot()
+            self._sync.flush(self.log_end_offset, self._config.segment_bytes)
         except OSError as error:
             raise fault(self, "cannot flush", error) from error
-        self.recovery_point = end
-        self._synced_place = (self.segments.active, self.segments.active.size_bytes)
-        self.last_flushed_ms = self._services.wall_ms()
-
-    def _take_snapshot(self) -> None:
-        """Takes a producer snapshot if the log has grown enough. After a kill, only a little synced data is then
-        replayed to rebuild the producer state. This is only an optimisation. Raises OSError."""
-        active = self.segments.active
-        if active.size_bytes - self._snapshot_position >= min(_SNAPSHOT_BYTES, self._config.segment_bytes // 8):
-            last = self.producers.snapshots.latest
-            if take_snapshot(self.producers) and last is not None and last > active.base_offset:
-                self.producers.snapshots.delete(last)
-            self._snapshot_position = active.size_bytes
-
-    def _persist_epochs(self, end_offset: int) -> bool:
-        """Saves the epochs, which must happen before the recovery point advances to `end_offset`. Returns False if the
-        disk is full. Raises OSError."""
-        try:
-            self.epochs.persist(end_offset)
-        except OSError as error:
-            if not is_exhausted(error):
-                raise
-            return False
-        return True
 
     def sync_job(self, end_offset: int) -> tuple[Callable[[], None], Callable[[], None]]:
         """Prepares a sync of the log below `end_offset` in the background. Returns the work, which touches only files,
         and a callback for the loop after it succeeded."""
-        disk, directory, truncations = self._services.disk, self.directory, self._truncations
-        active = self.segments.active
-        place = (active, active.size_bytes if end_offset == self.log_end_offset else 0)
-        paths: list[str] = []
         try:
-            for segment in self.segments.from_offset(self.recovery_point):
-                if segment.base_offset < end_offset:
-                    paths += segment.write_out(with_indexes=segment is not active)
-            if end_offset == self.log_end_offset:
-                self._take_snapshot()
-            are_epochs_sure = self._persist_epochs(end_offset)
+            return self._sync.job(end_offset, self.log_end_offset, self._config.segment_bytes)
         except OSError as error:
             raise fault(self, "cannot flush", error) from error
-
-        def succeeded() -> None:
-            if truncations != self._truncations or directory != self.directory:
-                return  # the files were not found under their old name
-            if are_epochs_sure and end_offset > self.recovery_point:
-                self.recovery_point = end_offset
-                self._synced_place = place
-                self.last_flushed_ms = self._services.wall_ms()
-
-        return lambda: _sync_files(disk, directory, paths), succeeded
 
     def close(self, *, clean: bool) -> None:
         """Releases everything. A clean shutdown also syncs, completes the time index and takes a producer snapshot."""
@@ -614,25 +511,6 @@ def _truncate_holes(log: Log, disk: Disk, end_offset: int) -> None:
     if log.holes:
         log.holes = between(log.holes, 0, end_offset)
         write_lost(disk, log.directory, KnownHoles((), log.holes))
-
-
-def _remove(disk: Disk, files: list[str]) -> None:
-    for path in files:
-        disk.remove(path)
-
-
-def _sync_files(disk: Disk, directory: str, paths: list[str]) -> None:
-    for path in paths:
-        try:
-            file = disk.open(path, read_only=True)
-        except FileNotFoundError:
-            continue  # deleted or renamed since
-        try:
-            file.sync()
-        finally:
-            file.close()
-    if disk.exists(directory):
-        disk.sync_dir(directory)
 
 
 def _roll_for_short_files(log: Log, next_offset: int) -> None:

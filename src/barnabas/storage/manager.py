@@ -44,7 +44,8 @@ from barnabas.storage.directories import NO_BROKER_EPOCH, LogDirectories, LogDir
 from barnabas.storage.futures import FutureLogs
 from barnabas.storage.health import WriteHealth
 from barnabas.storage.identity import is_misread as is_misread_id
-from barnabas.storage.log import Log, LogEvents
+from barnabas.storage.log import Log
+from barnabas.storage.log_events import LogEvents
 from barnabas.storage.log_reads import fault as storage_fault
 from barnabas.storage.progress import Progress
 from barnabas.storage.recovery.damaged_logs import DamagedLogs

@@ -18,7 +18,8 @@ from tests.support.log_world import LogWorld
 from tests.support.power_disk import PowerDisk
 
 from barnabas.records.batch import Record
-from barnabas.storage.log import Log, LogEvents
+from barnabas.storage.log import Log
+from barnabas.storage.log_events import LogEvents
 
 pytestmark = pytest.mark.long_turns("logs are opened from the disk, and compared, within turns of the broker")
 

@@ -13,7 +13,8 @@ from barnabas.common.errors import ErrorCode, RecordsRejected, RequestFailed, St
 from barnabas.common.log_config import LogConfig
 from barnabas.records.batch import encode_end_txn_marker, iter_headers
 from barnabas.simulation.disk import MemoryDisk
-from barnabas.storage.log import Log, LogEvents, Origin
+from barnabas.storage.log import Log, Origin
+from barnabas.storage.log_events import LogEvents
 
 DAY_MS = 86_400_000
 
