@@ -15,12 +15,12 @@ from barnabas.simulation.node import Node
 
 class Checker(Protocol):
     def check(self, cluster: Cluster) -> None:
-        """Checks the nodes of `cluster.stirred`. Raises Violation."""
+        """Checks the nodes of `cluster.dirty`. Raises Violation."""
 
 
 class Watch:
     """The runner of checkers: after every `interval` events in which a node's program ran. They check
-    `cluster.stirred`.
+    `cluster.dirty`.
     """
 
     def __init__(self, cluster: Cluster, checkers: Sequence[Checker], interval: int = 1) -> None:
@@ -35,9 +35,9 @@ class Watch:
         self._left -= 1
         if self._left <= 0:
             self._left = self._interval
-            stirred = self._cluster.world.stirred
-            self._look_at([node for node in self._cluster.nodes.values() if node in stirred])
-            stirred.clear()
+            dirty = self._cluster.world.dirty
+            self._look_at([node for node in self._cluster.nodes.values() if node in dirty])
+            dirty.clear()
 
     def look(self) -> None:
         """Runs the checkers on all nodes."""
@@ -45,7 +45,7 @@ class Watch:
 
     def _look_at(self, nodes: Sequence[Node]) -> None:
         self.looks += 1
-        self._cluster.stirred = nodes
+        self._cluster.dirty = nodes
         for checker in self._checkers:
             checker.check(self._cluster)
 
@@ -58,7 +58,7 @@ class NoMistakes:
         if errors:
             _, process, error = errors[0]
             raise Violation(f"{process}: nobody caught {type(error).__name__}: {error}") from error
-        for node in cluster.stirred:
+        for node in cluster.dirty:
             if node.connection_log.errors:
                 cause, mistake = node.connection_log.errors[0]
                 raise Violation(f"{node.name}: {cause}: {type(mistake).__name__}: {mistake}") from mistake

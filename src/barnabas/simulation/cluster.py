@@ -130,11 +130,11 @@ class Cluster:
         self.clients: dict[str, Client] = {}
         self._held: dict[str, int] = {}
         #: Nodes whose program ran since the last check (`checkers.Watch`); all of them for a manual check.
-        self.stirred: Sequence[Node] = ()
+        self.dirty: Sequence[Node] = ()
         for name, properties in layout.node_properties().items():
             self.nodes[name] = Node(world, self.network, name, properties, cluster_id=CLUSTER_ID, on_exit=self._on_exit)
             self._held[name] = 0
-        self.stirred = tuple(self.nodes.values())
+        self.dirty = tuple(self.nodes.values())
 
     @property
     def bootstrap(self) -> str:

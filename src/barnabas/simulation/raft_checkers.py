@@ -63,7 +63,7 @@ class QuorumSafety:
         self._compared: dict[str, tuple[int, int]] = {}
 
     def check(self, cluster: Cluster) -> None:
-        for node in cluster.stirred:
+        for node in cluster.dirty:
             if node.is_running and node.broker is not None and "controller" in node.properties["process.roles"]:
                 self.look(node.name, node.machine.incarnation, node.broker.raft, node.disk)
 

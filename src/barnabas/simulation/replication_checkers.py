@@ -64,7 +64,7 @@ class Replicas:
         self._image = EMPTY_IMAGE
 
     def check(self, cluster: Cluster) -> None:
-        for node in cluster.stirred:
+        for node in cluster.dirty:
             broker, process = node.broker, node.machine.process
             if broker is None or process is None or process.life is Life.DEAD:
                 continue

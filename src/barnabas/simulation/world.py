@@ -122,7 +122,7 @@ class Process:
         #: Resources such as sockets, in the order of creation.
         self.holdings: dict[Ending, None] = {}
         self._on_exit: list[Callable[[str], None]] = []
-        #: The owner of the program, if checkers check it: added to `World.stirred` whenever the program has run.
+        #: The owner of the program, if checkers check it: added to `World.dirty` whenever the program has run.
         self.owner: object | None = None
         self._held: list[Event] = []
 
@@ -153,7 +153,7 @@ class Process:
     def run(self, callback: Callable[[], None]) -> None:
         """Runs code of this process; the world gets the exceptions that it does not catch."""
         if self.owner is not None:
-            self.world.stirred[self.owner] = None
+            self.world.dirty[self.owner] = None
         try:
             if self.cpu is None:
                 callback()
@@ -219,7 +219,7 @@ class World:
         self.now_us = 0
         self.trace = Trace(keep=keep_events)
         self._after_event: Callable[[], None] | None = None
-        self.stirred: dict[object, None] = {}
+        self.dirty: dict[object, None] = {}
         #: Exceptions that no code caught, each with its process.
         self.errors: list[tuple[int, str, BaseException]] = []
         self._heap: list[tuple[int, int, Event]] = []
@@ -275,7 +275,7 @@ class World:
 
     def run_while(self, condition: Callable[[], bool] | None, time_us: int) -> bool:
         """Runs while `condition` holds, at most until `time_us`. Returns True if the condition ended it."""
-        heap, trace, pop, stirred = self._heap, self.trace, heapq.heappop, self.stirred
+        heap, trace, pop, dirty = self._heap, self.trace, heapq.heappop, self.dirty
         moment_us, at_once = -1, 0
         while condition is None or condition():
             if not heap or heap[0][0] > time_us:
@@ -309,13 +309,13 @@ class World:
                 event.callback = None
                 trace.add(f"{due_us} {process.name} {event.label}")
                 process.run(callback)
-            if stirred and self._after_event is not None:
+            if dirty and self._after_event is not None:
                 self._after_event()
         return True
 
     def watch(self, callback: Callable[[], None]) -> None:
         """Sets a callback for each event in which the program of an owner ran: checkers take these owners out of
-        `stirred`.
+        `dirty`.
         """
         self._after_event = callback
 
