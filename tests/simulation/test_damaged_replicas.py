@@ -36,7 +36,7 @@ def roll(rig: Replicated) -> None:
 
 def end(rig: Replicated, number: int, *, clean: bool) -> None:
     node = rig.node(number)
-    rig.cluster.hold_down(node.name)
+    rig.cluster.prevent_start(node.name)
     if clean:
         node.stop()
     else:

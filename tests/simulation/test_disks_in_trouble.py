@@ -227,7 +227,7 @@ def test_a_second_broker_dies_while_one_is_full(seed: int) -> None:
     world.world.run_for(5 * SECOND_US)
     dead = world.another(victim)
     (left,) = (number for number in _NUMBERS if number not in (victim, dead))
-    world.cluster.hold_down(f"broker{dead}")
+    world.cluster.prevent_start(f"broker{dead}")
     world.cluster.nodes[f"broker{dead}"].kill()
     world.run_until(lambda: all(leader == left for leader, _ in world.partitions_at(left)), 3_000)
 

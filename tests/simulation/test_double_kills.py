@@ -88,7 +88,7 @@ def test_all_is_whole_soon_after_two_of_three_come_back(with_active: bool, down_
     followers = [name for name in nodes.cluster.nodes if name != active]
     victims = [active, followers[0]] if with_active else followers
     for name in victims:
-        nodes.cluster.hold_down(name)
+        nodes.cluster.prevent_start(name)
         nodes.cluster.nodes[name].kill()
     nodes.run_for(down_ms)
     for name in victims:

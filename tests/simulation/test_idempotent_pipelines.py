@@ -39,7 +39,7 @@ def world() -> Replicated:
     world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="2")
     assert send(world, 0) == (ErrorCode.NONE, 0)
     for number in (2, 3):
-        world.cluster.hold_down(f"broker{number}")
+        world.cluster.prevent_start(f"broker{number}")
         world.node(number).kill()
     await_isr(world, 1)
     return world

@@ -73,7 +73,7 @@ def test_nobody_is_sent_to_a_replica_out_of_sync_dead_or_without_the_offset() ->
     world.await_equal()
     assert sent_to(world, "b", 0) == 2
     assert fetch(world, 5, "b", at=1).error_code == ErrorCode.OFFSET_OUT_OF_RANGE, "only the leader knows about that"
-    world.cluster.hold_down("broker2")
+    world.cluster.prevent_start("broker2")
     world.node(2).kill()
     world.await_isr([1, 3])
     world.run_for(100)

@@ -79,7 +79,7 @@ def test_too_few_in_sync_refuse_acks_all_before_the_write() -> None:
     world = rig()
     world.produce(b"first")
     for number in (2, 3):
-        world.cluster.hold_down(f"broker{number}")
+        world.cluster.prevent_start(f"broker{number}")
         world.node(number).kill()
     world.await_isr([1])
     world.run_for(10)
@@ -131,7 +131,7 @@ def test_the_next_leader_has_all_and_goes_on() -> None:
     world = rig()
     for number in range(5):
         world.produce(b"%d" % number)
-    world.cluster.hold_down("broker1")
+    world.cluster.prevent_start("broker1")
     world.node(1).kill()
     world.run_until(lambda: world.partition(2).role is Role.LEADER, "broker 2 leads")
     assert world.produce(b"5", to=2) == (0, 5)
@@ -242,12 +242,12 @@ def test_no_leader_when_nobody_may_lead() -> None:
     world = rig(min_isr=1)
     world.produce(b"first")
     for number in (2, 3):
-        world.cluster.hold_down(f"broker{number}")
+        world.cluster.prevent_start(f"broker{number}")
         world.node(number).kill()
     world.await_isr([1])
     world.run_for(50)
     assert world.produce(b"second", to=1) == (0, 1)
-    world.cluster.hold_down("broker1")
+    world.cluster.prevent_start("broker1")
     world.node(1).kill()
     world.cluster.let_up("broker2")
     world.run_until(lambda: world.image().leader == NO_LEADER, "nobody leads")
@@ -271,13 +271,13 @@ def test_an_unclean_leader_makes_the_others_forget() -> None:
     world = rig(min_isr=1, unclean_leader_election_enable="true")
     world.produce(b"common")
     for number in (2, 3):
-        world.cluster.hold_down(f"broker{number}")
+        world.cluster.prevent_start(f"broker{number}")
         world.node(number).kill()
     world.await_isr([1])
     world.run_for(50)
     for number in range(4):
         assert world.produce(b"lost %d" % number, to=1)[0] == 0
-    world.cluster.hold_down("broker1")
+    world.cluster.prevent_start("broker1")
     world.node(1).kill()
     world.cluster.let_up("broker2")
     world.run_until(lambda: world.leader() == 2 and world.partition(2).role is Role.LEADER, "broker 2 leads", 30_000)
@@ -299,7 +299,7 @@ def test_who_lost_its_disk_does_not_lead_before_it_has_all_again(number: int) ->
     for count in range(5):
         world.produce(b"%d" % count)
     name = f"broker{number}"
-    world.cluster.hold_down(name)
+    world.cluster.prevent_start(name)
     world.node(number).kill()
     world.node(number).disk.wipe()
     world.cluster.let_up(name)
@@ -314,7 +314,7 @@ def test_a_leader_that_loses_its_end_with_the_power_is_not_the_leader_it_was() -
     world = rig()
     for count in range(5):
         world.produce(b"%d" % count)
-    world.cluster.hold_down("broker1")
+    world.cluster.prevent_start("broker1")
     world.node(1).power_off(Loss.ALL)
     world.run_for(50)
     world.cluster.let_up("broker1")
@@ -327,7 +327,7 @@ def test_a_leader_that_loses_its_end_with_the_power_is_not_the_leader_it_was() -
 def test_a_follower_whose_disk_breaks_leaves_and_the_others_go_on() -> None:
     world = rig()
     world.produce(b"first")
-    world.cluster.hold_down("broker3")
+    world.cluster.prevent_start("broker3")
     world.node(3).disk.fail_with = BROKEN
     assert world.produce(b"second")[0] in (0, ErrorCode.REQUEST_TIMED_OUT)
     world.await_isr([1, 2])

@@ -82,14 +82,14 @@ def test_g4_a_consumer_can_find_out_that_records_it_read_are_gone() -> None:
     world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="1", unclean_leader_election_enable="true")
     world.produce(b"common")
     for number in (2, 3):
-        world.cluster.hold_down(f"broker{number}")
+        world.cluster.prevent_start(f"broker{number}")
         world.node(number).kill()
     world.await_isr([1])
     world.run_for(50)
     for number in range(3):
         assert world.produce(b"lost %d" % number, to=1)[0] == 0
     position, epoch = 4, world.partition(1).leader_epoch
-    world.cluster.hold_down("broker1")
+    world.cluster.prevent_start("broker1")
     world.node(1).kill()
     world.cluster.let_up("broker2")
     world.run_until(lambda: world.leader() == 2 and world.partition(2).role is Role.LEADER, "broker 2 leads", 30_000)
@@ -145,7 +145,7 @@ def test_g9_a_wish_for_an_earlier_life_of_a_broker_is_refused() -> None:
     for count in range(5):
         world.produce(b"%d" % count)
     network = world.cluster.network
-    world.cluster.hold_down("broker3")
+    world.cluster.prevent_start("broker3")
     world.node(3).kill()
     world.await_isr([1, 2])
     for source, target in (("broker1", "controller1"), ("controller1", "broker1")):
@@ -158,7 +158,7 @@ def test_g9_a_wish_for_an_earlier_life_of_a_broker_is_refused() -> None:
     between_two = (("broker1", "broker3"), ("broker3", "broker1"))
     for source, target in between_two:
         network.cut(source, target)
-    world.cluster.hold_down("broker3")
+    world.cluster.prevent_start("broker3")
     world.node(3).kill()
     world.run_for(10)
     world.node(3).power_off(Loss.ALL)
@@ -200,7 +200,7 @@ def test_g28_a_reassignment_to_a_dead_broker_is_shown_and_can_be_cancelled() -> 
     """Guard G28: what the controller says of it is what is the case."""
     world = rig()
     world.produce(b"first")
-    world.cluster.hold_down("broker3")
+    world.cluster.prevent_start("broker3")
     world.node(3).kill()
     world.await_isr([1, 2])
     world.run_until(lambda: world.controller.metadata.image.brokers[3].fenced, "it is fenced")

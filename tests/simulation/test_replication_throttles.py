@@ -36,7 +36,7 @@ def behind(size_bytes: int) -> Replicated:
     """Broker 3 is down and misses so much of `orders`, which broker 1 leads."""
     world = Replicated(replica_fetch_max_bytes="30000")
     world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="1")
-    world.cluster.hold_down("broker3")
+    world.cluster.prevent_start("broker3")
     world.node(3).kill()
     world.await_isr([1, 2])
     request = produce_request(world.topic_id(), 0, batch_of(VALUE))

@@ -28,7 +28,7 @@ def rig() -> Replicated:
     world = Replicated(log_segment_delete_delay_ms="1000")
     world.create_topic("orders", [[1, 2, 3]], min_insync_replicas="2")
     assert world.produce(b"old") == (0, 0)
-    world.cluster.hold_down("broker3")
+    world.cluster.prevent_start("broker3")
     world.node(3).kill()
     world.await_isr([1, 2])
     return world
@@ -102,7 +102,7 @@ def test_a_broker_that_never_got_in_can_be_stopped() -> None:
     cut_off(world, 3)
     world.cluster.let_up("broker3")
     world.run_for(500)
-    world.cluster.hold_down("broker3")
+    world.cluster.prevent_start("broker3")
     world.node(3).stop()
     world.run_until(lambda: not world.node(3).is_running, "it stops", within_ms=1000)
     let_back(world, 3)
@@ -138,7 +138,7 @@ def test_the_log_of_a_topic_that_was_deleted_meanwhile_is_set_aside() -> None:
     assert directories(world, 3) == ["orders-0-stray"]
     assert world.broker(3).logs.get(("orders", 0)) is None  # type: ignore[arg-type]
     world.run_for(120_000)
-    world.cluster.hold_down("broker3")
+    world.cluster.prevent_start("broker3")
     world.node(3).kill()
     come_back(world)
     assert directories(world, 3) == ["orders-0-stray"]

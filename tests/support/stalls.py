@@ -185,7 +185,7 @@ class StallWorld:
                 self.run_for(duration_ms)
                 node.machine.resume()
             else:
-                self.cluster.hold_down(name)
+                self.cluster.prevent_start(name)
                 node.kill()
                 self.run_for(duration_ms)
                 self.cluster.let_up(name)

@@ -364,7 +364,7 @@ class Explorer:
                     world.cluster.network.cut(*pair)
                 world.run_for(random.randint(100, 2_000))
             if kind != 1:
-                world.cluster.hold_down(f"broker{victim}")
+                world.cluster.prevent_start(f"broker{victim}")
                 world.node(victim).kill()
             for pair in pairs if kind else ():
                 world.cluster.network.heal(*pair)

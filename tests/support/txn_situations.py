@@ -101,7 +101,7 @@ def a_leader_refuses_its_markers(commit: bool) -> None:
     writer.send(b"b", partition=1)
     coordinator = world.leader(TRANSACTION_STATE_TOPIC)
     away = f"broker{next(number for number in (3, 2, 1) if number != coordinator)}"
-    world.cluster.hold_down(away)
+    world.cluster.prevent_start(away)
     world.cluster.nodes[away].kill()
     world.run_until(lambda: all(len(world.image(index=index).isr) == 2 for index in (0, 1)), "one replica is missed")
     assert writer.end(commit) is ErrorCode.NONE

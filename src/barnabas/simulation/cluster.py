@@ -158,7 +158,7 @@ class Cluster:
 
     # -- who may run
 
-    def hold_down(self, name: str) -> None:
+    def prevent_start(self, name: str) -> None:
         """Prevents starts of the node until as many calls of `let_up`."""
         self._held[name] += 1
 

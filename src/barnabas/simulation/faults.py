@@ -187,22 +187,22 @@ class Injector:
     # -- the kinds: each function begins a fault, and returns the function that ends it
 
     def _kill(self, fault: Fault) -> Callable[[], None]:
-        self._cluster.hold_down(fault.node)
+        self._cluster.prevent_start(fault.node)
         self._cluster.nodes[fault.node].kill()
         return lambda: self._cluster.let_up(fault.node)
 
     def _stop(self, fault: Fault) -> Callable[[], None]:
-        self._cluster.hold_down(fault.node)
+        self._cluster.prevent_start(fault.node)
         self._cluster.nodes[fault.node].stop()
         return lambda: self._cluster.let_up(fault.node)
 
     def _power(self, fault: Fault) -> Callable[[], None]:
-        self._cluster.hold_down(fault.node)
+        self._cluster.prevent_start(fault.node)
         self._cluster.nodes[fault.node].power_off(_LOSSES[fault.amount])
         return lambda: self._cluster.let_up(fault.node)
 
     def _lose_disk(self, fault: Fault) -> Callable[[], None]:
-        self._cluster.hold_down(fault.node)
+        self._cluster.prevent_start(fault.node)
         self._cluster.nodes[fault.node].kill()
         self._cluster.nodes[fault.node].disk.wipe()
         return lambda: self._cluster.let_up(fault.node)

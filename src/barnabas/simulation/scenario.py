@@ -202,7 +202,7 @@ class Run:
         self.world.note("world", f"{', '.join(sorted(kept))} heal, {', '.join(rest)} die")
         self.injector.heal({*kept, *self.cluster.clients, self.operator.name})
         for name in rest:
-            self.cluster.hold_down(name)
+            self.cluster.prevent_start(name)
             self.cluster.nodes[name].kill()
         self._progress("a majority healed")
         for name in rest:

@@ -29,7 +29,7 @@ def fenced(world: Replicated) -> bool:
 
 
 def test_a_broker_that_was_killed_is_listed_for_a_while_and_leads_nothing(world: Replicated) -> None:
-    world.cluster.hold_down("broker1")
+    world.cluster.prevent_start("broker1")
     world.node(1).kill()
     world.run_until(lambda: fenced(world), "it is fenced")
     for number in (2, 3):
@@ -51,7 +51,7 @@ def test_one_that_is_back_is_listed_as_it_is_now(world: Replicated) -> None:
 
 
 def test_one_that_stopped_in_order_is_not_listed(world: Replicated) -> None:
-    world.cluster.hold_down("broker1")
+    world.cluster.prevent_start("broker1")
     world.node(1).stop()
     world.run_until(lambda: fenced(world), "it is fenced")
     assert listed(world, 2)[0] == {2, 3}
