@@ -46,7 +46,7 @@ def end(rig: Replicated, number: int, *, clean: bool) -> None:
 
 def start(rig: Replicated, *numbers: int) -> None:
     for number in numbers:
-        rig.cluster.let_up(rig.node(number).name)
+        rig.cluster.allow_start(rig.node(number).name)
     rig.run_until(lambda: all(rig.node(number).broker is not None for number in numbers), "they are up")
 
 

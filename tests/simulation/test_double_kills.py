@@ -92,6 +92,6 @@ def test_all_is_whole_soon_after_two_of_three_come_back(with_active: bool, down_
         nodes.cluster.nodes[name].kill()
     nodes.run_for(down_ms)
     for name in victims:
-        nodes.cluster.let_up(name)
+        nodes.cluster.allow_start(name)
     # The one that stayed may have led and resigned; those that come back still take it for the leader, and it says no.
     nodes.run_until(nodes.is_whole, _SOON_MS)

@@ -46,7 +46,7 @@ def world() -> Replicated:
 
 
 def come_back(world: Replicated) -> None:
-    world.cluster.let_up("broker2")
+    world.cluster.allow_start("broker2")
     await_isr(world, 1, 2)
 
 

@@ -79,7 +79,7 @@ def test_nobody_is_sent_to_a_replica_out_of_sync_dead_or_without_the_offset() ->
     world.run_for(100)
     assert sent_to(world, "b", 0) == -1
     assert sent_to(world, "c", 0) == 3
-    world.cluster.let_up("broker2")
+    world.cluster.allow_start("broker2")
     world.await_isr([1, 2, 3])
     world.await_equal()
     world.run_for(100)

@@ -89,7 +89,7 @@ def test_too_few_in_sync_refuse_acks_all_before_the_write() -> None:
     world.run_for(2000)
     assert world.partition(1).high_watermark == 1, "no HW without enough replicas (KIP-966)"
     for number in (2, 3):
-        world.cluster.let_up(f"broker{number}")
+        world.cluster.allow_start(f"broker{number}")
     world.await_isr([1, 2, 3])
     assert world.produce(b"fourth") == (0, 2)
 
@@ -135,7 +135,7 @@ def test_the_next_leader_has_all_and_goes_on() -> None:
     world.node(1).kill()
     world.run_until(lambda: world.partition(2).role is Role.LEADER, "broker 2 leads")
     assert world.produce(b"5", to=2) == (0, 5)
-    world.cluster.let_up("broker1")
+    world.cluster.allow_start("broker1")
     world.await_isr([1, 2, 3])
     world.await_equal()
     assert world.values(1) == world.values(2) == world.values(3)
@@ -249,7 +249,7 @@ def test_no_leader_when_nobody_may_lead() -> None:
     assert world.produce(b"second", to=1) == (0, 1)
     world.cluster.prevent_start("broker1")
     world.node(1).kill()
-    world.cluster.let_up("broker2")
+    world.cluster.allow_start("broker2")
     world.run_until(lambda: world.image().leader == NO_LEADER, "nobody leads")
     world.run_until(lambda: world.node(2).broker is not None and world.node(2).is_running, "broker 2 is back")
     world.run_for(1000)
@@ -259,9 +259,9 @@ def test_no_leader_when_nobody_may_lead() -> None:
     row = world.fetch(0, at=2)
     assert (row.error_code, row.records) == (0, b""), "a follower serves what it knows to be committed"
     assert world.list_offset(at=2)[0] == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    world.cluster.let_up("broker1")
+    world.cluster.allow_start("broker1")
     world.run_until(lambda: world.leader() == 1, "who has all leads again")
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     world.await_isr([1, 2, 3])
     world.await_equal()
     assert world.values(2) == [b"first", b"second"]
@@ -279,11 +279,11 @@ def test_an_unclean_leader_makes_the_others_forget() -> None:
         assert world.produce(b"lost %d" % number, to=1)[0] == 0
     world.cluster.prevent_start("broker1")
     world.node(1).kill()
-    world.cluster.let_up("broker2")
+    world.cluster.allow_start("broker2")
     world.run_until(lambda: world.leader() == 2 and world.partition(2).role is Role.LEADER, "broker 2 leads", 30_000)
     assert world.produce(b"new", to=2) == (0, 1)
-    world.cluster.let_up("broker1")
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker1")
+    world.cluster.allow_start("broker3")
     world.await_isr([1, 2, 3])
     world.await_equal()
     assert world.values(1) == world.values(2) == world.values(3) == [b"common", b"new"]
@@ -302,7 +302,7 @@ def test_who_lost_its_disk_does_not_lead_before_it_has_all_again(number: int) ->
     world.cluster.prevent_start(name)
     world.node(number).kill()
     world.node(number).disk.wipe()
-    world.cluster.let_up(name)
+    world.cluster.allow_start(name)
     world.run_until(lambda: number not in world.image().isr, "it leaves the ISR")
     world.await_isr([1, 2, 3])
     world.await_equal()
@@ -317,7 +317,7 @@ def test_a_leader_that_loses_its_end_with_the_power_is_not_the_leader_it_was() -
     world.cluster.prevent_start("broker1")
     world.node(1).power_off(Loss.ALL)
     world.run_for(50)
-    world.cluster.let_up("broker1")
+    world.cluster.allow_start("broker1")
     world.run_until(lambda: world.leader() in (2, 3), "another one leads")
     world.await_isr([1, 2, 3])
     world.await_equal()
@@ -334,7 +334,7 @@ def test_a_follower_whose_disk_breaks_leaves_and_the_others_go_on() -> None:
     assert world.produce(b"third")[0] == 0
     world.node(3).disk.fail_with = None
     world.node(3).kill()
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     world.await_isr([1, 2, 3])
     world.await_equal()
 

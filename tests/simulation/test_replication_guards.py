@@ -91,7 +91,7 @@ def test_g4_a_consumer_can_find_out_that_records_it_read_are_gone() -> None:
     position, epoch = 4, world.partition(1).leader_epoch
     world.cluster.prevent_start("broker1")
     world.node(1).kill()
-    world.cluster.let_up("broker2")
+    world.cluster.allow_start("broker2")
     world.run_until(lambda: world.leader() == 2 and world.partition(2).role is Role.LEADER, "broker 2 leads", 30_000)
     code, known, end = end_of_epoch(world, 2, epoch, world.partition(2).leader_epoch)
     assert code == ErrorCode.NONE
@@ -150,7 +150,7 @@ def test_g9_a_wish_for_an_earlier_life_of_a_broker_is_refused() -> None:
     world.await_isr([1, 2])
     for source, target in (("broker1", "controller1"), ("controller1", "broker1")):
         network.way(source, target).extra_us = 300_000
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     leadership = world.partition(1).leadership
     assert leadership is not None
     world.run_until(lambda: leadership.proposed == (1, 2, 3), "its leader wants it back")
@@ -163,7 +163,7 @@ def test_g9_a_wish_for_an_earlier_life_of_a_broker_is_refused() -> None:
     world.run_for(10)
     world.node(3).power_off(Loss.ALL)
     world.run_for(20)
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     world.run_for(250)
     reborn = world.controller.metadata.image.brokers[3]
     assert reborn.epoch > meant
@@ -212,7 +212,7 @@ def test_g28_a_reassignment_to_a_dead_broker_is_shown_and_can_be_cancelled() -> 
     assert _reassign(world, None) == 0
     world.run_for(100)
     assert (set(world.image().replicas), world.image().removing_replicas) == ({1, 2, 3}, ())
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     world.await_isr([1, 2, 3])
     world.await_equal()
 

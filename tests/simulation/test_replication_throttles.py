@@ -70,7 +70,7 @@ def test_a_returning_replica_catches_up_at_the_rate(side: str, listed: str, name
     world = behind(1_000_000)
     configure(world, _TOPIC, "orders", **{f"{side}_replication_throttled_replicas": listed})
     configure(world, _BROKER, name, **SIDES[side])
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     world.run_until(lambda: runs(world, 3), "broker 3 runs")
     begin_us, before = world.world.now_us, copied_bytes(world)
     while 3 not in world.image().isr:
@@ -88,7 +88,7 @@ def test_who_is_in_sync_is_not_held_back_and_others_are_not() -> None:
     world = behind(1_000_000)
     configure(world, _TOPIC, "orders", follower_replication_throttled_replicas="0:2")
     configure(world, _BROKER, "", **SIDES["follower"], leader_replication_throttled_rate="1")
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     begin_us = world.world.now_us
     world.await_isr([1, 2, 3])
     assert world.world.now_us - begin_us < 5_000_000
@@ -101,7 +101,7 @@ def test_the_end_of_the_throttle_is_felt_at_once() -> None:
     world = behind(1_000_000)
     configure(world, _TOPIC, "orders", leader_replication_throttled_replicas="*")
     configure(world, _BROKER, "", leader_replication_throttled_rate="1000")
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     world.run_for(8_000)
     assert 3 not in world.image().isr
     assert copied_bytes(world) < 200_000

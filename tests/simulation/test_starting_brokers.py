@@ -70,7 +70,7 @@ def test_who_does_not_know_the_metadata_yet_lets_nobody_ask(question: str) -> No
     idempotent producers never come back from that."""
     world = rig()
     cut_off(world, 3)
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     world.run_for(1000)
     client = RawClient(world.cluster, "hasty", _ONE_DIAL)
     answers: list[Message | None] = []
@@ -89,7 +89,7 @@ def test_who_does_not_know_the_metadata_yet_lets_nobody_ask(question: str) -> No
 def test_whoever_hears_of_a_broker_finds_it_open() -> None:
     """It opens before it is unfenced: else the first that follow it would be refused, and pause."""
     world = rig()
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     world.run_until(lambda: is_open(world, 3), "it is open")
     opened_us = world.world.now_us
     assert world.controller.metadata.image.brokers[3].fenced
@@ -100,7 +100,7 @@ def test_whoever_hears_of_a_broker_finds_it_open() -> None:
 def test_a_broker_that_never_got_in_can_be_stopped() -> None:
     world = rig()
     cut_off(world, 3)
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     world.run_for(500)
     world.cluster.prevent_start("broker3")
     world.node(3).stop()
@@ -125,7 +125,7 @@ def delete(world: Replicated) -> None:
 
 
 def come_back(world: Replicated) -> None:
-    world.cluster.let_up("broker3")
+    world.cluster.allow_start("broker3")
     world.run_until(lambda: not world.controller.metadata.image.brokers[3].fenced, "it is back")
     world.run_for(500)
 

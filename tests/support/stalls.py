@@ -188,7 +188,7 @@ class StallWorld:
                 self.cluster.prevent_start(name)
                 node.kill()
                 self.run_for(duration_ms)
-                self.cluster.let_up(name)
+                self.cluster.allow_start(name)
         else:
             self._cut(cuts_of(kind, name, others), duration_ms)
         healed_ms = self.now_ms

@@ -370,7 +370,7 @@ class Explorer:
                 world.cluster.network.heal(*pair)
             if kind != 1:
                 world.run_for(random.randint(100, 2_000))
-                world.cluster.let_up(f"broker{victim}")
+                world.cluster.allow_start(f"broker{victim}")
                 world.run_until(lambda: world.settled(TOPIC), "the broker is back", SETTLE_MS)
 
     def _nothing_hangs(self) -> bool:

@@ -106,7 +106,7 @@ def a_leader_refuses_its_markers(commit: bool) -> None:
     world.run_until(lambda: all(len(world.image(index=index).isr) == 2 for index in (0, 1)), "one replica is missed")
     assert writer.end(commit) is ErrorCode.NONE
     world.run_for(2_000)
-    world.cluster.let_up(away)
+    world.cluster.allow_start(away)
     for index in (0, 1):
         world.await_isr((1, 2, 3), index=index)
     settle(world, completed(commit))

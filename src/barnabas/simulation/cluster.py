@@ -159,10 +159,10 @@ class Cluster:
     # -- who may run
 
     def prevent_start(self, name: str) -> None:
-        """Prevents starts of the node until as many calls of `let_up`."""
+        """Prevents starts of the node until as many calls of `allow_start`."""
         self._held[name] += 1
 
-    def let_up(self, name: str) -> None:
+    def allow_start(self, name: str) -> None:
         self._held[name] -= 1
         self._start_if_free(name)
 

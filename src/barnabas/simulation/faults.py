@@ -189,23 +189,23 @@ class Injector:
     def _kill(self, fault: Fault) -> Callable[[], None]:
         self._cluster.prevent_start(fault.node)
         self._cluster.nodes[fault.node].kill()
-        return lambda: self._cluster.let_up(fault.node)
+        return lambda: self._cluster.allow_start(fault.node)
 
     def _stop(self, fault: Fault) -> Callable[[], None]:
         self._cluster.prevent_start(fault.node)
         self._cluster.nodes[fault.node].stop()
-        return lambda: self._cluster.let_up(fault.node)
+        return lambda: self._cluster.allow_start(fault.node)
 
     def _power(self, fault: Fault) -> Callable[[], None]:
         self._cluster.prevent_start(fault.node)
         self._cluster.nodes[fault.node].power_off(_LOSSES[fault.amount])
-        return lambda: self._cluster.let_up(fault.node)
+        return lambda: self._cluster.allow_start(fault.node)
 
     def _lose_disk(self, fault: Fault) -> Callable[[], None]:
         self._cluster.prevent_start(fault.node)
         self._cluster.nodes[fault.node].kill()
         self._cluster.nodes[fault.node].disk.wipe()
-        return lambda: self._cluster.let_up(fault.node)
+        return lambda: self._cluster.allow_start(fault.node)
 
     def _kill_client(self, fault: Fault) -> Callable[[], None]:
         client = self._cluster.clients[fault.node]

@@ -206,7 +206,7 @@ class Run:
             self.cluster.nodes[name].kill()
         self._progress("a majority healed")
         for name in rest:
-            self.cluster.let_up(name)
+            self.cluster.allow_start(name)
 
     def _progress(self, since: str) -> None:
         """Waits until every worker makes progress."""
