@@ -186,7 +186,7 @@ class _Session:
         request = ProduceRequest(transactional_id=self._id, acks=-1, timeout_ms=_PRODUCE_TIMEOUT_MS, topic_data=[topic])
         for _ in range(_TRIES):
             node = await self._bare.leader(*place)
-            self._haunt(_Sent(node, request, _BY_NAME), random)
+            self._maybe_duplicate(_Sent(node, request, _BY_NAME), random)
             answer = await self._bare.ask(node, request, ProduceResponse, version_max=_BY_NAME)
             if answer is not None:
                 told = answer.responses[0].partition_responses[0]
@@ -209,7 +209,7 @@ class _Session:
         )
         for _ in range(_TRIES):
             node = await self._bare.coordinator(self._id, GROUP_KEY)
-            self._haunt(_Sent(node, request, 99), random)
+            self._maybe_duplicate(_Sent(node, request, 99), random)
             answer = await self._bare.ask(node, request, TxnOffsetCommitResponse)
             if answer is not None:
                 code = answer.topics[0].partitions[0].error_code
@@ -225,7 +225,7 @@ class _Session:
         )
         for _ in range(_TRIES):
             node = await self._bare.coordinator(self._id, TRANSACTION_KEY)
-            self._haunt(_Sent(node, request, _ENDS_WITH_ANOTHER_EPOCH), random)
+            self._maybe_duplicate(_Sent(node, request, _ENDS_WITH_ANOTHER_EPOCH), random)
             answer = await self._bare.ask(node, request, EndTxnResponse)
             if answer is not None:
                 if answer.error_code == ErrorCode.NONE:
@@ -246,7 +246,7 @@ class _Session:
         self._bare.forget()
         await asyncio.sleep(_PAUSE_S)
 
-    def _haunt(self, sent: _Sent, random: Random) -> None:
+    def _maybe_duplicate(self, sent: _Sent, random: Random) -> None:
         """Sends some requests a second time, soon or much later."""
         chance = random.random()
         if chance < 0.25:
