@@ -129,7 +129,7 @@ class _Session:
         self._id = transactional_id
         self._producer_id, self._epoch = -1, -1
         self._sequences: Counter[Place] = Counter()
-        self._ghosts: list[asyncio.Task[None]] = []
+        self._duplicates: list[asyncio.Task[None]] = []
 
     async def begin(self) -> None:
         request = InitProducerIdRequest(
@@ -251,7 +251,7 @@ class _Session:
         chance = random.random()
         if chance < 0.25:
             delay_s = 0.0 if chance < 0.08 else random.choice((0.05, 0.5, 3.0, 15.0)) * random.random()
-            self._ghosts.append(self._loop.create_task(self._send_again(sent, delay_s)))
+            self._duplicates.append(self._loop.create_task(self._send_again(sent, delay_s)))
 
     async def _send_again(self, sent: _Sent, delay_s: float) -> None:
         await asyncio.sleep(delay_s)
