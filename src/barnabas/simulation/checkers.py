@@ -36,14 +36,14 @@ class Watch:
         if self._left <= 0:
             self._left = self._interval
             dirty = self._cluster.world.dirty
-            self._look_at([node for node in self._cluster.nodes.values() if node in dirty])
+            self._run_checkers([node for node in self._cluster.nodes.values() if node in dirty])
             dirty.clear()
 
     def look(self) -> None:
         """Runs the checkers on all nodes."""
-        self._look_at(tuple(self._cluster.nodes.values()))
+        self._run_checkers(tuple(self._cluster.nodes.values()))
 
-    def _look_at(self, nodes: Sequence[Node]) -> None:
+    def _run_checkers(self, nodes: Sequence[Node]) -> None:
         self.looks += 1
         self._cluster.dirty = nodes
         for checker in self._checkers:
