@@ -42,7 +42,15 @@ from barnabas.simulation.cluster import Cluster
 from barnabas.simulation.faults import Fault, FaultKind, Injector
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
-from barnabas.simulation.replication_checkers import Committed, Look, Offsets, OneLeader, Quorum, Replicas, State
+from barnabas.simulation.replication_checkers import (
+    Committed,
+    Offsets,
+    OneLeader,
+    Quorum,
+    ReplicaChecker,
+    Replicas,
+    State,
+)
 from barnabas.simulation.replication_decisions import Decisions
 from barnabas.simulation.world import MILLISECOND_US, SECOND_US, Livelock, Note
 
@@ -139,7 +147,7 @@ class OfClients:
     """Looks at the topics of clients only. The brokers' own have a min ISR of 1: one power failure, and the unclean
     election of the last known leader after it, may cost their ends."""
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: ReplicaChecker) -> None:
         self._look = look
 
     def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
@@ -211,7 +219,7 @@ class ReplicationRun:
         rig.create_topic(TOPIC, [[1, 2, 3], [2, 3, 1]], min_insync_replicas="2")
         self.topic_id = rig.topic_id(TOPIC)
         self._committed = Committed(rig.cluster)
-        looks: list[Look] = [
+        looks: list[ReplicaChecker] = [
             OneLeader(),
             Beginnings(),
             OfClients(self._committed),

@@ -44,7 +44,7 @@ class State(NamedTuple):
     log_end_offset: int
 
 
-class Look(Protocol):
+class ReplicaChecker(Protocol):
     def on_replica(self, node: Node, partition: Partition, before: State | None, now: State) -> None:
         """Checks a changed replica. Raises Violation."""
 
@@ -57,7 +57,7 @@ class Replicas:
     None, from the node with the newest ones.
     """
 
-    def __init__(self, controller: str | None, looks: Sequence[Look]) -> None:
+    def __init__(self, controller: str | None, looks: Sequence[ReplicaChecker]) -> None:
         self._controller = controller
         self._looks = tuple(looks)
         self._states: dict[Partition, tuple[object, ...]] = {}

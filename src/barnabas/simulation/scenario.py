@@ -25,10 +25,10 @@ from barnabas.simulation.operator import Operation, Operator
 from barnabas.simulation.raft_checkers import QuorumSafety
 from barnabas.simulation.replication_checkers import (
     Committed,
-    Look,
     Offsets,
     OneLeader,
     Quorum,
+    ReplicaChecker,
     Replicas,
     UncleanElections,
 )
@@ -135,7 +135,7 @@ class Run:
 
     def _checkers(self) -> list[Checker]:
         cluster, unclean = self.cluster, self.unclean
-        looks: list[Look] = [unclean, OneLeader(), self.committed, Offsets(unclean), Quorum(cluster)]
+        looks: list[ReplicaChecker] = [unclean, OneLeader(), self.committed, Offsets(unclean), Quorum(cluster)]
         decisions = Decisions(self.settings.layout.properties)
         return [NoMistakes(), QuorumSafety(), Replicas(None, [*looks, decisions]), *self.work.checkers]
 
