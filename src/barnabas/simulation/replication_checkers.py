@@ -53,13 +53,13 @@ class ReplicaChecker(Protocol):
 
 
 class Replicas:
-    """The checker that finds changes and passes them to the looks. It takes decisions from node `controller`, or, if
+    """The checker that finds changes and passes them to the replica_checkers. It takes decisions from node `controller`, or, if
     None, from the node with the newest ones.
     """
 
-    def __init__(self, controller: str | None, looks: Sequence[ReplicaChecker]) -> None:
+    def __init__(self, controller: str | None, replica_checkers: Sequence[ReplicaChecker]) -> None:
         self._controller = controller
-        self._looks = tuple(looks)
+        self._looks = tuple(replica_checkers)
         self._states: dict[Partition, tuple[object, ...]] = {}
         self._image = EMPTY_IMAGE
 
@@ -115,7 +115,7 @@ def changed_partitions(
 
 
 class UncleanElections:
-    """The partitions that had an unclean election. It must precede the looks that use it."""
+    """The partitions that had an unclean election. It must precede the replica_checkers that use it."""
 
     def __init__(self) -> None:
         self.partitions: dict[Key, int] = {}

@@ -135,9 +135,15 @@ class Run:
 
     def _checkers(self) -> list[Checker]:
         cluster, unclean = self.cluster, self.unclean
-        looks: list[ReplicaChecker] = [unclean, OneLeader(), self.committed, Offsets(unclean), Quorum(cluster)]
+        replica_checkers: list[ReplicaChecker] = [
+            unclean,
+            OneLeader(),
+            self.committed,
+            Offsets(unclean),
+            Quorum(cluster),
+        ]
         decisions = Decisions(self.settings.layout.properties)
-        return [NoMistakes(), QuorumSafety(), Replicas(None, [*looks, decisions]), *self.work.checkers]
+        return [NoMistakes(), QuorumSafety(), Replicas(None, [*replica_checkers, decisions]), *self.work.checkers]
 
     def execute(self) -> Outcome:
         began_cpu_s = time.process_time()
