@@ -59,7 +59,7 @@ class Replicas:
 
     def __init__(self, controller: str | None, replica_checkers: Sequence[ReplicaChecker]) -> None:
         self._controller = controller
-        self._looks = tuple(replica_checkers)
+        self._checkers = tuple(replica_checkers)
         self._states: dict[Partition, tuple[object, ...]] = {}
         self._image = EMPTY_IMAGE
 
@@ -88,13 +88,13 @@ class Replicas:
             if before != now and partition.role is not Role.OFFLINE:
                 states[partition] = now
                 known = None if before is None else State._make(before)
-                for look in self._looks:
+                for look in self._checkers:
                     look.on_replica(node, partition, known, State._make(now))
 
     def _check_image(self, node: Node, image: MetadataImage) -> None:
         if image.offset > self._image.offset if self._controller is None else node.name == self._controller:
             before, self._image = self._image, image
-            for look in self._looks:
+            for look in self._checkers:
                 look.on_image(before, image)
 
 
