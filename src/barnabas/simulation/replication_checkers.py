@@ -26,7 +26,7 @@ from barnabas.replication.partition import Partition, Role
 from barnabas.simulation.cluster import Cluster
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
-from barnabas.simulation.world import Life
+from barnabas.simulation.world import ProcessState
 from barnabas.storage.log import Log
 
 #: One incarnation of a partition: its name and its topic's id.
@@ -66,7 +66,7 @@ class Replicas:
     def check(self, cluster: Cluster) -> None:
         for node in cluster.dirty:
             broker, process = node.broker, node.machine.process
-            if broker is None or process is None or process.life is Life.DEAD:
+            if broker is None or process is None or process.life is ProcessState.DEAD:
                 continue
             if broker.metadata.image is not self._image:
                 self._check_image(node, broker.metadata.image)

@@ -90,7 +90,7 @@ class Trace:
                 self.events += pending
 
 
-class Life(Enum):
+class ProcessState(Enum):
     RUNNING = "running"
     PAUSED = "paused"
     DEAD = "dead"
@@ -115,7 +115,7 @@ class Process:
     def __init__(self, world: World, name: str) -> None:
         self.world = world
         self.name = name
-        self.life = Life.RUNNING
+        self.life = ProcessState.RUNNING
         self.busy_until_us = 0
         #: The cost of its code; None if it takes no time.
         self.cpu: Cpu | None = None
@@ -128,11 +128,11 @@ class Process:
 
     @property
     def is_running(self) -> bool:
-        return self.life is Life.RUNNING
+        return self.life is ProcessState.RUNNING
 
     @property
     def is_dead(self) -> bool:
-        return self.life is Life.DEAD
+        return self.life is ProcessState.DEAD
 
     @property
     def now_us(self) -> int:
@@ -145,7 +145,7 @@ class Process:
 
     def enter(self, callback: Callable[[], None]) -> None:
         """Runs code of this process now, or as soon as it can run."""
-        if self.life is Life.RUNNING and self.busy_until_us <= self.world.now_us:
+        if self.life is ProcessState.RUNNING and self.busy_until_us <= self.world.now_us:
             self.run(callback)
         else:
             self.world.at(self.world.now_us, callback, self, "enter")
@@ -165,25 +165,25 @@ class Process:
             self.world.on_error(self, error)
 
     def hold(self, event: Event) -> None:
-        if self.life is Life.PAUSED:
+        if self.life is ProcessState.PAUSED:
             self._held.append(event)
 
     def pause(self) -> None:
-        if self.life is Life.RUNNING:
-            self.life = Life.PAUSED
+        if self.life is ProcessState.RUNNING:
+            self.life = ProcessState.PAUSED
 
     def resume(self) -> None:
-        if self.life is Life.PAUSED:
-            self.life = Life.RUNNING
+        if self.life is ProcessState.PAUSED:
+            self.life = ProcessState.RUNNING
             held, self._held = self._held, []
             for event in held:
                 self.world.push(self.world.now_us, event)
 
     def end(self, cause: str, *, orderly: bool = True) -> None:
         """Ends the process; the system takes back its resources."""
-        if self.life is Life.DEAD:
+        if self.life is ProcessState.DEAD:
             return
-        self.life = Life.DEAD
+        self.life = ProcessState.DEAD
         self._held = []
         holdings, self.holdings = self.holdings, {}
         for holding in holdings:
@@ -298,7 +298,7 @@ class World:
                 event.callback = None
                 trace.add(f"{due_us} {event.label}")
                 callback()
-            elif process.life is not Life.RUNNING:
+            elif process.life is not ProcessState.RUNNING:
                 process.hold(event)
                 continue
             elif process.busy_until_us > due_us:
