@@ -23,7 +23,7 @@ class Sent(NamedTuple):
     at_us: int = 0
 
 
-class Life(NamedTuple):
+class TopicIncarnation(NamedTuple):
     """The state of a topic that is deleted and created again: records acked before `buried_us` were deleted with its
     predecessor; `is_over` from the deletion until the next creation.
     """
@@ -69,12 +69,12 @@ Found = dict[Place, Sequence[tuple[int, bytes]]]
 
 class Leniency(NamedTuple):
     """The exceptions to the guarantees. `lossy` topics can lose records: they had an unclean election, or a power
-    failure and no syncs. For topics with a `Life` (deleted and created again), only records sent from `settled_us` on
+    failure and no syncs. For topics with a `TopicIncarnation` (deleted and created again), only records sent from `settled_us` on
     must last. Records that are still present must be true, in order and unique.
     """
 
     lossy: Collection[str] = ()
-    lives: Mapping[str, Life] = {}
+    lives: Mapping[str, TopicIncarnation] = {}
     settled_us: int = 0
 
 

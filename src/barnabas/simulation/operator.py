@@ -23,7 +23,7 @@ from barnabas.protocol.messages.elect_leaders import ElectLeadersRequest
 from barnabas.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 from barnabas.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from barnabas.simulation.cluster import Cluster
-from barnabas.simulation.history import Life
+from barnabas.simulation.history import TopicIncarnation
 from barnabas.simulation.machine import Machine, MachineHost
 from barnabas.simulation.topics import Topic
 
@@ -195,7 +195,7 @@ class Operator:
             if found == _NO_ID or found in self._deleted:
                 self._again(lambda: self._find_id(topic))
             else:
-                topic.life = Life(self._cluster.world.now_us, is_over=True)
+                topic.life = TopicIncarnation(self._cluster.world.now_us, is_over=True)
                 self._delete(topic, found)
 
         self._ask(MetadataRequest(topics=[asked], allow_auto_topic_creation=False), MetadataResponse, answered)
@@ -224,7 +224,7 @@ class Operator:
         def answered(response: CreateTopicsResponse | None) -> None:
             code = None if response is None else response.topics[0].error_code
             if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                topic.life = Life(topic.life.buried_us)
+                topic.life = TopicIncarnation(topic.life.buried_us)
                 self._note(f"{topic.name} is there again")
                 self.done[Operation.REPLACE] += 1
                 self._replacing = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from barnabas.simulation.history import Life, Place
+from barnabas.simulation.history import Place, TopicIncarnation
 
 
 class Topic:
@@ -28,7 +28,7 @@ class Topic:
         self.configs = dict(configs)
         self.choices = dict(choices or {})
         self.is_replaced = is_replaced
-        self.life = Life()
+        self.life = TopicIncarnation()
 
     @property
     def is_synced(self) -> bool:
