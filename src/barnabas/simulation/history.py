@@ -24,11 +24,11 @@ class Sent(NamedTuple):
 
 
 class TopicIncarnation(NamedTuple):
-    """The state of a topic that is deleted and created again: records acked before `buried_us` were deleted with its
+    """The state of a topic that is deleted and created again: records acked before `deleted_us` were deleted with its
     predecessor; `is_over` from the deletion until the next creation.
     """
 
-    buried_us: int = 0
+    deleted_us: int = 0
     is_over: bool = False
 
 
@@ -88,7 +88,7 @@ def judge(history: History, found: Found, lenient: Leniency = Leniency()) -> lis
         topic = place[0]
         there = places.get(value)
         life = lenient.lives.get(topic)
-        if there is not None and life is not None and history.acked_us[value] < life.buried_us:
+        if there is not None and life is not None and history.acked_us[value] < life.deleted_us:
             problems.append(f"resurrected: {value.decode()} is at {_at(*there)}, in a topic that was made after it")
         if place not in found or topic in lenient.lossy:
             continue

@@ -224,7 +224,7 @@ class Operator:
         def answered(response: CreateTopicsResponse | None) -> None:
             code = None if response is None else response.topics[0].error_code
             if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-                topic.life = TopicIncarnation(topic.life.buried_us)
+                topic.life = TopicIncarnation(topic.life.deleted_us)
                 self._note(f"{topic.name} is there again")
                 self.done[Operation.REPLACE] += 1
                 self._replacing = False
