@@ -72,7 +72,7 @@ class GroupWork:
         return [*self.producers, *[member for members in self.members.values() for member in members]]
 
     @property
-    def must_get_on(self) -> Sequence[Worker]:
+    def must_make_progress(self) -> Sequence[Worker]:
         return self.workers
 
     async def settle(self) -> None:

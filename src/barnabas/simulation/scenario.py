@@ -216,7 +216,7 @@ class Run:
 
     def _progress(self, since: str) -> None:
         """Waits until every worker makes progress."""
-        goal = [(worker, worker.acked + _MORE_ACKS) for worker in self.work.must_get_on]
+        goal = [(worker, worker.acked + _MORE_ACKS) for worker in self.work.must_make_progress]
 
         def waits() -> bool:
             return any(worker.acked < count for worker, count in goal)

@@ -82,7 +82,7 @@ class TransactionalWork:
         return [*self.producers, *self.chains, self.reader]
 
     @property
-    def must_get_on(self) -> Sequence[Worker]:
+    def must_make_progress(self) -> Sequence[Worker]:
         return [*self.producers, *self.chains]
 
     async def settle(self) -> None:

@@ -77,7 +77,7 @@ class Work(Protocol):
     @property
     def workers(self) -> Sequence[Worker]: ...
     @property
-    def must_get_on(self) -> Sequence[Worker]:
+    def must_make_progress(self) -> Sequence[Worker]:
         """Returns the workers that must make progress once a majority has healed."""
 
     @property
@@ -140,7 +140,7 @@ class RecordsWork:
         self.operations: Collection[Operation] = tuple(Operation)
         self.checkers: Sequence[Checker] = ()
         shared = (self.history, self.topics)
-        self.must_get_on = [
+        self.must_make_progress = [
             ProducerAtWork(cluster, cluster.add_client(name), *shared, records_per_s=size.records_per_s)
             for name in _names("producer", size.producers)
         ]
@@ -151,7 +151,7 @@ class RecordsWork:
 
     @property
     def workers(self) -> Sequence[Worker]:
-        return [*self.must_get_on, *self.consumers]
+        return [*self.must_make_progress, *self.consumers]
 
     async def settle(self) -> None:
         for worker in self.workers:
