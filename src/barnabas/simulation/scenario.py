@@ -188,7 +188,7 @@ class Run:
         self.operator.start()
         self.world.run_until((_BEGIN_FAULTS_S + self.settings.faults_s) * SECOND_US)
         self.operator.stopping = True
-        self._core_gets_on()
+        self._check_core_progress()
         self.world.note("world", "everything heals")
         self.injector.heal()
         self._progress("everything healed")
@@ -199,7 +199,7 @@ class Run:
         self._finish("what is under way does not end", self.auditor, self.work.settle(), _SETTLE_S_MAX)
         self._becomes_whole()
 
-    def _core_gets_on(self) -> None:
+    def _check_core_progress(self) -> None:
         """Checks the progress of the core while the other nodes are down."""
         kept = core(self.cluster, self.injector.active, self.world.stream("core"))
         rest = [name for name in self.cluster.nodes if name not in kept]
