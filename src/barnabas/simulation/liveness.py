@@ -46,7 +46,7 @@ def core(cluster: Cluster, active: Collection[Fault], random: Random) -> frozens
     chosen = []
     for some in itertools.combinations(brokers, len(brokers) // 2 + 1):
         ids = {int(name.removeprefix("broker")) for name in some if _is_registered(cluster.nodes[name], image)}
-        if struck.isdisjoint(some) and all(_can_get_on(p, ids, cluster) for _, p in partitions_of(image)):
+        if struck.isdisjoint(some) and all(_can_make_progress(p, ids, cluster) for _, p in partitions_of(image)):
             chosen.append(some)
     if not chosen:
         return everybody
@@ -62,7 +62,7 @@ def _is_registered(node: Node, image: MetadataImage) -> bool:
     return life is not None and life.epoch == node.broker.replicas.environment.broker_epoch()
 
 
-def _can_get_on(partition: PartitionImage, ids: set[int], cluster: Cluster) -> bool:
+def _can_make_progress(partition: PartitionImage, ids: set[int], cluster: Cluster) -> bool:
     enough = min(cluster.layout.min_in_sync, len(partition.replicas))
     return bool(ids & set(partition.isr)) and len(ids & set(partition.replicas)) >= enough
 
