@@ -52,7 +52,7 @@ def start(rig: Replicated, *numbers: int) -> None:
 
 def damage(rig: Replicated, number: int, way: str, place: int) -> None:
     disk = rig.node(number).machine.disk
-    with disk.unnoticed():
+    with disk.without_effects():
         path = segments_of(disk, rig.node(number).properties["log.dirs"], "orders")[place]
     rot(disk, path, way)
 

@@ -33,7 +33,7 @@ def segments_of(disk: MemoryDisk, root: str, topic: str) -> list[str]:
 
 def rot(disk: FaultyDisk, path: str, way: str) -> None:
     """Damage one segment."""
-    with disk.unnoticed():
+    with disk.without_effects():
         data = disk.read(path)
         if way == "cut inside a batch":
             disk.write(path, data[: max(1, len(data) - 7)], sync=True)
@@ -56,7 +56,7 @@ def rot_somewhere(rig: Replicated, number: int, random: Random, topic: str = "or
     """One segment of one log of this broker, which does not run; what was done, None if it has nothing."""
     node = rig.node(number)
     disk = node.machine.disk
-    with disk.unnoticed():
+    with disk.without_effects():
         paths = segments_of(disk, node.properties["log.dirs"], topic)
     if not paths:
         return None
@@ -64,7 +64,7 @@ def rot_somewhere(rig: Replicated, number: int, random: Random, topic: str = "or
     if way == "the last length":
         # In the middle of a log only whoever reads it finds a wrong bit.
         path = paths[-1]
-        with disk.unnoticed():
+        with disk.without_effects():
             names = [name for name in disk.list_dir(path.rpartition("/")[0]) if name.endswith(".log")]
         way = way if path.endswith(f"/{names[-1]}") else "cut inside a batch"
     if path == paths[0] and way == "missing with its indexes":

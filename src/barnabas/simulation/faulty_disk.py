@@ -166,7 +166,7 @@ class FaultyDisk(MemoryDisk):
         self.use(int(_SYNC_US * (0.5 + self._random.random())), "sync", path)
 
     @contextlib.contextmanager
-    def unnoticed(self) -> Iterator[None]:
+    def without_effects(self) -> Iterator[None]:
         """Exempts calls from time and faults: checkers read without affecting the machine."""
         charge, failing, cold, refusing = self.charge, self.fail_with, self.cold_chance, self.is_refusing
         self.charge, self.fail_with, self.cold_chance, self.is_refusing = _ignore, None, 0.0, False

@@ -83,7 +83,7 @@ class QuorumSafety:
             compared = 0
         high_watermark = raft.high_watermark
         if high_watermark > compared:
-            with disk.unnoticed():
+            with disk.without_effects():
                 self._compare(name, raft.log, compared, high_watermark)
         elif high_watermark < compared:
             raise Violation(f"quorum high watermark of {name} went back from {compared} to {high_watermark}")

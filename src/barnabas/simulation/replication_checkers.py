@@ -243,7 +243,7 @@ class Committed:
 
 def read_unnoticed(node: Node, partition: Partition, offset: int, end: int) -> bytes:
     """Reads without any effect in the world: neither time nor faults of the disk."""
-    with node.disk.unnoticed():
+    with node.disk.without_effects():
         return bytes(partition.log.read(offset, 1 << 20, up_to=end).data)
 
 
