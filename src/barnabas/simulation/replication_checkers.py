@@ -224,7 +224,7 @@ class Committed:
         known = self.batches.setdefault(key, {})
         offset = start
         while offset < end:
-            data = read_unnoticed(node, partition, offset, end)
+            data = read_without_effects(node, partition, offset, end)
             if not data:
                 raise Violation(f"{tp} on {node.name} cannot be read at {offset}, below {end}")
             for position, header in iter_headers(memoryview(data)):
@@ -241,7 +241,7 @@ class Committed:
         self.ends[key] = max(self.ends.get(key, 0), end)
 
 
-def read_unnoticed(node: Node, partition: Partition, offset: int, end: int) -> bytes:
+def read_without_effects(node: Node, partition: Partition, offset: int, end: int) -> bytes:
     """Reads without any effect in the world: neither time nor faults of the disk."""
     with node.disk.without_effects():
         return bytes(partition.log.read(offset, 1 << 20, up_to=end).data)

@@ -11,7 +11,7 @@ from barnabas.records.batch import iter_headers
 from barnabas.replication.partition import Partition
 from barnabas.simulation.history import Violation
 from barnabas.simulation.node import Node
-from barnabas.simulation.replication_checkers import State, read_unnoticed
+from barnabas.simulation.replication_checkers import State, read_without_effects
 from barnabas.storage.log import Log
 
 
@@ -65,7 +65,7 @@ class StableOffsets:
 
     def _read_on(self, node: Node, partition: Partition, known: _Transactions, end: int) -> None:
         while known.end < end:
-            data = read_unnoticed(node, partition, known.end, end)
+            data = read_without_effects(node, partition, known.end, end)
             if not data:
                 return
             for _, header in iter_headers(memoryview(data)):
