@@ -114,7 +114,7 @@ class DeferredWork:
         return (each() for each in work)
 
 
-class NobodyListens:
+class RefusingLinks:
     """The links of a world with one node: every dial is refused."""
 
     def __init__(self, time: VirtualTime) -> None:
@@ -166,7 +166,7 @@ class MemoryHost:
         self.random = SeededRandom(seed)
         self.blocking = DeferredWork(self.time)
         self.disk = disk or MemoryDisk(clock=self.time)
-        self.links = NobodyListens(self.time)
+        self.links = RefusingLinks(self.time)
         self.memory = PlentyOfMemory()
         self.faults = RaisedFaults()
 
