@@ -146,7 +146,7 @@ class RaisedFaults:
         self.informed.append(message)
 
 
-class PlentyOfMemory:
+class UnlimitedMemory:
     """A `common.host.Memory` without limits."""
 
     def budget_bytes(self) -> int:
@@ -167,7 +167,7 @@ class MemoryHost:
         self.blocking = DeferredWork(self.time)
         self.disk = disk or MemoryDisk(clock=self.time)
         self.links = RefusingLinks(self.time)
-        self.memory = PlentyOfMemory()
+        self.memory = UnlimitedMemory()
         self.faults = RaisedFaults()
 
 

@@ -14,7 +14,7 @@ from barnabas.common.errors import DecodeError, FatalFault, RecordsRejected, Req
 from barnabas.common.host import Link, LinkEnd
 from barnabas.simulation.cpu import Cpu
 from barnabas.simulation.faulty_disk import FaultyDisk, Loss, charging
-from barnabas.simulation.host import PlentyOfMemory, SeededRandom
+from barnabas.simulation.host import SeededRandom, UnlimitedMemory
 from barnabas.simulation.network import Network, Socket
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US, Event, Process, ProcessExit, World
 
@@ -213,7 +213,7 @@ class MachineHost:
         self.disk = machine.disk
         self.blocking = SimulatedPool(world, process, machine.disk, process.name)
         self.links = MachineLinks(machine.network, process, machine.name)
-        self.memory = PlentyOfMemory()
+        self.memory = UnlimitedMemory()
         self.faults = MachineFaults(world, process)
 
 

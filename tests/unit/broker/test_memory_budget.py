@@ -12,7 +12,7 @@ from barnabas.broker.requests.memory_budget import (
     MemoryBudget,
 )
 from barnabas.protocol.connection import SHARED_AREA_BYTES, FrameReader, ReceiveArea
-from barnabas.simulation.host import MemoryHost, PlentyOfMemory
+from barnabas.simulation.host import MemoryHost, UnlimitedMemory
 
 LIMIT = 10_000_000
 FRAME_MAX = 100_000_000
@@ -23,7 +23,7 @@ class World:
 
     def __init__(self) -> None:
         self.host = MemoryHost()
-        self.memory = PlentyOfMemory()
+        self.memory = UnlimitedMemory()
         self.area = ReceiveArea()
         self.budget = MemoryBudget(self.area, self.host.time, self.host.time, self.memory, LIMIT)
 
