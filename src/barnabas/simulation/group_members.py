@@ -25,7 +25,7 @@ from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.group_diary import GroupDiary
 from barnabas.simulation.story import Place
 from barnabas.simulation.topics import Topic
-from barnabas.simulation.workload import METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, TROUBLE, closed
+from barnabas.simulation.workload import CLIENT_ERRORS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
 
 #: Below the client's own timeout: the client must not retry a commit that can still be in flight.
 _COMMIT_S = TIMEOUT_MS / 1000 - 2
@@ -79,7 +79,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
                 consumer.subscribe([self._topic.name], listener=self)
                 await consumer.start()
                 await self._work(consumer)
-            except TROUBLE as error:
+            except CLIENT_ERRORS as error:
                 self._cluster.world.note(self.client.name, f"{self._name} gives up: {error!r}")
                 await asyncio.sleep(RETRY_S)
             self._give_back()

@@ -30,7 +30,7 @@ from barnabas.simulation.transactional_workers import (
     open_reader,
 )
 from barnabas.simulation.work import MOVES, Counts, Size, Verdicts, Worker
-from barnabas.simulation.workload import RETRY_S, TROUBLE, closed
+from barnabas.simulation.workload import CLIENT_ERRORS, RETRY_S, closed
 
 _INTERNAL_PARTITIONS = 2
 _DRAIN_S = 15
@@ -108,7 +108,7 @@ class TransactionalWork:
             found = any((await consumer.getmany(timeout_ms=2_000)).values())
             ends = await consumer.end_offsets(places)
             found = found or any([await consumer.position(place) < ends[place] for place in places])
-        except TROUBLE as error:
+        except CLIENT_ERRORS as error:
             self._cluster.world.note(self._auditor.name, f"cannot tell whether the chains are through: {error!r}")
             found = True
         await closed(consumer.stop)
@@ -132,7 +132,7 @@ class TransactionalWork:
                         found[at.topic, at.partition] += [(each.offset, each.value.decode()) for each in records]
                 await closed(consumer.stop)
                 return found
-            except TROUBLE as error:
+            except CLIENT_ERRORS as error:
                 self._cluster.world.note(self._auditor.name, f"cannot read everything yet: {error!r}")
             await closed(consumer.stop)
             await asyncio.sleep(RETRY_S)
@@ -195,7 +195,7 @@ class CommittedReader:
                 for _ in range(self._random.randint(20, 100)):
                     if not self.stopping:
                         await self._poll(consumer)
-            except TROUBLE as error:
+            except CLIENT_ERRORS as error:
                 self._cluster.world.note(self.client.name, f"gives up: {error!r}")
                 await asyncio.sleep(RETRY_S)
             await closed(consumer.stop)

@@ -17,7 +17,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.story import Place, Story
 from barnabas.simulation.topics import Topic
-from barnabas.simulation.workload import LINGERS_MS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, TROUBLE, closed
+from barnabas.simulation.workload import CLIENT_ERRORS, LINGERS_MS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
 CHAIN_GROUP = "chain"
@@ -32,7 +32,7 @@ _POLLED_MAX = 8
 
 
 class TransactionalSession:
-    """One producer with a transactional id, and its records in the story. TROUBLE ends it."""
+    """One producer with a transactional id, and its records in the story. CLIENT_ERRORS ends it."""
 
     def __init__(self, cluster: Cluster, story: Story, name: str, transactional_id: str, random: Random) -> None:
         self.name = name
@@ -73,7 +73,7 @@ class TransactionalSession:
         try:
             end = self.producer.commit_transaction() if commit else self.producer.abort_transaction()
             await asyncio.wait_for(end, _PATIENCE_S)
-        except TROUBLE:
+        except CLIENT_ERRORS:
             self._story.note(self.name, "info", f)
             raise
         self._story.note(self.name, "ok", f)
@@ -98,7 +98,7 @@ class TransactionalWorker:
             name = f"{self.client.name}.{self._sessions}"
             try:
                 await self._session(name)
-            except TROUBLE as error:
+            except CLIENT_ERRORS as error:
                 self._cluster.world.note(self.client.name, f"{name} gives up: {error!r}")
                 await asyncio.sleep(RETRY_S)
 
@@ -114,7 +114,7 @@ class TransactionalWorker:
         try:
             await asyncio.wait_for(session.producer.start(), _PATIENCE_S)
             await self._in_session(session)
-        except TROUBLE:
+        except CLIENT_ERRORS:
             await closed(session.producer.stop)
             raise
         await closed(session.producer.stop)
@@ -183,7 +183,7 @@ class Chain(TransactionalWorker):
             for number in range(1, self._random.randint(1, _TRANSACTIONS_OF_A_SESSION) + 1):
                 if self.stopping or not await self._transaction(session, consumer, number):
                     break
-        except TROUBLE:
+        except CLIENT_ERRORS:
             await closed(consumer.stop)
             raise
         await closed(consumer.stop)
@@ -247,7 +247,7 @@ async def committed_offsets(
                 saw((at.topic, at.partition), asked_us, found[at.topic, at.partition])
             await closed(consumer.stop)
             return found
-        except TROUBLE as error:
+        except CLIENT_ERRORS as error:
             cluster.world.note(client.name, f"cannot ask for the offsets of {group} yet: {error!r}")
         await closed(consumer.stop)
         await asyncio.sleep(RETRY_S)

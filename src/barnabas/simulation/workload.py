@@ -32,7 +32,7 @@ LINGERS_MS = (0, 5, 50)
 FETCH_MIN_BYTES = (1, 1, 400)
 #: Exceptions that a client can raise under faults; any other is a mistake in our code or in the client. No program is
 #: cancelled: CancelledError means that the client cancelled a future of its own.
-TROUBLE = (
+CLIENT_ERRORS = (
     asyncio.CancelledError,
     KafkaError,
     OSError,
@@ -61,7 +61,7 @@ async def create_topics(cluster: Cluster, client: Client, topics: list[Topic], r
                     raise KafkaError(f"creating {topic.name}: error {code}")
             await closed(admin.close)
             return
-        except TROUBLE as error:
+        except CLIENT_ERRORS as error:
             cluster.world.note(client.name, f"cannot create topics yet: {error!r}")
         await closed(admin.close)
         await asyncio.sleep(RETRY_S)
@@ -71,7 +71,7 @@ async def closed(close: Callable[[], Awaitable[object]]) -> None:
     """Closes a client as far as possible. It must not be called in a `finally`: a task that is destroyed at the end of
     a run cannot close anything.
     """
-    with contextlib.suppress(*TROUBLE):
+    with contextlib.suppress(*CLIENT_ERRORS):
         await asyncio.wait_for(close(), _CLOSE_S)
 
 
@@ -112,7 +112,7 @@ class ProducerAtWork:
             try:
                 await producer.start()
                 await self._send(producer, session)
-            except TROUBLE as error:
+            except CLIENT_ERRORS as error:
                 self._cluster.world.note(self.client.name, f"{session} gives up: {error!r}")
                 await asyncio.sleep(RETRY_S)
             await closed(producer.stop)
@@ -193,7 +193,7 @@ class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
                 await consumer.start()
                 while not self.stopping:
                     await self._poll(consumer, session)
-            except TROUBLE as error:
+            except CLIENT_ERRORS as error:
                 self._cluster.world.note(self.client.name, f"{session} gives up: {error!r}")
                 await asyncio.sleep(RETRY_S)
             await closed(consumer.stop)
@@ -238,7 +238,7 @@ async def read_everything(cluster: Cluster, client: Client, topics: list[Topic])
                     found[at.topic, at.partition] += [(record.offset, record.value) for record in records]
             await closed(consumer.stop)
             return {**found}
-        except TROUBLE as error:
+        except CLIENT_ERRORS as error:
             cluster.world.note(client.name, f"cannot read everything yet: {error!r}")
         await closed(consumer.stop)
         await asyncio.sleep(RETRY_S)
