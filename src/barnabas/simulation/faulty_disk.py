@@ -189,8 +189,8 @@ class FaultyDisk(MemoryDisk):
         if loss is not Loss.NONE:
             pending = list(self._unsafe_names.items())
             kept = 0 if loss is Loss.ALL else self._random.randrange(len(pending) + 1)
-            for _, take_back in reversed(pending[kept:]):
-                take_back()
+            for _, undo in reversed(pending[kept:]):
+                undo()
         self._unsafe_names.clear()
         used_before = sum(len(content.data) for content in self._files.values())
         for path in sorted(self._files):
@@ -216,9 +216,9 @@ class FaultyDisk(MemoryDisk):
                 return
             del unsafe[first]
 
-    def _remember(self, take_back: Callable[[], None]) -> int:
+    def _remember(self, undo: Callable[[], None]) -> int:
         self._sequence += 1
-        self._unsafe_names[self._sequence] = take_back
+        self._unsafe_names[self._sequence] = undo
         return self._sequence
 
     # -- common.host.Disk
