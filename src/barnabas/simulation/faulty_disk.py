@@ -122,7 +122,7 @@ class FaultyFile(MemoryFile):
         super().sync()
         content = _durable(self._content)
         content.synced()
-        self._machine.names_are_safe(content.name_sequence)
+        self._machine.names_durable(content.name_sequence)
 
 
 def _durable(content: _Content) -> DurableContent:
@@ -208,7 +208,7 @@ class FaultyDisk(MemoryDisk):
 
     # -- what becomes durable
 
-    def names_are_safe(self, up_to: int) -> None:
+    def names_durable(self, up_to: int) -> None:
         unsafe = self._unsafe_names
         while unsafe:
             first = next(iter(unsafe))
@@ -261,7 +261,7 @@ class FaultyDisk(MemoryDisk):
     def sync_dir(self, path: str) -> None:
         self.use_sync(path)
         super().sync_dir(path)
-        self.names_are_safe(self._sequence)
+        self.names_durable(self._sequence)
 
     def read(self, path: str) -> bytes:
         self.use(_READ_US, "read", path)
@@ -277,7 +277,7 @@ class FaultyDisk(MemoryDisk):
             self.use_sync(path)
             content = _durable(self._files[path.rstrip("/")])
             content.synced()
-            self.names_are_safe(content.name_sequence)
+            self.names_durable(content.name_sequence)
 
     def lock(self, path: str) -> MemoryLock:
         self.use(_NAME_US, "lock", path)
