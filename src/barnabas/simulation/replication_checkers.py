@@ -88,14 +88,14 @@ class Replicas:
             if before != now and partition.role is not Role.OFFLINE:
                 states[partition] = now
                 known = None if before is None else State._make(before)
-                for look in self._checkers:
-                    look.on_replica(node, partition, known, State._make(now))
+                for checker in self._checkers:
+                    checker.on_replica(node, partition, known, State._make(now))
 
     def _check_image(self, node: Node, image: MetadataImage) -> None:
         if image.offset > self._image.offset if self._controller is None else node.name == self._controller:
             before, self._image = self._image, image
-            for look in self._checkers:
-                look.on_image(before, image)
+            for checker in self._checkers:
+                checker.on_image(before, image)
 
 
 def changed_partitions(
