@@ -39,7 +39,7 @@ class Watch:
             self._run_checkers([node for node in self._cluster.nodes.values() if node in dirty])
             dirty.clear()
 
-    def look(self) -> None:
+    def check_all(self) -> None:
         """Runs the checkers on all nodes."""
         self._run_checkers(tuple(self._cluster.nodes.values()))
 
