@@ -28,7 +28,7 @@ class Watch:
         self._checkers = tuple(checkers)
         self._interval = interval
         self._left = interval
-        self.looks = 0
+        self.runs = 0
         cluster.world.watch(self._after_event)
 
     def _after_event(self) -> None:
@@ -44,7 +44,7 @@ class Watch:
         self._run_checkers(tuple(self._cluster.nodes.values()))
 
     def _run_checkers(self, nodes: Sequence[Node]) -> None:
-        self.looks += 1
+        self.runs += 1
         self._cluster.dirty = nodes
         for checker in self._checkers:
             checker.check(self._cluster)
