@@ -69,8 +69,8 @@ Found = dict[Place, Sequence[tuple[int, bytes]]]
 
 class Leniency(NamedTuple):
     """The exceptions to the guarantees. `lossy` topics can lose records: they had an unclean election, or a power
-    failure and no syncs. For topics with a `TopicIncarnation` (deleted and created again), only records sent from `settled_us` on
-    must last. Records that are still present must be true, in order and unique.
+    failure and no syncs. For topics with a `TopicIncarnation` (deleted and created again), only records sent from
+    `settled_us` on must last. Records that are still present must be true, in order and unique.
     """
 
     lossy: Collection[str] = ()

@@ -53,8 +53,8 @@ class ReplicaChecker(Protocol):
 
 
 class Replicas:
-    """The checker that finds changes and passes them to the replica_checkers. It takes decisions from node `controller`, or, if
-    None, from the node with the newest ones.
+    """The finder of changes, which it passes to checkers. It takes decisions from node `controller`, or, if that
+    is None, from the node with the newest ones.
     """
 
     def __init__(self, controller: str | None, replica_checkers: Sequence[ReplicaChecker]) -> None:
@@ -115,7 +115,7 @@ def changed_partitions(
 
 
 class UncleanElections:
-    """The partitions that had an unclean election. It must precede the replica_checkers that use it."""
+    """The partitions that had an unclean election. It must precede the checkers that use it."""
 
     def __init__(self) -> None:
         self.partitions: dict[Key, int] = {}

@@ -245,7 +245,7 @@ class Run:
 
     def _audit(self) -> list[str]:
         found = self._finish("the log cannot be read", self.auditor, self.work.read(), _AUDIT_S_MAX)
-        self.watch.look()
+        self.watch.check_all()
         return self.work.judge(found, Verdicts(self._lossy(), self._settled_us))
 
     def _lossy(self) -> Collection[str]:

@@ -35,7 +35,7 @@ class _Transactions:
 
 
 class StableOffsets:
-    """A look for `Replicas`."""
+    """A checker for `Replicas`."""
 
     def __init__(self) -> None:
         self._known: dict[Partition, _Transactions] = {}
