@@ -47,36 +47,36 @@ DISK = FaultyDisk(Random(1), VirtualTime(), lambda duration_us: None)
 
 def test_a_quorum_that_agrees_is_left_in_peace() -> None:
     checker, log = QuorumSafety(), Log([batch(0, 1, 11), batch(2, 1, 12)])
-    checker.look("a", 1, Raft(1, True, log, 4), DISK)
-    checker.look("b", 1, Raft(1, False, log, 2), DISK)
-    checker.look("b", 1, Raft(2, True, log, 4), DISK)
-    checker.look("a", 2, Raft(2, False, log, 0), DISK)
+    checker.check_node("a", 1, Raft(1, True, log, 4), DISK)
+    checker.check_node("b", 1, Raft(1, False, log, 2), DISK)
+    checker.check_node("b", 1, Raft(2, True, log, 4), DISK)
+    checker.check_node("a", 2, Raft(2, False, log, 0), DISK)
 
 
 def test_two_leaders_in_one_epoch() -> None:
     checker, log = QuorumSafety(), Log([batch(0, 1, 11)])
-    checker.look("a", 1, Raft(3, True, log), DISK)
+    checker.check_node("a", 1, Raft(3, True, log), DISK)
     with pytest.raises(Violation, match="two leaders: a and b in epoch 3"):
-        checker.look("b", 1, Raft(3, True, log), DISK)
+        checker.check_node("b", 1, Raft(3, True, log), DISK)
 
 
 def test_a_leader_without_what_was_committed() -> None:
     checker = QuorumSafety()
-    checker.look("a", 1, Raft(1, True, Log([batch(0, 1, 11), batch(2, 1, 12)]), 4), DISK)
+    checker.check_node("a", 1, Raft(1, True, Log([batch(0, 1, 11), batch(2, 1, 12)]), 4), DISK)
     with pytest.raises(Violation, match="incomplete leader: b"):
-        checker.look("b", 1, Raft(2, True, Log([batch(0, 1, 11)]), 2), DISK)
+        checker.check_node("b", 1, Raft(2, True, Log([batch(0, 1, 11)]), 2), DISK)
 
 
 @pytest.mark.parametrize("other", [batch(2, 1, 99), batch(2, 2, 12), batch(2, 1, 12, count=1)])
 def test_another_batch_where_one_was_committed(other: BatchHeader) -> None:
     checker = QuorumSafety()
-    checker.look("a", 1, Raft(1, True, Log([batch(0, 1, 11), batch(2, 1, 12)]), 4), DISK)
+    checker.check_node("a", 1, Raft(1, True, Log([batch(0, 1, 11), batch(2, 1, 12)]), 4), DISK)
     with pytest.raises(Violation, match="committed twice"):
-        checker.look("b", 1, Raft(1, False, Log([batch(0, 1, 11), other]), 4), DISK)
+        checker.check_node("b", 1, Raft(1, False, Log([batch(0, 1, 11), other]), 4), DISK)
 
 
 def test_a_high_watermark_that_goes_back() -> None:
     checker, log = QuorumSafety(), Log([batch(0, 1, 11), batch(2, 1, 12)])
-    checker.look("a", 1, Raft(1, True, log, 4), DISK)
+    checker.check_node("a", 1, Raft(1, True, log, 4), DISK)
     with pytest.raises(Violation, match="went back from 4 to 2"):
-        checker.look("a", 1, Raft(1, True, log, 2), DISK)
+        checker.check_node("a", 1, Raft(1, True, log, 2), DISK)

@@ -65,9 +65,9 @@ class QuorumSafety:
     def check(self, cluster: Cluster) -> None:
         for node in cluster.dirty:
             if node.is_running and node.broker is not None and "controller" in node.properties["process.roles"]:
-                self.look(node.name, node.machine.incarnation, node.broker.raft, node.disk)
+                self.check_node(node.name, node.machine.incarnation, node.broker.raft, node.disk)
 
-    def look(self, name: str, incarnation: int, raft: RaftView, disk: FaultyDisk) -> None:
+    def check_node(self, name: str, incarnation: int, raft: RaftView, disk: FaultyDisk) -> None:
         """Compares one node with everything seen before."""
         if raft.is_leader and self._leaders.get(raft.epoch) != name:
             before = self._leaders.setdefault(raft.epoch, name)
