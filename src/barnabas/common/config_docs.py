@@ -259,6 +259,24 @@ HEEDED: Final[dict[str, str]] = {
     "an unclean election, in milliseconds.",
 }
 
+#: The keys that Kafka 4.1 does not have; they are read from the properties file only, and not shown to clients.
+OWN: Final[dict[str, str]] = {
+    "barnabas.cluster.events.enable": "Whether the cluster keeps a journal of its changes and their causes, in the "
+    "topic __cluster_events. Must be the same on all nodes.",
+    "barnabas.cluster.events.retention.ms": "The retention.ms of __cluster_events when it is created.",
+    "barnabas.log.unsynced.bytes.max": "How many bytes can be unsynced in one log directory before the broker syncs "
+    "logs in the background, which keeps recovery after a kill short; 0 means no limit.",
+    "barnabas.max.batch.records": "The maximum number of records in a batch. A larger one is refused with "
+    "MESSAGE_TOO_LARGE.",
+    "barnabas.max.decompressed.batch.bytes": "The maximum size of a batch after decompression in bytes. A larger one "
+    "is refused with MESSAGE_TOO_LARGE.",
+    "barnabas.metrics.listener": "The address of /metrics, as host:port. Empty: no metrics are served.",
+    "barnabas.verify.records": "Which batches have their records checked before they are appended: true (all), "
+    "uncompressed, or false (none).",
+    "max.decompressed.message.bytes": "The maximum size of one record after decompression in bytes; a key of Kafka "
+    "4.4.",
+}
+
 _ONE_LOOP = "has no effect: one event loop serves all connections"
 _NOT_NEEDED = "has no effect: Barnabas has no such mechanism"
 _NO_QUOTAS = "has no effect: quotas are not supported"
