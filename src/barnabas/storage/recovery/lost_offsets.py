@@ -66,7 +66,7 @@ class Losses(NamedTuple):
     damage: Damage | None = None
     #: Gaps as compaction leaves them, in a log that has no record of being compacted.
     suspected: tuple[Hole, ...] = ()
-    #: The log start offset if records at the beginning of the log were lost: the range of those belongs to the log.
+    #: The log start offset if the first records of the log were lost: their range is still part of the log.
     starts_at: int = 1 << 63
     #: Other messages to report.
     notes: tuple[str, ...] = ()
