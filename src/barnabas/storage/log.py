@@ -36,7 +36,7 @@ from barnabas.storage.log_events import LogEvents, LogSignals
 from barnabas.storage.log_reads import LogReader, fault
 from barnabas.storage.log_sync import LogSync
 from barnabas.storage.producers import ProducerStateManager
-from barnabas.storage.recovery.lost_offsets import KnownHoles, Losses, between, write_lost
+from barnabas.storage.recovery.lost_offsets import KnownHoles, Losses, clip, write_lost
 from barnabas.storage.replay import check_marker, note_producer, replay_producers
 from barnabas.storage.segment import RollLimits, Segment
 from barnabas.storage.segments import LogServices, Segments
@@ -509,7 +509,7 @@ def _lower_recovery_point(log: Log, offset: int) -> None:
 def _truncate_holes(log: Log, disk: Disk, end_offset: int) -> None:
     """Removes the lost offsets at or above the new LEO from the record of losses. Raises OSError."""
     if log.holes:
-        log.holes = between(log.holes, 0, end_offset)
+        log.holes = clip(log.holes, 0, end_offset)
         write_lost(disk, log.directory, KnownHoles((), log.holes))
 
 

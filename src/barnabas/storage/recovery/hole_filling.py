@@ -32,7 +32,7 @@ from barnabas.records.header import (
 from barnabas.storage.checkpoints import INDEX_SUFFIX, LOG_SUFFIX, TIME_INDEX_SUFFIX, EpochEntry, file_name
 from barnabas.storage.compaction.record_filter import empty_batch
 from barnabas.storage.log import Log
-from barnabas.storage.recovery.lost_offsets import Hole, KnownHoles, Losses, united, write_lost
+from barnabas.storage.recovery.lost_offsets import Hole, KnownHoles, Losses, merge, write_lost
 from barnabas.storage.repair_folder import RepairFolder
 
 KEPT_AT_START: Final = "repair-at-start"
@@ -67,7 +67,7 @@ def fill_holes(disk: Disk, log: Log) -> None:
     damage = log.losses.damage
     assert damage is not None, "something was lost"
     log.segments.release()
-    write_lost(disk, log.directory, KnownHoles((), united([*log.holes, *damage.holes])))
+    write_lost(disk, log.directory, KnownHoles((), merge([*log.holes, *damage.holes])))
     epochs = log.epochs.entries
     bases = log.segments.bases
     lost: list[Hole] = []
@@ -82,7 +82,7 @@ def fill_holes(disk: Disk, log: Log) -> None:
         else:
             lost.append(hole)
     disk.sync_dir(log.directory)
-    write_lost(disk, log.directory, KnownHoles((), united([*log.holes, *lost])))
+    write_lost(disk, log.directory, KnownHoles((), merge([*log.holes, *lost])))
 
 
 def _fill(disk: Disk, path: str, whole_bytes: int, hole: Hole, epochs: Sequence[EpochEntry]) -> list[Hole]:

@@ -81,7 +81,7 @@ def read_lost(disk: Disk, directory: str) -> KnownHoles:
         if state not in holes or not 0 <= hole.start < hole.end:
             raise CheckpointError(path, f"{start} {end} {state} is not a range of offsets with a state")
         holes[state].append(hole)
-    return KnownHoles(united(holes[_FOUND]), united(holes[_ACCEPTED]))
+    return KnownHoles(merge(holes[_FOUND]), merge(holes[_ACCEPTED]))
 
 
 def write_lost(disk: Disk, directory: str, known: KnownHoles) -> None:
@@ -98,7 +98,7 @@ def write_lost(disk: Disk, directory: str, known: KnownHoles) -> None:
         disk.sync_dir(directory)
 
 
-def united(holes: Iterable[Hole]) -> tuple[Hole, ...]:
+def merge(holes: Iterable[Hole]) -> tuple[Hole, ...]:
     """Returns the same offsets in order, with the fewest possible ranges."""
     found: list[Hole] = []
     for hole in sorted(holes):
@@ -111,9 +111,9 @@ def united(holes: Iterable[Hole]) -> tuple[Hole, ...]:
     return tuple(found)
 
 
-def without(holes: Iterable[Hole], taken: Sequence[Hole]) -> tuple[Hole, ...]:
+def subtract(holes: Iterable[Hole], taken: Sequence[Hole]) -> tuple[Hole, ...]:
     """Returns the offsets of `holes` that are not in `taken`."""
-    left = list(united(holes))
+    left = list(merge(holes))
     for start, end in taken:
         left = [
             part
@@ -121,12 +121,12 @@ def without(holes: Iterable[Hole], taken: Sequence[Hole]) -> tuple[Hole, ...]:
             for part in (Hole(hole.start, min(hole.end, start)), Hole(max(hole.start, end), hole.end))
             if part.start < part.end
         ]
-    return united(left)
+    return merge(left)
 
 
-def between(holes: Iterable[Hole], start: int, end: int) -> tuple[Hole, ...]:
+def clip(holes: Iterable[Hole], start: int, end: int) -> tuple[Hole, ...]:
     """Returns the offsets of `holes` from `start` to before `end`."""
-    return united(Hole(max(hole.start, start), min(hole.end, end)) for hole in holes)
+    return merge(Hole(max(hole.start, start), min(hole.end, end)) for hole in holes)
 
 
 def hole_at(holes: Iterable[Hole], offset: int) -> Hole | None:

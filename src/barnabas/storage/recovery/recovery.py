@@ -56,7 +56,7 @@ from barnabas.storage.epochs import LeaderEpochCache
 from barnabas.storage.log import Log, LogParts
 from barnabas.storage.producers import DEFAULT_EXPIRATION_MS, ProducerStateManager
 from barnabas.storage.recovery.index_check import are_indexes_sound, do_last_entries_fit
-from barnabas.storage.recovery.lost_offsets import Damage, Hole, Losses, between, without
+from barnabas.storage.recovery.lost_offsets import Damage, Hole, Losses, clip, subtract
 from barnabas.storage.recovery.missing_epochs import find_missing_epochs
 from barnabas.storage.recovery.rescan import EpochRun, Place, end_of_batches, scan, synced_part
 from barnabas.storage.recovery.segment_ends import (
@@ -409,8 +409,8 @@ class _Recovery:
                 return Losses(known.accepted, starts_at=_start(known.accepted, bases[0]), notes=tuple(self._notes))
             ends = [find_end(segment) for segment in self.segments]
         findings = find_holes(ends, missing, evidence, expected_end, synced_before)
-        holes = between(findings.holes, opening.log_start_offset, _NO_END)
-        accepted = without(known.accepted, holes)
+        holes = clip(findings.holes, opening.log_start_offset, _NO_END)
+        accepted = subtract(known.accepted, holes)
         damage = None
         if holes:
             causes = findings.causes or (f"the recovery point is {opening.recovery_point}",)

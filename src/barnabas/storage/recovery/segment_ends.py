@@ -23,7 +23,7 @@ from barnabas.storage.checkpoints import (
     offset_of,
 )
 from barnabas.storage.recovery.inventory import Sizes
-from barnabas.storage.recovery.lost_offsets import Hole, KnownHoles, between, hole_at, united, without
+from barnabas.storage.recovery.lost_offsets import Hole, KnownHoles, clip, hole_at, merge, without
 from barnabas.storage.segment import RollLimits, Segment
 
 
@@ -173,14 +173,14 @@ def find_holes(
             causes.append(f"{end.segment.log_path} has lost its last {had - end.segment.size_bytes} bytes")
             evident.append(to_next(end.end_offset, base))
     tail = Hole(ends[-1].end_offset, expected_end) if ends else Hole(0, expected_end)
-    gaps = between(_gaps(ends, missing), 0, synced_before)
-    everywhere = united([*gaps, tail])
+    gaps = clip(_gaps(ends, missing), 0, synced_before)
+    everywhere = merge([*gaps, tail])
     evident += [tail, *evidence.known.found, *evidence.known.accepted]
-    holes = united(part for hole in evident for part in between(everywhere, hole.start, hole.end))
+    holes = merge(part for hole in evident for part in clip(everywhere, hole.start, hole.end))
     done = [hole for hole in evidence.known.accepted if ends and hole.end <= bases[0]]
-    holes = without(holes, done)
+    holes = subtract(holes, done)
     is_known = evidence.inventory is not None or evidence.compacted
-    suspected = () if is_known else united(hole for hole in gaps if hole_at(holes, hole.start) is None)
+    suspected = () if is_known else merge(hole for hole in gaps if hole_at(holes, hole.start) is None)
     return Findings(holes, suspected, tuple(causes) if holes else ())
 
 
@@ -202,4 +202,4 @@ def _gaps(ends: Sequence[SegmentEnd], missing: Sequence[int]) -> tuple[Hole, ...
     found = [Hole(end.end_offset, following.segment.base_offset) for end, following in pairwise(ends)]
     if ends and missing and missing[0] < ends[0].segment.base_offset:
         found.append(Hole(missing[0], ends[0].segment.base_offset))
-    return united(found)
+    return merge(found)
