@@ -92,7 +92,7 @@ def readable(log: Log) -> dict[int, bytes]:
         try:
             data = log.read(offset, 1, up_to=log.log_end_offset).data
         except RequestFailed:
-            offset = log.past_hole(offset)
+            offset = log.skip_hole(offset)
             continue
         if not data:
             break

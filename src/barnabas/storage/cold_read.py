@@ -129,13 +129,13 @@ class ColdRead:
         position = self._position
         if position is None:
             entry = self._entry or frozen.index.lookup(wanted.offset)
-            position = frozen.locate_behind(entry, wanted.offset)
+            position = frozen.locate_from(entry, wanted.offset)
             if position is None:
                 return
         self.position = position
         end = frozen.size_bytes
         if wanted.ends_here:
-            bound = frozen.locate_behind(self._end_entry or frozen.index.lookup(wanted.up_to), wanted.up_to)
+            bound = frozen.locate_from(self._end_entry or frozen.index.lookup(wanted.up_to), wanted.up_to)
             end = end if bound is None else bound
         if position >= end:
             return
@@ -144,7 +144,7 @@ class ColdRead:
         file.will_need(position, size + READ_AHEAD_BYTES if reads_on else size)
         self.data = read_batches(frozen, position, end, wanted.max_bytes, wanted.min_one_batch)
 
-    def settle(self) -> None:
+    def share_indexes(self) -> None:
         """Passes the loaded indexes to the log, on the loop, if the log has not changed, because the next read needs
         them too."""
         segment, frozen = self.segment, self._frozen

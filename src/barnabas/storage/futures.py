@@ -118,7 +118,7 @@ class FutureLogs:
             raise CheckpointError(opening.directory, future.losses.damage.text)
         self._add(future)
 
-    def settle(self) -> None:
+    def align(self) -> None:
         """Aligns each future log with its current one, after all logs are loaded."""
         for future in self:
             current = self._logs.get(future.topic_partition)

@@ -23,9 +23,9 @@ class IndexedFile(BatchFile):
         """
         if cached and not self.index.load_cached():
             raise NotCachedError
-        return self.locate_behind(self.index.lookup(offset), offset, cached=cached)
+        return self.locate_from(self.index.lookup(offset), offset, cached=cached)
 
-    def locate_behind(self, entry: tuple[int, int], offset: int, *, cached: bool = False) -> int | None:
+    def locate_from(self, entry: tuple[int, int], offset: int, *, cached: bool = False) -> int | None:
         """Locates an offset as `locate` does, starting from an index entry at or below it."""
         position = self.entry_position(entry, cached=cached)
         try:

@@ -82,7 +82,7 @@ class LogReader:
             text = f"the records {hole.text} of {self.topic_partition} are lost: continue at offset {hole.end}"
             raise RequestFailed(ErrorCode.CORRUPT_MESSAGE, text)
 
-    def past_hole(self, offset: int) -> int:
+    def skip_hole(self, offset: int) -> int:
         """Returns the first offset from `offset` on that was not lost."""
         hole = hole_at(self.holes, offset)
         return offset if hole is None else hole.end
@@ -114,7 +114,7 @@ class LogReader:
             raise error
         if wanted.offset < self.log_start_offset:
             raise RequestFailed(ErrorCode.OFFSET_OUT_OF_RANGE)
-        cold.settle()
+        cold.share_indexes()
         if cold.position is None:
             if place + 1 == len(segments):
                 return LogRead(b"", segment, segment.size_bytes)
@@ -215,7 +215,7 @@ class LogReader:
         """Yields the complete batches from the one with `offset` to the LEO, read in slices of about `max_bytes`."""
         while offset < self.log_end_offset:
             if self.holes:
-                offset = self.past_hole(offset)
+                offset = self.skip_hole(offset)
             data = memoryview(self.read(offset, max_bytes, up_to=self.log_end_offset).data)
             before = offset
             for position, header in iter_headers(data):
@@ -255,7 +255,7 @@ class LogReader:
             raise fault(self, "cannot read", error) from error
         if error is not None:
             raise error
-        search.settle()
+        search.share_timestamps()
         return result
 
     def aborted_transactions(self, offset: int, read: LogRead) -> list[tuple[int, int]]:

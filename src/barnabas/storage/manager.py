@@ -145,7 +145,7 @@ class LogManager:
             except (OSError, CheckpointError) as error:
                 self.directory_failed(path, error)
         self._directories.check_one_is_left()
-        self._settle_futures()
+        self._align_futures()
         self.damaged.report_rest()
         self.previous_broker_epoch = self._directories.previous_broker_epoch()
         if self.damaged.is_any:
@@ -155,9 +155,9 @@ class LogManager:
         self._upkeep.start(high_watermarks)
         self.cleaner.start(high_watermarks)
 
-    def _settle_futures(self) -> None:
+    def _align_futures(self) -> None:
         try:
-            self.futures.settle()
+            self.futures.align()
         except StorageFault as fault:
             self.storage_fault(fault)
 

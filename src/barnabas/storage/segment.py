@@ -153,7 +153,7 @@ class Segment(IndexedFile):
         """The result of `largest_timestamp` if it is known without reading files."""
         return None if self._largest_timestamp == _UNREAD else (self._largest_timestamp, self._largest_offset)
 
-    def learn_timestamp(self, timestamp: int, offset: int) -> None:
+    def set_largest_timestamp(self, timestamp: int, offset: int) -> None:
         """Sets the result of `largest_timestamp`."""
         self._largest_timestamp, self._largest_offset = timestamp, offset
 

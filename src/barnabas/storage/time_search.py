@@ -127,7 +127,7 @@ class TimeSearch:
             segment = FrozenSegment(self._disk, live, size_bytes)
             self._opened.append(segment)
             if known is not None or size_bytes == 0:
-                segment.learn_timestamp(*(known or (-1, live.base_offset)))
+                segment.set_largest_timestamp(*(known or (-1, live.base_offset)))
             try:
                 yield segment
             finally:
@@ -142,8 +142,8 @@ class TimeSearch:
             for live, version, *_ in self._segments
         )
 
-    def settle(self) -> None:
+    def share_timestamps(self) -> None:
         """Passes the timestamps that were read to the segments, so that they are not read again."""
         for live, size_bytes, known in self._learned:
             if live.size_bytes == size_bytes and live.known_timestamp is None:
-                live.learn_timestamp(*known)
+                live.set_largest_timestamp(*known)
