@@ -71,7 +71,7 @@ class FollowerRun:
         start = batches[0][0]
         began_ms = self._services.now_ms()
         if len(batches) > 1 and _written(segment, self._view[start : start + size_bytes]):
-            self._services.took(log.directory, self._services.now_ms() - began_ms)
+            self._services.append_took(log.directory, self._services.now_ms() - began_ms)
             for position, header in batches:
                 self._note(segment, position, header)
             if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
@@ -93,7 +93,7 @@ class FollowerRun:
 def _written(segment: Segment, batches: memoryview) -> bool:
     """Writes the batches. Returns False if nothing was written."""
     try:
-        segment.ready().append(batches)
+        segment.prepare_append().append(batches)
     except OSError:
         return False
     segment.recently_used = True

@@ -112,7 +112,7 @@ class WriteHealth:
             directory.good_since_ms = None
             self._begin_refusing(directory, FULL)
 
-    def took(self, path: str, took_ms: int) -> None:
+    def append_took(self, path: str, took_ms: int) -> None:
         """Records the duration of an append. Those below `SLOW_MS` are needed only while `is_counting`."""
         directory = self._directories.get(path)
         if directory is None:

@@ -260,7 +260,7 @@ class Log(LogReader):
         self.appended(base_offset, position, last_offset + 1)
         took_ms = services.now_ms() - began_ms
         if took_ms >= SLOW_MS or (services.health is not None and services.health.is_counting):
-            services.took(self.directory, took_ms)
+            services.append_took(self.directory, took_ms)
         if self.log_end_offset - self._sync.recovery_point >= self._config.flush_messages:
             self.flush()
 

@@ -148,7 +148,7 @@ class LogManager:
         self._align_futures()
         self.damaged.report_rest()
         self.previous_broker_epoch = self._directories.previous_broker_epoch()
-        if self.damaged.is_any:
+        if self.damaged.has_any:
             # Reports an unclean shutdown: the controller then removes this broker from ISR and ELR wherever there is
             # another replica, so that no election treats a damaged log as complete.
             self.previous_broker_epoch = NO_BROKER_EPOCH

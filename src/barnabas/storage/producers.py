@@ -122,7 +122,7 @@ class ProducerEntry:
         self.last_sequence = batch.last_sequence
         self.last_timestamp = batch.timestamp
 
-    def repeated(self, header: BatchHeader) -> AppendedBatch | None:
+    def find_repeated(self, header: BatchHeader) -> AppendedBatch | None:
         """Returns the batch in the log that this one repeats, or None."""
         if header.producer_epoch != self.epoch:
             return None
@@ -315,7 +315,7 @@ class ProducerStateManager:
         if entry is None:
             return None  # unknown, or its records were deleted: any sequence can be the first
         if from_client:
-            repeated = entry.repeated(header)
+            repeated = entry.find_repeated(header)
             if repeated is not None:
                 return repeated
         if header.producer_epoch < entry.epoch:
@@ -498,7 +498,7 @@ class ProducerStateManager:
             break
         return past
 
-    def recall_ended(self, past: ProducerStateManager, high_watermark: int) -> None:
+    def restore_ended(self, past: ProducerStateManager, high_watermark: int) -> None:
         """Adds the transactions that ended at or above the high watermark. `past` is a state replayed up to
         `map_end_offset`."""
         assert past.map_end_offset == self.map_end_offset, "both states cover the same part of the log"

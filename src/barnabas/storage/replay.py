@@ -61,14 +61,14 @@ def replay_producers(
     high_watermark: int | None = None,
 ) -> None:
     """Brings the state to the LEO: the newest snapshot at or below it, and the batches after that. Their transaction
-    indexes are already complete. With a HW, also restores what snapshots lack, see `_recall_ended`."""
+    indexes are already complete. With a HW, also restores what snapshots lack, see `_restore_ended`."""
     has_producers = producers.reload(log_start_offset, log_end_offset, wall_ms)
     if has_producers and high_watermark is not None:
-        _recall_ended(producers, segments, log_start_offset, max(high_watermark, log_start_offset))
+        _restore_ended(producers, segments, log_start_offset, max(high_watermark, log_start_offset))
     _replay(producers, segments, max(producers.map_end_offset, log_start_offset), log_end_offset)
 
 
-def _recall_ended(
+def _restore_ended(
     producers: ProducerStateManager, segments: Segments, log_start_offset: int, high_watermark: int
 ) -> None:
     """Restores which transactions ended below `map_end_offset` but at or above the HW. This needs an older snapshot and
@@ -78,7 +78,7 @@ def _recall_ended(
     if any(header.is_control and header.producer_id >= 0 for _, _, header in beyond):
         past = producers.as_of(high_watermark, log_start_offset)
         _replay(past, segments, past.map_end_offset, end_offset)
-        producers.recall_ended(past, high_watermark)
+        producers.restore_ended(past, high_watermark)
 
 
 def _replay(producers: ProducerStateManager, segments: Segments, start: int, end_offset: int) -> None:

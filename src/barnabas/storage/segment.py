@@ -191,12 +191,12 @@ class Segment(IndexedFile):
         unchanged: everything that `note` needs is read before."""
         file = self._file
         if file is None or self._largest_timestamp == _UNREAD:
-            file = self.ready()
+            file = self.prepare_append()
         file.append(batch)
         self.recently_used = True
         self.note(len(batch), last_offset, max_timestamp, limits)
 
-    def ready(self) -> File:
+    def prepare_append(self) -> File:
         """Returns the file, after reading everything that `note` needs. A caller that writes to it must call `note`
         itself."""
         self.index.load()

@@ -29,11 +29,11 @@ class LogServices:
     now_ms: Callable[[], int] = lambda: 0
     health: WriteHealth | None = None
 
-    def took(self, log_directory: str, took_ms: int) -> None:
+    def append_took(self, log_directory: str, took_ms: int) -> None:
         """Records the duration of an append to this log."""
         health = self.health
         if health is not None and (took_ms >= SLOW_MS or health.is_counting):
-            health.took(log_directory.rpartition("/")[0], took_ms)
+            health.append_took(log_directory.rpartition("/")[0], took_ms)
 
 
 class Segments:

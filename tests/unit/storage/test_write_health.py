@@ -82,10 +82,10 @@ def test_each_relapse_takes_twice_as_long() -> None:
 def test_three_slow_appends_in_a_row_are_a_slow_disk() -> None:
     world = World()
     for took_ms in (SLOW_MS, SLOW_MS, 0, SLOW_MS, SLOW_MS):
-        world.health.took("/a", took_ms)
+        world.health.append_took("/a", took_ms)
     world.run(0)
     assert world.health.refusing() == []
-    world.health.took("/a", SLOW_MS)
+    world.health.append_took("/a", SLOW_MS)
     world.run(0)
     assert world.health.refusing() == ["/a"]
     assert world.health.cause_of("/a") == "is slow"

@@ -59,7 +59,7 @@ class DamagedLogs:
         self.total = 0
 
     @property
-    def is_any(self) -> bool:
+    def has_any(self) -> bool:
         return bool(self.waiting or self.unusable or self.missing)
 
     # -- finding
