@@ -23,7 +23,7 @@ from barnabas.storage.checkpoints import (
     offset_of,
 )
 from barnabas.storage.recovery.inventory import Sizes
-from barnabas.storage.recovery.lost_offsets import Hole, KnownHoles, clip, hole_at, merge, without
+from barnabas.storage.recovery.lost_offsets import Hole, KnownHoles, clip, hole_at, merge, subtract
 from barnabas.storage.segment import RollLimits, Segment
 
 
