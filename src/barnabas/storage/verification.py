@@ -20,8 +20,8 @@ def has_ongoing(producers: ProducerStateManager, producer_id: int, epoch: int) -
 
 
 def is_late_marker(producers: ProducerStateManager, producer_id: int, epoch: int) -> bool:
-    """Returns whether a marker of transactions v2 is late. The end of such a transaction raises the epoch, so its marker
-    has a higher epoch than its records; one that has not would end the next transaction (guard G24)."""
+    """Returns whether a marker of transactions v2 is late. The end of such a transaction raises the epoch, so its
+    marker has a higher epoch than its records; one that has not would end the next transaction (guard G24)."""
     entry = producers.producers.get(producer_id)
     return entry is not None and entry.txn_first_offset is not None and epoch <= entry.epoch
 
