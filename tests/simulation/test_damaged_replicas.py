@@ -119,7 +119,7 @@ def test_a_damaged_member_of_the_elr_is_not_elected() -> None:
 
 def test_a_damaged_replica_that_is_taken_for_complete_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The planted mistake: the broker registers as if nothing was wrong, and is elected from the ELR."""
-    monkeypatch.setattr(DamagedLogs, "is_any", property(lambda self: False))
+    monkeypatch.setattr(DamagedLogs, "has_any", property(lambda self: False))
     with pytest.raises(AssertionError):
         test_a_damaged_member_of_the_elr_is_not_elected()
 
