@@ -1,7 +1,7 @@
 """Members of groups at work: unmodified aiokafka with the classic protocol, and a member of the consumer protocol
 (KIP-848), which aiokafka does not support.
 
-Both note in a diary what they own and commit. A member of the second kind reads no records: for each partition that it
+Both record what they own and commit. A member of the second kind reads no records: for each partition that it
 owns, it repeatedly reads the group's offset and commits the next one, so that the offsets are counters that must never
 go back.
 """
@@ -22,7 +22,7 @@ from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, Offset
 from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from barnabas.simulation.bare_client import GROUP_KEY, BareClient
 from barnabas.simulation.cluster import Client, Cluster
-from barnabas.simulation.group_diary import GroupDiary
+from barnabas.simulation.group_history import GroupHistory
 from barnabas.simulation.story import Place
 from barnabas.simulation.topics import Topic
 from barnabas.simulation.workload import CLIENT_ERRORS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
@@ -42,13 +42,13 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
     """
 
     def __init__(
-        self, cluster: Cluster, client: Client, group: str, diary: GroupDiary, topic: Topic, *, counts: bool
+        self, cluster: Cluster, client: Client, group: str, history: GroupHistory, topic: Topic, *, counts: bool
     ) -> None:
         self._counts = counts
         self._cluster = cluster
         self.client = client
         self._group = group
-        self._diary = diary
+        self._history = history
         self._topic = topic
         self._random: Random = cluster.world.stream(f"workload/{client.name}")
         self._sessions = 0
@@ -105,7 +105,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
             asked_us = self._cluster.world.now_us
             found = await asyncio.wait_for(consumer.committed(at), _COMMIT_S)
             offset = _NEVER if found is None else found
-            self._diary.saw((at.topic, at.partition), asked_us, offset)
+            self._history.saw((at.topic, at.partition), asked_us, offset)
             if (at.topic, at.partition) in self.owned:
                 self._known[at] = offset
                 if self._counts:
@@ -113,7 +113,7 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def _commit(self, consumer: AIOKafkaConsumer, offsets: dict[TopicPartition, int]) -> None:
         """Commits offsets. aiokafka repeats a commit that could not be sent in its then current generation, where the
-        partitions may belong to another member; the diary excuses these.
+        partitions may belong to another member; the history excuses these.
         """
         generation, asked_us = self._generation, self._cluster.world.now_us
         try:
@@ -121,11 +121,11 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
         finally:
             if self._generation != generation:
                 for at in offsets:
-                    self._diary.excuse((at.topic, at.partition))
+                    self._history.excuse((at.topic, at.partition))
         if self._generation == generation:
             for at, offset in offsets.items():
                 self._known[at] = offset
-                self._diary.saw((at.topic, at.partition), asked_us, offset, is_commit=True)
+                self._history.saw((at.topic, at.partition), asked_us, offset, is_commit=True)
             self.acked += 1
 
     @property
@@ -141,11 +141,11 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
         for at in sorted(assigned):
             self.owned.add((at.topic, at.partition))
             self._fresh.add(at)
-            self._diary.assigned(self._name, (at.topic, at.partition), self._generation)
+            self._history.assigned(self._name, (at.topic, at.partition), self._generation)
 
     def _give_back(self) -> None:
         for place in self.owned:
-            self._diary.revoked(self._name, place)
+            self._history.revoked(self._name, place)
         self.owned = set()
         self._fresh = set()
         self._known = {}
@@ -154,11 +154,11 @@ class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
 class ModernMember:
     """A member that sends heartbeats, and increments the offsets of the partitions that it owns."""
 
-    def __init__(self, cluster: Cluster, client: Client, group: str, diary: GroupDiary, topic: Topic) -> None:
+    def __init__(self, cluster: Cluster, client: Client, group: str, history: GroupHistory, topic: Topic) -> None:
         self._cluster = cluster
         self.client = client
         self._group = group
-        self._diary = diary
+        self._history = history
         self._topic = topic
         self._random: Random = cluster.world.stream(f"workload/{client.name}")
         self._sessions = 0
@@ -188,8 +188,8 @@ class ModernMember:
         return self._cluster.world.now_us
 
     @property
-    def terms(self) -> tuple[str, Topic, GroupDiary]:
-        return self._group, self._topic, self._diary
+    def terms(self) -> tuple[str, Topic, GroupHistory]:
+        return self._group, self._topic, self._history
 
 
 class _Membership:
@@ -199,7 +199,7 @@ class _Membership:
         self._member = member
         self._bare = bare
         self._name = name
-        self._group, self._topic, self._diary = member.terms
+        self._group, self._topic, self._history = member.terms
         self._epoch = 0
         self._says_all = True
         #: The known offsets of its partitions.
@@ -221,7 +221,7 @@ class _Membership:
                 self._give_back(set(self._owned))
                 self._epoch = 0
             return
-        self._diary.heard(self._name, sent_us)
+        self._history.contacted(self._name, sent_us)
         self._says_all = False
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
@@ -248,13 +248,13 @@ class _Membership:
         self._give_back(self._owned - wanted)
         for place in sorted(wanted - self._owned):
             self._owned.add(place)
-            self._diary.assigned(self._name, place, self._epoch)
+            self._history.assigned(self._name, place, self._epoch)
 
     def _give_back(self, places: set[Place]) -> None:
         for place in places:
             self._owned.discard(place)
             self._counts.pop(place, None)
-            self._diary.revoked(self._name, place)
+            self._history.revoked(self._name, place)
 
     async def leave(self) -> None:
         self._give_back(set(self._owned))
@@ -286,7 +286,7 @@ class _Membership:
             return
         told = answer.groups[0].topics[0].partitions[0]
         if not told.error_code:
-            self._diary.saw(place, asked_us, told.committed_offset)
+            self._history.saw(place, asked_us, told.committed_offset)
             self._counts[place] = told.committed_offset
 
     async def _commit(self, place: Place) -> None:
@@ -305,7 +305,7 @@ class _Membership:
             return
         code = answer.topics[0].partitions[0].error_code
         if not code:
-            self._diary.saw(place, asked_us, offset, is_commit=True)
+            self._history.saw(place, asked_us, offset, is_commit=True)
             self._counts[place] = offset
             self._member.acked += 1
         elif code in (ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, *_THROWN_OUT):

@@ -1,6 +1,6 @@
 """Groups at work: members of both protocols join, leave, crash and commit, in a group of each kind or all in one.
 
-`group_diary` has the rules. In addition, every partition has one owner again after all faults have ended.
+`group_history` has the rules. In addition, every partition has one owner again after all faults have ended.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from barnabas.common.types import GROUP_METADATA_TOPIC
 from barnabas.simulation.checkers import Checker
 from barnabas.simulation.cluster import Client, Cluster
-from barnabas.simulation.group_diary import GroupDiary
+from barnabas.simulation.group_history import GroupHistory
 from barnabas.simulation.group_members import ClassicMember, ModernMember
 from barnabas.simulation.history import History
 from barnabas.simulation.story import Place
@@ -44,8 +44,8 @@ class GroupWork:
         self.checkers: Sequence[Checker] = ()
         is_mixed = cluster.world.stream("groups").random() < 0.3
         classic, modern = ("mixed", "mixed") if is_mixed else ("classic", "modern")
-        self.diaries = {
-            name: GroupDiary(lambda: cluster.world.now_us, _SESSION_S * SECOND_US) for name in {classic: 0, modern: 0}
+        self.group_histories = {
+            name: GroupHistory(lambda: cluster.world.now_us, _SESSION_S * SECOND_US) for name in {classic: 0, modern: 0}
         }
         self.producers = [
             ProducerAtWork(
@@ -57,15 +57,15 @@ class GroupWork:
             )
             for number in range(1, size.producers + 1)
         ]
-        self.members: dict[str, list[ClassicMember | ModernMember]] = {name: [] for name in self.diaries}
+        self.members: dict[str, list[ClassicMember | ModernMember]] = {name: [] for name in self.group_histories}
         for number in range(1, size.consumers + 1):
             client = cluster.add_client(f"member{number}")
             self.members[classic].append(
-                ClassicMember(cluster, client, classic, self.diaries[classic], self.topic, counts=is_mixed)
+                ClassicMember(cluster, client, classic, self.group_histories[classic], self.topic, counts=is_mixed)
             )
         for name in _MODERN:
             client = cluster.add_client(name)
-            self.members[modern].append(ModernMember(cluster, client, modern, self.diaries[modern], self.topic))
+            self.members[modern].append(ModernMember(cluster, client, modern, self.group_histories[modern], self.topic))
 
     @property
     def workers(self) -> Sequence[Worker]:
@@ -89,16 +89,18 @@ class GroupWork:
 
     async def read(self) -> dict[str, dict[Place, int]]:
         return {
-            name: await committed_offsets(self._cluster, self._auditor, name, self.topic.places, diary.saw)
-            for name, diary in self.diaries.items()
+            name: await committed_offsets(self._cluster, self._auditor, name, self.topic.places, history.saw)
+            for name, history in self.group_histories.items()
         }
 
     def judge(self, found: Any, verdicts: Verdicts) -> list[str]:
-        """Checks the diaries. Nothing is required of a group that lost its records."""
+        """Checks the histories of the groups. Nothing is required of a group that lost its records."""
         if {self.topic.name, GROUP_METADATA_TOPIC} & set(verdicts.lossy):
             return []
-        return [f"{name}: {problem}" for name, diary in self.diaries.items() for problem in diary.problems()]
+        return [
+            f"{name}: {problem}" for name, history in self.group_histories.items() for problem in history.problems()
+        ]
 
     def counts(self) -> Counts:
-        commits = sum(diary.commits for diary in self.diaries.values())
+        commits = sum(history.commits for history in self.group_histories.values())
         return Counts(len(self.history.sent), len(self.history.acked), commits)

@@ -1,4 +1,4 @@
-"""The diary of group members, and the check of it.
+"""The history of group members, and the check of it.
 
     one owner      in one generation (classic) or member epoch (KIP-848) a partition has one owner
     at a time      for members that note their last contact: no other member is assigned a partition before its owner
@@ -33,10 +33,10 @@ class Owned(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """An offset that a group returned (between `asked_us` and `told_us`), or that it acknowledged as committed."""
+    """An offset that a group returned (between `asked_us` and `returned_us`), or that it acknowledged as committed."""
 
     asked_us: int
-    told_us: int
+    returned_us: int
     offset: int
     is_commit: bool
 
@@ -54,8 +54,8 @@ class _Holding:
         self.until_us: int | None = None
 
 
-class GroupDiary:
-    """The diary of one group. `member`: one membership; a member that joins again is another one."""
+class GroupHistory:
+    """The history of one group. `member`: one membership; a member that joins again is another one."""
 
     def __init__(self, now_us: Callable[[], int], session_us: int) -> None:
         self._now_us = now_us
@@ -63,7 +63,7 @@ class GroupDiary:
         self._holdings: dict[Place, list[_Holding]] = defaultdict(list)
         self._held: dict[tuple[str, Place], _Holding] = {}
         #: The send time of the last request of each member that got a response.
-        self._heard_us: dict[str, int] = {}
+        self._contacted_us: dict[str, int] = {}
         self._seen: dict[Place, list[Seen]] = defaultdict(list)
         #: The times at which a client can have committed a wrong offset.
         self._excused_us: dict[Place, list[int]] = defaultdict(list)
@@ -80,11 +80,11 @@ class GroupDiary:
 
     def _lease_us(self, holding: _Holding) -> int:
         """Returns the time until which the owner can be sure that no other member has the partition."""
-        heard_us = self._heard_us.get(holding.member)
+        heard_us = self._contacted_us.get(holding.member)
         return holding.since_us if heard_us is None else heard_us + self._session_us - _CLOCKS_US
 
-    def heard(self, member: str, sent_us: int) -> None:
-        self._heard_us[member] = sent_us
+    def contacted(self, member: str, sent_us: int) -> None:
+        self._contacted_us[member] = sent_us
 
     def saw(self, place: Place, asked_us: int, offset: int, *, is_commit: bool = False) -> None:
         self._seen[place].append(Seen(asked_us, self._now_us(), offset, is_commit))
@@ -120,16 +120,16 @@ class GroupDiary:
         times = sorted(self._owned(holdings), key=lambda each: each.since_us)
         for one, other in itertools.combinations(times, 2):
             if one.member != other.member and other.since_us < one.until_us:
-                text = f"owned twice at once: {_at(place)}: {_told(one)} and {_told(other)}"
+                text = f"owned twice at once: {_at(place)}: {_period(one)} and {_period(other)}"
                 problems.append(text)
         return problems
 
     def _commits(self, place: Place, seen: list[Seen]) -> list[str]:
         """Compares each offset with the highest one that was returned before it was requested."""
         problems = []
-        told = sorted(seen, key=lambda each: each.told_us)
+        by_return = sorted(seen, key=lambda each: each.returned_us)
         for each in seen:
-            least = self._least(place, told, each.asked_us)
+            least = self._least(place, by_return, each.asked_us)
             if each.offset < least:
                 problems.append(
                     f"committed offset went back: {_at(place)} is at {each.offset} at "
@@ -137,15 +137,15 @@ class GroupDiary:
                 )
         return problems
 
-    def _least(self, place: Place, told: list[Seen], before_us: int) -> int:
+    def _least(self, place: Place, by_return: list[Seen], before_us: int) -> int:
         begin_us = max((at for at in self._excused_us[place] if at <= before_us), default=-1)
-        return max((each.offset for each in told if begin_us < each.told_us < before_us), default=-1)
+        return max((each.offset for each in by_return if begin_us < each.returned_us < before_us), default=-1)
 
 
 def _at(place: Place) -> str:
     return f"{place[0]}-{place[1]}"
 
 
-def _told(owned: Owned) -> str:
+def _period(owned: Owned) -> str:
     times = f"{format_time(owned.since_us)} to {format_time(owned.until_us)}"
     return f"{owned.member} in {owned.generation}, {times}"

@@ -2,73 +2,75 @@
 
 from __future__ import annotations
 
-from barnabas.simulation.group_diary import GroupDiary
+from barnabas.simulation.group_history import GroupHistory
 
 PLACE = ("orders", 0)
 SECOND = 1_000_000
 
 
 class Told:
-    """A diary whose time is set by hand; sessions last ten seconds."""
+    """A history whose time is set by hand; sessions last ten seconds."""
 
     def __init__(self) -> None:
         self.now_us = 0
-        self.diary = GroupDiary(lambda: self.now_us, 10 * SECOND)
+        self.history = GroupHistory(lambda: self.now_us, 10 * SECOND)
 
-    def at(self, second: float) -> GroupDiary:
+    def at(self, second: float) -> GroupHistory:
         self.now_us = int(second * SECOND)
-        return self.diary
+        return self.history
 
 
 def test_a_partition_that_goes_from_hand_to_hand() -> None:
     told = Told()
-    told.at(1).heard("a", SECOND)
+    told.at(1).contacted("a", SECOND)
     told.at(1).assigned("a", PLACE, 1)
     told.at(5).revoked("a", PLACE)
     told.at(5).assigned("b", PLACE, 2)
-    assert told.diary.problems() == []
+    assert told.history.problems() == []
 
 
 def test_two_owners_in_a_generation() -> None:
     told = Told()
     told.at(1).assigned("a", PLACE, 1)
     told.at(2).assigned("b", PLACE, 1)
-    assert any(problem.startswith("two owners in a generation: orders-0 in 1") for problem in told.diary.problems())
+    assert any(problem.startswith("two owners in a generation: orders-0 in 1") for problem in told.history.problems())
 
 
 def test_who_was_heard_of_keeps_what_it_has() -> None:
     told = Told()
-    told.at(1).heard("a", SECOND)
+    told.at(1).contacted("a", SECOND)
     told.at(1).assigned("a", PLACE, 1)
     told.at(6).assigned("b", PLACE, 2)
-    assert any(problem.startswith("owned twice at once: orders-0") for problem in told.diary.problems())
+    assert any(problem.startswith("owned twice at once: orders-0") for problem in told.history.problems())
 
 
 def test_who_was_not_heard_of_for_a_session_has_nothing() -> None:
     """Not even if it learns of that later, and is heard of again afterwards."""
     told = Told()
-    told.at(1).heard("a", SECOND)
+    told.at(1).contacted("a", SECOND)
     told.at(1).assigned("a", PLACE, 1)
     told.at(12).assigned("b", PLACE, 2)
     told.at(15).revoked("a", PLACE)
-    told.at(16).heard("a", 16 * SECOND)
-    assert told.diary.problems() == []
+    told.at(16).contacted("a", 16 * SECOND)
+    assert told.history.problems() == []
 
 
 def test_commits_that_go_back_or_get_lost() -> None:
     told = Told()
     told.at(2).saw(PLACE, SECOND, 5, is_commit=True)
     told.at(4).saw(PLACE, 3 * SECOND, 5)
-    assert told.diary.problems() == []
+    assert told.history.problems() == []
     told.at(6).saw(PLACE, 5 * SECOND, 4)
-    assert any(problem.startswith("committed offset went back: orders-0 is at 4") for problem in told.diary.problems())
+    assert any(
+        problem.startswith("committed offset went back: orders-0 is at 4") for problem in told.history.problems()
+    )
     told.at(7).excuse(PLACE)
     told.at(9).saw(PLACE, 8 * SECOND, 3)
-    assert not any("is at 3" in problem for problem in told.diary.problems())
+    assert not any("is at 3" in problem for problem in told.history.problems())
 
 
 def test_what_was_asked_before_an_answer_need_not_show_it() -> None:
     told = Told()
     told.at(3).saw(PLACE, SECOND, 5, is_commit=True)
     told.at(4).saw(PLACE, 2 * SECOND, 4)
-    assert told.diary.problems() == []
+    assert told.history.problems() == []
