@@ -22,7 +22,7 @@ from barnabas.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest,
 from barnabas.records.batch import Record, encode_batch
 from barnabas.simulation.bare_client import GROUP_KEY, TRANSACTION_KEY, BareClient
 from barnabas.simulation.cluster import Client, Cluster
-from barnabas.simulation.story import Place, Story
+from barnabas.simulation.recording import Place, Recording
 from barnabas.simulation.topics import Topic
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
 
@@ -82,11 +82,11 @@ class BareProducer:
     """A worker. Its sessions alternate with those of other workers with the same `ids`."""
 
     def __init__(
-        self, cluster: Cluster, client: Client, story: Story, ledger: Ledger, topic: Topic, ids: Sequence[str]
+        self, cluster: Cluster, client: Client, recording: Recording, ledger: Ledger, topic: Topic, ids: Sequence[str]
     ) -> None:
         self._cluster = cluster
         self.client = client
-        self._story = story
+        self._recording = recording
         self._ledger = ledger
         self._topic = topic
         self._ids = ids
@@ -101,7 +101,7 @@ class BareProducer:
             self._sessions += 1
             name = f"{self.client.name}.{self._sessions}"
             transactional_id = self._random.choice(self._ids)
-            session = _Session(self._cluster, bare, self._story, self._ledger, name, transactional_id)
+            session = _Session(self._cluster, bare, self._recording, self._ledger, name, transactional_id)
             try:
                 await session.begin()
                 for _ in range(self._random.randint(1, _TRANSACTIONS_OF_A_SESSION)):
@@ -118,12 +118,12 @@ class _Session:
     """A series of producer ids and epochs, one after the other."""
 
     def __init__(
-        self, cluster: Cluster, bare: BareClient, story: Story, ledger: Ledger, name: str, transactional_id: str
+        self, cluster: Cluster, bare: BareClient, recording: Recording, ledger: Ledger, name: str, transactional_id: str
     ) -> None:
         self._world = cluster.world
         self._loop = asyncio.get_running_loop()
         self._bare = bare
-        self._story = story
+        self._recording = recording
         self._ledger = ledger
         self._name = name
         self._id = transactional_id
@@ -148,26 +148,26 @@ class _Session:
         """Returns whether the transaction was committed. Raises Failed if that is unknown, or if it cannot be
         committed.
         """
-        story, name = self._story, self._name
+        recording, name = self._recording, self._name
         number = self._ledger.next_number(self._id)
-        story.note(name, "ok", "begin")
+        recording.note(name, "ok", "begin")
         for index in range(random.randint(1, 4)):
             place, value = random.choice(places), f"{name}:{number}.{index}"
-            story.sends(name, place, value)
+            recording.sends(name, place, value)
             offset = await self._produce(place, value.encode(), random)
-            story.sent(name, place, value, offset)
+            recording.sent(name, place, value, offset)
         if random.random() < 0.5:
             self._ledger.offsets.setdefault(self._id, []).append((number, f"{name}:{number}.0"))
             await self._send_offset(number, random)
         commit = random.random() < 0.8
         f = "commit" if commit else "abort"
-        story.note(name, "invoke", f)
+        recording.note(name, "invoke", f)
         try:
             await self._end(commit, random)
         except Failed:
-            story.note(name, "info", f)
+            recording.note(name, "info", f)
             raise
-        story.note(name, "ok", f)
+        recording.note(name, "ok", f)
         return commit
 
     # -- requests, repeated until they succeed

@@ -16,7 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from barnabas.simulation.story import Place
+from barnabas.simulation.recording import Place
 from barnabas.simulation.world import format_time
 
 #: The clocks of machines differ.

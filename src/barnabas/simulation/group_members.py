@@ -23,7 +23,7 @@ from barnabas.protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFe
 from barnabas.simulation.bare_client import GROUP_KEY, BareClient
 from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.group_history import GroupHistory
-from barnabas.simulation.story import Place
+from barnabas.simulation.recording import Place
 from barnabas.simulation.topics import Topic
 from barnabas.simulation.workload import CLIENT_ERRORS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
 

@@ -18,8 +18,8 @@ from barnabas.common.types import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from barnabas.simulation.bare_producer import COUNTED, BareProducer, Ledger
 from barnabas.simulation.checkers import Checker
 from barnabas.simulation.cluster import Client, Cluster
+from barnabas.simulation.recording import Place, Recording
 from barnabas.simulation.replication_checkers import Replicas
-from barnabas.simulation.story import Place, Story
 from barnabas.simulation.topics import Topic
 from barnabas.simulation.transaction_checkers import StableOffsets
 from barnabas.simulation.transactional_workers import (
@@ -44,7 +44,7 @@ class TransactionalWork:
     def __init__(self, cluster: Cluster, auditor: Client, size: Size) -> None:
         self._cluster = cluster
         self._auditor = auditor
-        self.story, self.ledger = Story(), Ledger()
+        self.recording, self.ledger = Recording(), Ledger()
         enough = {"flush.messages": "1", "min.insync.replicas": str(cluster.layout.min_in_sync)}
         self.payments, self.receipts = Topic("payments", 2, enough), Topic("receipts", 2, enough)
         #: Offsets of the kiosks' groups at the end.
@@ -60,7 +60,7 @@ class TransactionalWork:
             TransactionalProducer(
                 cluster,
                 cluster.add_client(f"producer{number}"),
-                self.story,
+                self.recording,
                 self.payments,
                 ids,
                 size.records_per_s,
@@ -68,14 +68,14 @@ class TransactionalWork:
             for number in range(1, size.producers + 1)
         ]
         self.producers += [
-            BareProducer(cluster, cluster.add_client(name), self.story, self.ledger, self.payments, KIOSKS)
+            BareProducer(cluster, cluster.add_client(name), self.recording, self.ledger, self.payments, KIOSKS)
             for name in BARE_PRODUCERS
         ]
         self.chains: list[Worker] = [
-            Chain(cluster, cluster.add_client(f"chain{number}"), self.story, self.payments, self.receipts)
+            Chain(cluster, cluster.add_client(f"chain{number}"), self.recording, self.payments, self.receipts)
             for number in range(1, size.consumers + 1)
         ]
-        self.reader = CommittedReader(cluster, cluster.add_client("reader"), self.story, self.receipts)
+        self.reader = CommittedReader(cluster, cluster.add_client("reader"), self.recording, self.receipts)
 
     @property
     def workers(self) -> Sequence[Worker]:
@@ -141,9 +141,9 @@ class TransactionalWork:
         """Checks the history. Nothing is required if a topic that the chain depends on had an unclean election."""
         if {topic.name for topic in (*self.topics, *self.internal)} & set(verdicts.lossy):
             return []
-        self.story.polled("auditor", found)
-        self.story.drained("auditor", list(found))
-        return self.story.problems() + self._judge_receipts(found) + self._judge_offsets(found)
+        self.recording.polled("auditor", found)
+        self.recording.drained("auditor", list(found))
+        return self.recording.problems() + self._judge_receipts(found) + self._judge_offsets(found)
 
     def _judge_offsets(self, found: dict[Place, list[tuple[int, str]]]) -> list[str]:
         there = {value for records in found.values() for _, value in records}
@@ -167,17 +167,17 @@ class TransactionalWork:
         return problems + [f"receipt invented: for {value}" for value in made.keys() - set(paid)]
 
     def counts(self) -> Counts:
-        told = self.story.judge.verdict().counts
+        told = self.recording.judge.verdict().counts
         return Counts(told["sent"], told["acked"], told["read"])
 
 
 class CommittedReader:
     """A reader that follows all partitions of a topic, repeatedly from the beginning."""
 
-    def __init__(self, cluster: Cluster, client: Client, story: Story, topic: Topic) -> None:
+    def __init__(self, cluster: Cluster, client: Client, recording: Recording, topic: Topic) -> None:
         self._cluster = cluster
         self.client = client
-        self._story = story
+        self._recording = recording
         self._topic = topic
         self._random = cluster.world.stream(f"workload/{client.name}")
         self._sessions = 0
@@ -208,4 +208,4 @@ class CommittedReader:
         }
         if given:
             self.acked += 1
-            self._story.polled(f"{self.client.name}.{self._sessions}", given)
+            self._recording.polled(f"{self.client.name}.{self._sessions}", given)

@@ -15,7 +15,7 @@ from random import Random
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from barnabas.simulation.cluster import Client, Cluster
-from barnabas.simulation.story import Place, Story
+from barnabas.simulation.recording import Place, Recording
 from barnabas.simulation.topics import Topic
 from barnabas.simulation.workload import CLIENT_ERRORS, LINGERS_MS, METADATA_AGE_MS, RETRY_S, TIMEOUT_MS, closed
 from barnabas.simulation.world import EPOCH_WALL_US, MILLISECOND_US
@@ -32,12 +32,14 @@ _POLLED_MAX = 8
 
 
 class TransactionalSession:
-    """One producer with a transactional id, and its records in the story. CLIENT_ERRORS ends it."""
+    """One producer with a transactional id, and its records in the recording. CLIENT_ERRORS ends it."""
 
-    def __init__(self, cluster: Cluster, story: Story, name: str, transactional_id: str, random: Random) -> None:
+    def __init__(
+        self, cluster: Cluster, recording: Recording, name: str, transactional_id: str, random: Random
+    ) -> None:
         self.name = name
         self._world = cluster.world
-        self._story = story
+        self._recording = recording
         self.producer = AIOKafkaProducer(
             bootstrap_servers=cluster.bootstrap,
             client_id=name,
@@ -50,18 +52,18 @@ class TransactionalSession:
 
     async def begin(self) -> None:
         await self.producer.begin_transaction()
-        self._story.note(self.name, "ok", "begin")
+        self._recording.note(self.name, "ok", "begin")
 
     async def send(self, records: Sequence[tuple[Place, str]]) -> None:
         """Sends records, and returns when all are acked."""
         await asyncio.gather(*[self._send_one(place, value) for place, value in records])
 
     async def _send_one(self, place: Place, value: str) -> None:
-        self._story.sends(self.name, place, value)
+        self._recording.sends(self.name, place, value)
         wall_ms = (EPOCH_WALL_US + self._world.now_us) // MILLISECOND_US
         future = await self.producer.send(place[0], value.encode(), partition=place[1], timestamp_ms=wall_ms)
         found = await asyncio.wait_for(future, _PATIENCE_S)
-        self._story.sent(self.name, place, value, found.offset)
+        self._recording.sent(self.name, place, value, found.offset)
 
     async def send_offsets(self, offsets: dict[TopicPartition, int]) -> None:
         await asyncio.wait_for(self.producer.send_offsets_to_transaction(offsets, CHAIN_GROUP), _PATIENCE_S)
@@ -69,23 +71,23 @@ class TransactionalSession:
     async def end(self, *, commit: bool) -> None:
         """Ends the transaction. A commit that fails can have succeeded: its response can be lost."""
         f = "commit" if commit else "abort"
-        self._story.note(self.name, "invoke", f)
+        self._recording.note(self.name, "invoke", f)
         try:
             end = self.producer.commit_transaction() if commit else self.producer.abort_transaction()
             await asyncio.wait_for(end, _PATIENCE_S)
         except CLIENT_ERRORS:
-            self._story.note(self.name, "info", f)
+            self._recording.note(self.name, "info", f)
             raise
-        self._story.note(self.name, "ok", f)
+        self._recording.note(self.name, "ok", f)
 
 
 class TransactionalWorker:
     """An endless series of sessions, each with another transactional id; `_session` runs one."""
 
-    def __init__(self, cluster: Cluster, client: Client, story: Story) -> None:
+    def __init__(self, cluster: Cluster, client: Client, recording: Recording) -> None:
         self._cluster = cluster
         self.client = client
-        self._story = story
+        self._recording = recording
         self._random: Random = cluster.world.stream(f"workload/{client.name}")
         self._sessions = 0
         self.stopping = False
@@ -124,9 +126,15 @@ class TransactionalProducer(TransactionalWorker):
     """A producer of a few records for several partitions at a time, committed or aborted."""
 
     def __init__(
-        self, cluster: Cluster, client: Client, story: Story, topic: Topic, ids: Sequence[str], records_per_s: float
+        self,
+        cluster: Cluster,
+        client: Client,
+        recording: Recording,
+        topic: Topic,
+        ids: Sequence[str],
+        records_per_s: float,
     ) -> None:
-        super().__init__(cluster, client, story)
+        super().__init__(cluster, client, recording)
         self._topic = topic
         self._ids = ids
         self._gap_s = _RECORDS_MAX / records_per_s
@@ -134,7 +142,7 @@ class TransactionalProducer(TransactionalWorker):
     async def _session(self, name: str) -> None:
         transactional_id = self._random.choice(self._ids)
         await self._with_producer(
-            TransactionalSession(self._cluster, self._story, name, transactional_id, self._random)
+            TransactionalSession(self._cluster, self._recording, name, transactional_id, self._random)
         )
 
     async def _in_session(self, session: TransactionalSession) -> None:
@@ -161,15 +169,15 @@ class Chain(TransactionalWorker):
     once. The next chain that takes the partition continues there.
     """
 
-    def __init__(self, cluster: Cluster, client: Client, story: Story, source: Topic, target: Topic) -> None:
-        super().__init__(cluster, client, story)
+    def __init__(self, cluster: Cluster, client: Client, recording: Recording, source: Topic, target: Topic) -> None:
+        super().__init__(cluster, client, recording)
         self._source, self._target = source, target
 
     async def _session(self, name: str) -> None:
         index = self._random.randrange(self._source.partitions)
         self._at = TopicPartition(self._source.name, index)
         await self._with_producer(
-            TransactionalSession(self._cluster, self._story, name, f"chain-{index}", self._random)
+            TransactionalSession(self._cluster, self._recording, name, f"chain-{index}", self._random)
         )
 
     async def _in_session(self, session: TransactionalSession) -> None:
@@ -195,7 +203,7 @@ class Chain(TransactionalWorker):
         place = (self._at.topic, self._at.partition)
         if not records:
             return True
-        self._story.polled(session.name, {place: [(record.offset, record.value.decode()) for record in records]})
+        self._recording.polled(session.name, {place: [(record.offset, record.value.decode()) for record in records]})
         await session.begin()
         targets = [self._random.choice(self._target.places) for _ in records]
         made = [f"{record.value.decode()}|{session.name}:{number}" for record in records]

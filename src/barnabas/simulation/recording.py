@@ -12,7 +12,7 @@ from barnabas.histories.operations import from_fields
 Place = tuple[str, int]
 
 
-class Story:
+class Recording:
     """One history. Operations come in the order of the world's time. `process`: one instance of a client."""
 
     def __init__(self) -> None:
