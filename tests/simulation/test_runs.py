@@ -19,7 +19,7 @@ from barnabas.cli import simulate_runs
 from barnabas.replication.partition import Partition
 from barnabas.simulation.cluster import Layout
 from barnabas.simulation.explore import explore, kind_of, shorten, shorten_outcome
-from barnabas.simulation.faults import DESTRUCTIVE, Atlas, Fault, FaultKind
+from barnabas.simulation.faults import DESTRUCTIVE, Fault, FaultGenerator, FaultKind
 from barnabas.simulation.faulty_disk import FaultyFile
 from barnabas.simulation.operator import Operation
 from barnabas.simulation.scenario import Outcome, Run, Settings, run, schedule_of
@@ -277,7 +277,7 @@ def test_the_atlas_keeps_its_promise() -> None:
     layout = Layout(brokers=3, controllers=3)
     destroyed = 0
     for seed in range(200):
-        schedule = Atlas(layout, ["client"]).draw(World(seed).stream("atlas"), 0, 600_000)
+        schedule = FaultGenerator(layout, ["client"]).draw(World(seed).stream("atlas"), 0, 600_000)
         losses = [fault for fault in schedule if fault.kind in DESTRUCTIVE]
         destroyed += len(losses)
         assert not any(loss.kind is FaultKind.LOSE_DISK and loss.node.startswith("controller") for loss in losses)

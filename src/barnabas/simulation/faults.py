@@ -74,7 +74,7 @@ class Fault(NamedTuple):
         return f"{format_time(self.at_ms * 1000)}  {self.kind.value:<11} {between}, {self.duration_ms} ms{amount}"
 
 
-class Atlas:
+class FaultGenerator:
     """A generator of schedules."""
 
     def __init__(self, layout: Layout, clients: Sequence[str], kinds: Collection[FaultKind] = tuple(FaultKind)) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from barnabas.simulation.ambient import ambient
 from barnabas.simulation.checkers import Checker, NoMistakes, Watch
 from barnabas.simulation.cluster import Client, Cluster, Layout
-from barnabas.simulation.faults import Atlas, Fault, FaultKind, Injector
+from barnabas.simulation.faults import Fault, FaultGenerator, FaultKind, Injector
 from barnabas.simulation.group_work import GroupWork
 from barnabas.simulation.history import Violation
 from barnabas.simulation.liveness import core, what_is_missing
@@ -107,7 +107,7 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
     if settings.schedule is not None:
         return settings.schedule
     world = World(settings.seed)
-    atlas = Atlas(settings.layout, client_names(settings.work, settings.size), settings.kinds)
+    atlas = FaultGenerator(settings.layout, client_names(settings.work, settings.size), settings.kinds)
     times_ms = (_BEGIN_FAULTS_S * 1000, (_BEGIN_FAULTS_S + settings.faults_s) * 1000)
     faults = atlas.draw(world.stream("atlas"), *times_ms) + atlas.draw_of_clients(world.stream("clients"), *times_ms)
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
