@@ -20,7 +20,7 @@ from barnabas.simulation.recording import Place
 from barnabas.simulation.topics import Topic
 from barnabas.simulation.transactional_workers import committed_offsets
 from barnabas.simulation.work import MOVES, Counts, Size, Verdicts, Worker
-from barnabas.simulation.workload import ProducerAtWork
+from barnabas.simulation.workload import WorkloadProducer
 from barnabas.simulation.world import SECOND_US
 
 _PARTITIONS = 6
@@ -48,7 +48,7 @@ class GroupWork:
             name: GroupHistory(lambda: cluster.world.now_us, _SESSION_S * SECOND_US) for name in {classic: 0, modern: 0}
         }
         self.producers = [
-            ProducerAtWork(
+            WorkloadProducer(
                 cluster,
                 cluster.add_client(f"producer{number}"),
                 self.history,

@@ -17,7 +17,7 @@ from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.history import History, Leniency, judge
 from barnabas.simulation.operator import Operation
 from barnabas.simulation.topics import Topic, topics_of_a_run
-from barnabas.simulation.workload import ConsumerAtWork, ProducerAtWork, read_everything
+from barnabas.simulation.workload import ConsumerAtWork, WorkloadProducer, read_everything
 
 _DRAIN_S = 15
 #: Changes by an operator that keep the partitions and settings of topics.
@@ -141,7 +141,7 @@ class RecordsWork:
         self.checkers: Sequence[Checker] = ()
         shared = (self.history, self.topics)
         self.must_make_progress = [
-            ProducerAtWork(cluster, cluster.add_client(name), *shared, records_per_s=size.records_per_s)
+            WorkloadProducer(cluster, cluster.add_client(name), *shared, records_per_s=size.records_per_s)
             for name in _names("producer", size.producers)
         ]
         self.consumers = [

@@ -75,7 +75,7 @@ async def closed(close: Callable[[], Awaitable[object]]) -> None:
         await asyncio.wait_for(close(), _CLOSE_S)
 
 
-class ProducerAtWork:
+class WorkloadProducer:
     """A producer of numbered records for random partitions; `stopping` ends it after the records in flight."""
 
     def __init__(
