@@ -17,7 +17,7 @@ from barnabas.simulation.cluster import Client, Cluster
 from barnabas.simulation.history import History, Leniency, judge
 from barnabas.simulation.operator import Operation
 from barnabas.simulation.topics import Topic, topics_of_a_run
-from barnabas.simulation.workload import ConsumerAtWork, WorkloadProducer, read_everything
+from barnabas.simulation.workload import WorkloadConsumer, WorkloadProducer, read_everything
 
 _DRAIN_S = 15
 #: Changes by an operator that keep the partitions and settings of topics.
@@ -145,7 +145,7 @@ class RecordsWork:
             for name in _names("producer", size.producers)
         ]
         self.consumers = [
-            ConsumerAtWork(cluster, cluster.add_client(name), *shared, group="readers")
+            WorkloadConsumer(cluster, cluster.add_client(name), *shared, group="readers")
             for name in _names("consumer", size.consumers)
         ]
 

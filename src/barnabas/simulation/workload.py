@@ -158,7 +158,7 @@ class WorkloadProducer:
         self._history.on_acked(value, place, done.result().offset)
 
 
-class ConsumerAtWork(ConsumerRebalanceListener):  # type: ignore[misc]
+class WorkloadConsumer(ConsumerRebalanceListener):  # type: ignore[misc]
     """A member of a group that reads all records of its partitions."""
 
     def __init__(self, cluster: Cluster, client: Client, history: History, topics: list[Topic], *, group: str) -> None:
