@@ -256,7 +256,7 @@ def test_exploring_reports_and_shortens_what_fails(
     assert ("--only" in found["again"]) == (len(found["faults"]) < len(schedule_of(failing)))
 
 
-# -- shortening and the atlas
+# -- shortening and the generator of faults
 
 
 def test_shortening_keeps_what_matters() -> None:

@@ -1,10 +1,9 @@
-"""The fault atlas: which faults occur, when and for how long. They are drawn from the seed, kept as values, then
-injected.
+"""Faults of a run: which occur, when and for how long. They are drawn from the seed, kept as values, then injected.
 
 A schedule is a list of `Fault`s. It can be printed, reduced to fewer faults and run again. Each seed first draws its
 own subset of kinds (a swarm): runs with few kinds reach states that runs with all of them never do.
 
-The atlas respects the limits within which the checkers expect the cluster to be safe. A fault that can destroy data
+The generator respects the limits within which the checkers expect the cluster to be safe. A fault that can destroy data
 (`DESTRUCTIVE`) strikes another node only after the last one had time to recover, so that the same data is never lost on
 more replicas than the replication factor covers; and of data that only one node has, only unsynced parts are destroyed.
 """

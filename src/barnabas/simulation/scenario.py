@@ -107,9 +107,10 @@ def schedule_of(settings: Settings) -> tuple[Fault, ...]:
     if settings.schedule is not None:
         return settings.schedule
     world = World(settings.seed)
-    atlas = FaultGenerator(settings.layout, client_names(settings.work, settings.size), settings.kinds)
+    generator = FaultGenerator(settings.layout, client_names(settings.work, settings.size), settings.kinds)
     times_ms = (_BEGIN_FAULTS_S * 1000, (_BEGIN_FAULTS_S + settings.faults_s) * 1000)
-    faults = atlas.draw(world.stream("atlas"), *times_ms) + atlas.draw_of_clients(world.stream("clients"), *times_ms)
+    faults = generator.draw(world.stream("atlas"), *times_ms)
+    faults += generator.draw_of_clients(world.stream("clients"), *times_ms)
     return tuple(sorted(faults, key=lambda fault: fault.at_ms))
 
 
