@@ -122,7 +122,7 @@ def _waits_ms(port: int, seconds: float) -> list[float]:
     frame = wire.framed(ProduceRequest(acks=1, timeout_ms=10_000, topic_data=topics), _PRODUCE_VERSION)
     link = wire.Link(port)
     link.exchange(frame)
-    waits_ms = []
+    waits_ms: list[float] = []
     ends_at = time.monotonic() + seconds
     while not waits_ms or time.monotonic() < ends_at:
         begun = time.perf_counter()

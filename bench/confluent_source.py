@@ -70,7 +70,9 @@ class _Ranges:
             found = [each for each in consumer.consume(_AT_ONCE, 1.0) if each.error() is None and each.offset() < end]
             if not found:
                 continue
-            first = found[-1].offset() + 1
+            last = found[-1].offset()
+            assert last is not None, "a record has an offset"
+            first = last + 1
             times = [each.timestamp() for each in found]
             columns = [
                 [each.key() for each in found],

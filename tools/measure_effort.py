@@ -36,7 +36,7 @@ from barnabas.protocol.messages.metadata import MetadataRequest
 from barnabas.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from barnabas.protocol.messages.produce import ProduceRequest
 from barnabas.records import walk
-from barnabas.records.batch import Record, encode_batch
+from barnabas.records.batch import HEADER_BYTES, Record, encode_batch
 from barnabas.records.compression import Codec, compress, unpack
 from barnabas.simulation.host import MemoryHost, MemoryLink
 from barnabas.testing.cluster import Cluster
@@ -119,7 +119,7 @@ class InMemory:
 
     def __init__(self) -> None:
         self.host = MemoryHost(seed=1)
-        self._broker = Broker(self.host, BrokerConfig.from_properties(PROPERTIES), Silent())
+        self._broker = Broker.create(self.host, BrokerConfig.from_properties(PROPERTIES), Silent())
         self._broker.open()
         self._broker.start()
         self.host.time.run_for(100)
@@ -183,7 +183,11 @@ def field_prices(broker: InMemory, request_ns: float, row_ns: float) -> dict[str
         for _ in range(50):
             answered = len(broker.send(commit, run_ms=50))
 
-    idle = ns_of(lambda: [broker.host.time.run_for(50) for _ in range(50)])
+    def nothing() -> None:
+        for _ in range(50):
+            broker.host.time.run_for(50)
+
+    idle = ns_of(nothing)
     each = (ns_of(commits) - idle) / 50
     return {
         "ENCODED_BYTE": encoded,
@@ -239,7 +243,7 @@ def row_price(broker: InMemory, decoding_ns: float, encoding_ns: float) -> float
 
 def record_prices() -> dict[str, float]:
     many = bytes(encode_batch([Record(n, 1, b"k", b"v" * 20) for n in range(50_000)]))
-    record = ns_of(lambda: walk.survey(many, walk.HEADER_BYTES, 50_000, 0)) / 50_000
+    record = ns_of(lambda: walk.survey(many, HEADER_BYTES, 50_000, 0)) / 50_000
     plain = os.urandom(1000) * 2000
     prices = []
     for name in (Codec.GZIP, Codec.SNAPPY, Codec.LZ4, Codec.ZSTD):

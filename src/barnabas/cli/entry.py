@@ -9,6 +9,8 @@ from __future__ import annotations
 import importlib
 import sys
 
+from barnabas import REFUSED_PYTHON
+
 _HELP = frozenset({"-h", "--help"})
 
 
@@ -19,6 +21,9 @@ def main() -> None:
 
 def run(argv: list[str]) -> int:
     """Runs one command; returns its exit code."""
+    if REFUSED_PYTHON is not None:
+        print(f"error: {REFUSED_PYTHON}", file=sys.stderr)
+        return 2
     if argv[:1] == ["broker"] and not _HELP.intersection(argv):
         code: int = importlib.import_module("barnabas.server.main").main(argv)
         return code

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from barnabas import REFUSED_PYTHON
 from barnabas.broker.assembly import Broker
 from barnabas.common.config import BrokerConfig, parse_properties
 from barnabas.common.continuations import Background, set_background
@@ -49,6 +50,9 @@ class UsageError(Exception):
 
 def main(argv: Sequence[str]) -> int:
     """Runs a node until a signal stops it. Returns the exit code."""
+    if REFUSED_PYTHON is not None:
+        sys.stderr.write(f"barnabas: {REFUSED_PYTHON}\n")
+        return 2
     logging.basicConfig(
         level=logging.INFO, stream=sys.stderr, format="[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
     )
