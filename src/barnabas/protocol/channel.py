@@ -140,17 +140,17 @@ class Channel:
         """
         timeout_ms = self._times.request_timeout_ms if timeout_ms is None else timeout_ms
         deadline_ms = self._host.clock.now_ms() + timeout_ms
-        asked = _PendingRequest(request, reply, deadline_ms, version_max, timeout_ms if renews_timeout else 0)
+        pending = _PendingRequest(request, reply, deadline_ms, version_max, timeout_ms if renews_timeout else 0)
         if self._closed:
             self._host.timers.call_soon(lambda: reply(None))
             return
-        self._watch(asked.deadline_ms)
+        self._watch(pending.deadline_ms)
         if self._versions is None:
-            self._queue.append(asked)
+            self._queue.append(pending)
             if self._link is None and self._dial_timer is None:
                 self._dial()
         else:
-            self._write(asked)
+            self._write(pending)
 
     def close(self) -> None:
         """Closes the link for good. Waiting requests get None."""
@@ -187,8 +187,8 @@ class Channel:
         if version >= _FIRST_ASKED_VERSION:
             request = ApiVersionsRequest(client_software_name="barnabas", client_software_version=__version__)
         assert self._end is not None
-        asked = _PendingRequest(request, lambda response: None, self._end.setup_deadline_ms, None)
-        self._put(asked, _API_VERSIONS, version)
+        pending = _PendingRequest(request, lambda response: None, self._end.setup_deadline_ms, None)
+        self._put(pending, _API_VERSIONS, version)
 
     def _on_versions(self, response: ApiVersionsResponse) -> None:
         if response.error_code == ErrorCode.UNSUPPORTED_VERSION:
@@ -200,8 +200,8 @@ class Channel:
         self._failures = self._unresponsive = 0
         self.last_error = None
         queue, self._queue = self._queue, deque()
-        for asked in queue:
-            self._write(asked)
+        for pending in queue:
+            self._write(pending)
 
     def on_closed(self, error: OSError | None) -> None:
         self._fail(error)
@@ -212,7 +212,7 @@ class Channel:
         was_closed = self._closed
         self._versions = None
         self.last_error = error
-        waiting = [asked for _, asked in self._in_flight] + list(self._queue)
+        waiting = [pending for _, pending in self._in_flight] + list(self._queue)
         self._in_flight.clear()
         self._queue.clear()
         if link is not None:
@@ -220,8 +220,8 @@ class Channel:
             self._failures += 1
             if not was_closed:
                 self._dial_timer = self._host.timers.call_later(self._backoff_ms(), self._dial_again)
-        for asked in waiting:
-            asked.reply(None)
+        for pending in waiting:
+            pending.reply(None)
         if not was_closed:
             self.on_lost(error)
 
@@ -241,33 +241,33 @@ class Channel:
 
     # -- requests and responses
 
-    def _write(self, asked: _PendingRequest) -> None:
-        api_key = asked.request.API_KEY
+    def _write(self, pending: _PendingRequest) -> None:
+        api_key = pending.request.API_KEY
         assert api_key is not None
         assert self._versions is not None, "the peer's versions come first"
         low, high = self._versions.get(api_key, (0, -1))
-        own_low, own_high = asked.request.VERSIONS
-        high = min(high, own_high, own_high if asked.version_max is None else asked.version_max)
+        own_low, own_high = pending.request.VERSIONS
+        high = min(high, own_high, own_high if pending.version_max is None else pending.version_max)
         if high < max(low, own_low):
-            self._host.timers.call_soon(lambda: asked.reply(None))
+            self._host.timers.call_soon(lambda: pending.reply(None))
             return
         try:
-            self._put(asked, api_key, high)
+            self._put(pending, api_key, high)
         except EncodeError:
             # The peer's version is too old for the fields that the request needs.
-            self._host.timers.call_soon(lambda: asked.reply(None))
+            self._host.timers.call_soon(lambda: pending.reply(None))
 
-    def _put(self, asked: _PendingRequest, api_key: int, version: int) -> None:
+    def _put(self, pending: _PendingRequest, api_key: int, version: int) -> None:
         correlation_id = self._correlation_id
         frame = bytearray(_HEADER.pack(0, api_key, version, correlation_id))
         frame += len(self._client_id).to_bytes(2, "big") + self._client_id
         if request_header_version(api_key, version) == 2:
             frame.append(0)
-        codec.encode_into(asked.request, version, frame)
+        codec.encode_into(pending.request, version, frame)
         frame[0:4] = (len(frame) - 4).to_bytes(4, "big")
         self._correlation_id = (correlation_id + 1) & 0x7FFFFFFF
-        asked.version = version
-        self._in_flight.append((correlation_id, asked))
+        pending.version = version
+        self._in_flight.append((correlation_id, pending))
         assert self._link is not None
         self._link.write([frame])
 
@@ -275,25 +275,25 @@ class Channel:
         """Processes a response. Raises DecodeError if it has no request or is malformed."""
         if not self._in_flight or len(frame) < 4:
             raise DecodeError("an answer without a request")
-        correlation_id, asked = self._in_flight[0]
+        correlation_id, pending = self._in_flight[0]
         if int.from_bytes(frame[:4], "big") != correlation_id:
             raise DecodeError(f"answer {int.from_bytes(frame[:4], 'big')} where {correlation_id} was due")
-        api_key = asked.request.API_KEY
+        api_key = pending.request.API_KEY
         assert api_key is not None
         position = 4
-        if response_header_version(api_key, asked.version) == 1:
+        if response_header_version(api_key, pending.version) == 1:
             position = skip_tagged_fields(frame, position)
         if self._versions is None:
             # It is the response to the channel's own ApiVersions. An error has version 0, whichever version was
             # requested.
             failed = int.from_bytes(frame[4:6], "big") == ErrorCode.UNSUPPORTED_VERSION
-            versions, _ = codec.decode(ApiVersionsResponse, 0 if failed else asked.version, frame, position)
+            versions, _ = codec.decode(ApiVersionsResponse, 0 if failed else pending.version, frame, position)
             self._in_flight.popleft()
             self._on_versions(versions)
             return
-        response, _ = codec.decode(response_class(api_key), asked.version, frame, position)
+        response, _ = codec.decode(response_class(api_key), pending.version, frame, position)
         self._in_flight.popleft()
-        asked.reply(response)
+        pending.reply(response)
 
     # -- deadlines
 
@@ -313,23 +313,23 @@ class Channel:
         end = self._end
         setup_is_late = end is not None and self._versions is None and end.setup_deadline_ms <= now_ms
         if end is not None:
-            for _, asked in self._in_flight:
-                if asked.renewed_timeout_ms:
-                    asked.deadline_ms = max(asked.deadline_ms, end.received_ms + asked.renewed_timeout_ms)
-        if setup_is_late or any(asked.deadline_ms <= now_ms for _, asked in self._in_flight):
+            for _, pending in self._in_flight:
+                if pending.renewed_timeout_ms:
+                    pending.deadline_ms = max(pending.deadline_ms, end.received_ms + pending.renewed_timeout_ms)
+        if setup_is_late or any(pending.deadline_ms <= now_ms for _, pending in self._in_flight):
             if setup_is_late and end is not None and end.is_connected:
                 self._unresponsive += 1
             self._fail(TimeoutError("no answer in time"))
-        late = [asked for asked in self._queue if asked.deadline_ms <= now_ms]
+        late = [pending for pending in self._queue if pending.deadline_ms <= now_ms]
         if late:
-            self._queue = deque(asked for asked in self._queue if asked.deadline_ms > now_ms)
-        deadlines = [asked.deadline_ms for asked in (*self._queue, *(entry for _, entry in self._in_flight))]
+            self._queue = deque(pending for pending in self._queue if pending.deadline_ms > now_ms)
+        deadlines = [pending.deadline_ms for pending in (*self._queue, *(entry for _, entry in self._in_flight))]
         if self._end is not None and self._versions is None:
             deadlines.append(self._end.setup_deadline_ms)
         if deadlines and not self._closed:
             self._watch(min(deadlines))
-        for asked in late:
-            asked.reply(None)
+        for pending in late:
+            pending.reply(None)
 
 
 class _End:
