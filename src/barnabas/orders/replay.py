@@ -229,9 +229,7 @@ class _Run:
             self._ledger.note({"end": self.progress.summary()})
 
     def _is_found(self, send: Send) -> bool:
-        """Returns whether the log has the record from before a crash, though its acknowledgement did not reach the
-        ledger.
-        """
+        """Returns whether the log has the record from before a crash, without a line in the ledger."""
         if not self._tail:
             return False
         found = self._tail.get((send.timestamp_ms, send.key, send.value))

@@ -151,8 +151,8 @@ def release(query: StreamingQuery) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Batches:
-    """The function that Spark calls for each micro-batch. It has only plain values: with Spark Connect the server runs
-    it.
+    """The function that Spark calls for each micro-batch. Spark Connect runs it in its server: it has only plain
+    values.
     """
 
     pipeline: OrdersPipeline

@@ -182,9 +182,7 @@ class FrameReader:
         self._adopt(self._larger_buffer(buffered))
 
     def _larger_buffer(self, buffered: int) -> Buffer:
-        """Returns a buffer for the `buffered` bytes and more: of an incomplete frame, or of complete frames that are
-        not yet served.
-        """
+        """Returns a buffer for the `buffered` bytes and more: of an incomplete frame, or of unserved complete ones."""
         announced = self._announced()
         if announced <= buffered:
             return self._area.take(2 * buffered)

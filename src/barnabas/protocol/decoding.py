@@ -207,8 +207,8 @@ class _DecoderWriter:
         source.dedent()
 
     def _struct_value(self, target: str, field: Field, nullable: bool, is_tagged: bool) -> None:
-        """Generates the read of a single struct. A nullable one has a byte before it, negative for null (KIP-893); when
-        tagged, 0 for null.
+        """Generates the read of a single struct. A nullable one follows a byte: negative for null (KIP-893); if tagged,
+        0.
         """
         add, source = self._source.add, self._source
         if nullable:

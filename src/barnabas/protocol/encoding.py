@@ -220,9 +220,7 @@ class _EncoderWriter:
             source.dedent()
 
     def _tags(self, o: str, cls: type[Struct], out: str) -> None:
-        """Generates the write of tagged fields that differ from their defaults, and of the unknown ones kept from
-        decoding.
-        """
+        """Generates the write of tagged fields that differ from their defaults, and of unknown ones from decoding."""
         source, add = self._source, self._source.add
         known = self._layout.tagged_fields(cls)
         if not known:

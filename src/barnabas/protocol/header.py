@@ -42,9 +42,7 @@ def response_header_version(api_key: int, api_version: int) -> int:
 
 
 def decode_request_header(data: Buffer, offset: int = 0) -> tuple[int, int, int, str | None, int]:
-    """Returns (api key, version, correlation id, client id, offset of the body). Raises DecodeError, also for an
-    unknown key.
-    """
+    """Returns (api key, version, correlation id, client id, offset of the body). Raises DecodeError."""
     try:
         api_key, api_version, correlation_id, length = _FIXED.unpack_from(data, offset)
     except struct.error:

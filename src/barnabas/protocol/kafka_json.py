@@ -42,9 +42,7 @@ def to_json_text(value: Any) -> str:
 
 
 def java_double(value: float) -> str:
-    """Formats like `Double.toString`: plain from 1E-3 up to 1E7, else with an exponent; always with a digit after the
-    point.
-    """
+    """Formats like `Double.toString`: plain from 1E-3 up to 1E7, else with an exponent; with at least one decimal."""
     if math.isnan(value) or math.isinf(value):
         return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
     if value == 0:

@@ -145,9 +145,7 @@ class _Session:
         raise Failed("no producer id")
 
     async def transaction(self, places: Sequence[Place], random: Random) -> bool:
-        """Returns whether the transaction was committed. Raises Failed if that is unknown, or if it cannot be
-        committed.
-        """
+        """Returns whether the transaction was committed. Raises Failed if that is unknown or impossible."""
         recording, name = self._recording, self._name
         number = self._ledger.next_number(self._id)
         recording.note(name, "ok", "begin")

@@ -19,9 +19,7 @@ class Checker(Protocol):
 
 
 class Watch:
-    """The runner of checkers: after every `interval` events in which a node's program ran. They check
-    `cluster.dirty`.
-    """
+    """The runner of checkers for `cluster.dirty`, after every `interval` events in which a node's program ran."""
 
     def __init__(self, cluster: Cluster, checkers: Sequence[Checker], interval: int = 1) -> None:
         self._cluster = cluster

@@ -156,7 +156,7 @@ class Cluster:
         for node in self.nodes.values():
             node.start()
 
-    # -- who may run
+    # -- starts of nodes
 
     def prevent_start(self, name: str) -> None:
         """Prevents starts of the node until as many calls of `allow_start`."""

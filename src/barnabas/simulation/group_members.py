@@ -37,9 +37,7 @@ _THROWN_OUT = (ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 
 
 class ClassicMember(ConsumerRebalanceListener):  # type: ignore[misc]
-    """A member that reads and commits what it has read. With `counts`, it reads nothing and commits like a
-    `ModernMember`.
-    """
+    """A member that reads and commits what it has read; with `counts`, it only commits, like a `ModernMember`."""
 
     def __init__(
         self, cluster: Cluster, client: Client, group: str, history: GroupHistory, topic: Topic, *, counts: bool

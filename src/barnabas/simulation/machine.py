@@ -77,9 +77,7 @@ class ProcessTimers:
 
 
 class SimulatedPool:
-    """A `Blocking` with a few threads: work runs at one moment, and its result follows after the time that the disk
-    takes.
-    """
+    """A `Blocking` with a few threads: work runs at one moment, and its result follows after the disk's time."""
 
     def __init__(self, world: World, process: Process, disk: FaultyDisk, name: str) -> None:
         self._world = world

@@ -100,15 +100,11 @@ class Ending(Protocol):
     """A resource of a process that the system takes back when the process ends."""
 
     def process_ended(self, *, orderly: bool) -> None:
-        """Takes back the resource. `orderly`: the system runs on and closes it (kill -9); else the machine lost its
-        power.
-        """
+        """Takes back the resource. `orderly`: the system closes it (kill -9); else the machine lost its power."""
 
 
 class Process:
-    """One incarnation of a program on a machine. Until `busy_until_us` it works, or waits in a call, and takes no
-    event.
-    """
+    """One incarnation of a program on a machine. It works or waits until `busy_until_us`, and takes no event before."""
 
     __slots__ = ("_held", "_on_exit", "busy_until_us", "cpu", "holdings", "life", "name", "owner", "world")
 
@@ -314,9 +310,7 @@ class World:
         return True
 
     def watch(self, callback: Callable[[], None]) -> None:
-        """Sets a callback for each event in which the program of an owner ran: checkers take these owners out of
-        `dirty`.
-        """
+        """Sets a callback for each event in which an owner's program ran: checkers remove these owners from `dirty`."""
         self._after_event = callback
 
     @property

@@ -31,8 +31,8 @@ def client_settings(options: OptionReader) -> ClientSettings:
 
 
 def security_of(options: OptionReader) -> ClientSecurity:
-    """Returns the security settings. Raises ConfigError; it reads the certificate files, so that the driver reports a
-    wrong one.
+    """Returns the security settings. Reads the certificate files, so that the driver raises ConfigError for a wrong
+    one.
     """
     given = {
         f"{prefix}{key}": value for prefix in PREFIXES for key, value in options.with_prefix(f"kafka.{prefix}").items()

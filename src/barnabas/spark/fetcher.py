@@ -169,9 +169,7 @@ class Fetcher:
     # -- what goes wrong
 
     def _retry(self, cause: str) -> None:
-        """Prepares the next try, which determines the leader again. Raises ClusterUnreachable with the cause after the
-        deadline.
-        """
+        """Prepares the next try, which determines the leader again. After the deadline, raises ClusterUnreachable."""
         self._release_connection()
         self._address = None
         self._cause = cause
@@ -223,9 +221,7 @@ class Fetcher:
             self._retry("the offset was out of range and is not any more")
 
     def _on_later_epoch(self, selected: Selection) -> None:
-        """Handles a batch of a later epoch inside the range: it replaced the planned records, and belongs to the next
-        plan.
-        """
+        """Handles a batch of a later epoch, which replaced the planned records: it belongs to the next plan."""
         self._release_connection()
         partition = self._wanted.topic_partition
         end = self._cluster.epoch_ends({partition: self._wanted.epoch})[partition].offset

@@ -54,9 +54,7 @@ class ValueMalformed(SourceFailed):
 
 @dataclass(frozen=True)
 class ValueFormat:
-    """The format of values. `schema`: of the struct; if it has a field named `corrupt_column`, that field gets the text
-    of a malformed value.
-    """
+    """The format of values. `schema`: of the struct; a field named `corrupt_column` gets the text of a malformed value."""
 
     schema: spark.StructType
     mode: str = PERMISSIVE
