@@ -101,7 +101,7 @@ def _run(tables: Path, sql: str) -> pa.Table:
 
 
 def rows_of(source: DuckDBPyConnection, sql: str) -> list[tuple[Any, ...]]:
-    """Returns the rows of a query as Python values. DuckDB itself converts times with a zone only if pytz is installed."""
+    """Returns the rows of a query as Python values. DuckDB itself needs pytz for times with a zone."""
     return arrow_rows(source.sql(sql).to_arrow_table())
 
 

@@ -94,7 +94,7 @@ def classified(records: DataFrame, shuffle_partitions: int, watermark_ms: int | 
 
 
 def _floor_us(watermark_ms: int | None) -> Column:
-    """Returns the watermark as an array element, which Spark passes to its code by reference; a number is a constant."""
+    """Returns the watermark as an array element, which Spark passes by reference; a number would be a constant."""
     floor_us = ALWAYS_US if watermark_ms is None else watermark_ms * 1000
     return F.get(F.lit([floor_us]), F.col("partition") - F.col("partition"))
 

@@ -226,7 +226,7 @@ class Channel:
             self.on_lost(error)
 
     def _backoff_ms(self) -> int:
-        """Returns the delay, doubled each time, with 20 % jitter so that peers do not all reconnect at the same time."""
+        """Returns the delay, doubled each time, with 20 % jitter so that peers do not all reconnect together."""
         times = self._times
         base_ms = min(times.backoff_ms << min(self._failures - 1, 16), times.backoff_ms_max)
         return base_ms * (80 + self._host.random.below(41)) // 100

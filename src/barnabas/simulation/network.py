@@ -153,7 +153,7 @@ class Pipe:
         target.arrived(item)
 
     def _stall(self, item: Item) -> None:
-        """Keeps data that cannot arrive and is retransmitted until the sender gives up. A reset is not retransmitted."""
+        """Keeps data that cannot arrive, until the sender gives up retransmitting. A reset is not retransmitted."""
         if item is RESET:
             return
         world = self.source.network.world

@@ -54,7 +54,7 @@ class ValueMalformed(SourceFailed):
 
 @dataclass(frozen=True)
 class ValueFormat:
-    """The format of values. `schema`: of the struct; a field named `corrupt_column` gets the text of a malformed value."""
+    """The format of values. `schema`: of the struct; its field `corrupt_column`, if any, gets a malformed text."""
 
     schema: spark.StructType
     mode: str = PERMISSIVE
