@@ -83,7 +83,7 @@ class ClientSession:
 
     @property
     def close_hint(self) -> str:
-        """Returns the probable cause of a closed connection: after the first request, a missing TLS or SASL."""
+        """Returns the likely reason for an early close by the peer: its listener requires TLS or SASL."""
         if self._is_proven or self._login is not None:
             return ""
         return " at the first request; does its listener want SASL?" if self._is_open else "; does it want TLS?"
