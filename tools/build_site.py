@@ -34,7 +34,7 @@ PAGES: Final = (
 )
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
 FENCE = re.compile(r"^\s*(```|~~~)")
-#: Links in the text may lead to other hosts; what a browser loads by itself may not.
+#: Loads from other hosts. Links in the text can lead to other hosts, but a page must not load anything from them.
 FOREIGN = re.compile(
     r"""<(?:script|link|img|iframe|source)\b[^>]*?(?:src|href)=["']?((?:https?:)?//[^"' >]+)|url\((https?:[^)]+)"""
 )
@@ -155,7 +155,7 @@ def with_links(page: Path, text: str) -> tuple[str, set[Path]]:
 
 
 def _spaced(lines: list[str]) -> Iterator[str]:
-    """Yields the lines with an empty one before each list, without which Python-Markdown sees no list."""
+    """Yields the lines, with an empty line before each list: without it, Python-Markdown does not see the list."""
     fenced = False
     before = ""
     for line in lines:
@@ -206,7 +206,7 @@ def main() -> int:
 
 
 def foreign_loads(site: Path) -> Iterator[str]:
-    """Yields what pages and styles would load from other hosts."""
+    """Yields what the pages and styles would load from other hosts."""
     for path in sorted(site.rglob("*")):
         if path.suffix in (".html", ".css"):
             for found in FOREIGN.findall(path.read_text(encoding="utf-8")):

@@ -1,8 +1,8 @@
-"""The command line as data, from the commands themselves, and as a page of the documentation.
+"""The command line as data, read from the commands themselves, and as a page of the documentation.
 
 python tools/cli_reference.py      prints the page
 
-The site contains the page (`make docs`); tests check the commands that the documentation shows against the data.
+The site contains the page (`make docs`). Tests compare the commands that the documentation shows with the data.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import typer.main
 from barnabas.cli.app import app
 from barnabas.cli.commands import ENTRIES
 
-#: Two lines of help that belong to one paragraph.
+#: A line break inside a paragraph of help.
 _WRAPPED = re.compile(r"(?<=\S)\n(?=\S)")
 
 
@@ -116,7 +116,7 @@ def _table(command: Command) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Returns help text in which nothing is taken for a cell's end or for HTML; code in backticks stays."""
+    """Returns help text in which nothing is read as the end of a cell or as HTML. Code in backticks stays as it is."""
     parts = text.split("`")
     outside = (part.replace("<", "&lt;").replace("*", r"\*") for part in parts[::2])
     shown = [part for pair in zip(outside, [*parts[1::2], ""], strict=True) for part in pair]

@@ -1,4 +1,4 @@
-"""Compiles the twins of hot loops that are written in Python: `python tools/compile_twin.py` puts each beside its
+"""Compiles the twins of hot loops that are written in Python: `python tools/compile_twin.py` writes each next to its
 source.
 
 Needs Cython and a C compiler (CC decides which). The build hook does the same for wheels and editable installations.
@@ -14,7 +14,7 @@ import sysconfig
 import tempfile
 from pathlib import Path
 
-#: By what is said of it where it cannot be built.
+#: Sources, by the name that a message uses when the compilation fails.
 SOURCES = {
     "the walk over records": Path("src/barnabas/records/_compiled_walk.pyx"),
     "the Spark source's parser": Path("src/barnabas/spark/_compiled_parser.pyx"),
@@ -22,12 +22,12 @@ SOURCES = {
 
 
 def file_name(source: Path) -> str:
-    """Of the extension, as this Python looks for it."""
+    """Returns the name of the extension's file, as this Python searches for it."""
     return source.stem + str(sysconfig.get_config_var("EXT_SUFFIX") or ".so")
 
 
 def compile_twin(source: Path, target: Path) -> None:
-    """OSError or subprocess.SubprocessError where it cannot be done; then `target` is as it was."""
+    """Compiles one twin. Raises OSError or subprocess.SubprocessError on failure and leaves `target` as it was."""
     compiler = shlex.split(os.environ.get("CC") or str(sysconfig.get_config_var("CC") or "cc"))
     linker = shlex.split(str(sysconfig.get_config_var("LDSHARED") or ""))
     if not linker:

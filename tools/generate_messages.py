@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Write `src/barnabas/protocol/messages/*.py` from the schema facts in `tools/schemas/`.
+"""Writes `src/barnabas/protocol/messages/*.py` from the schema facts in `tools/schemas/`.
 
     tools/generate_messages.py            write the files
     tools/generate_messages.py --check    write nothing; exit 1 and name the files that are not current
 
-One module per API (request and response), a few for what lies on disk. The text is what `ruff format` leaves as it is.
+Each API (request and response) has one module; the formats on disk have a few. `ruff format` leaves the text unchanged.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ MODULE_TEXTS = {
 
 
 def module_of(message: MessageFacts) -> str:
-    """The module that declares a message."""
+    """Returns the module that declares a message."""
     name = message.name
     if message.kind in ("request", "response"):
         return snake_case(name.removesuffix("Request").removesuffix("Response"))
@@ -68,14 +68,14 @@ def module_of(message: MessageFacts) -> str:
 
 
 def clamp(versions: Versions | None, bounds: Versions) -> Versions | None:
-    """The part of a range that lies in the message's own versions."""
+    """Returns the part of a range that lies in the message's own versions, or None."""
     if versions is None or versions[0] > bounds[1] or versions[1] < bounds[0]:
         return None
     return max(versions[0], bounds[0]), min(versions[1], bounds[1])
 
 
 class FieldWriter:
-    """How one field is spelled in the generated class."""
+    """The text of one field in the generated class."""
 
     def __init__(self, message: MessageFacts, facts: FieldFacts) -> None:
         self.facts = facts
@@ -92,7 +92,7 @@ class FieldWriter:
         self.default = self._default()
 
     def _default(self) -> Any:
-        """The value as a Python literal's value; () is a fresh list or struct."""
+        """Returns the default value; () means a fresh list or struct."""
         text, element = self.facts.default, self.facts.type
         if text == "null":
             return None
@@ -116,7 +116,7 @@ class FieldWriter:
 
     @property
     def value_type(self) -> str:
-        """Type of the attribute."""
+        """The type of the attribute."""
         base = f"list[{self.element}]" if self.is_array else self.element
         return f"{base} | None" if self.nullable is not None or self.default is None else base
 
@@ -128,7 +128,9 @@ class FieldWriter:
         return repr(self.default).replace("'", '"')
 
     def parameter(self, width: int) -> list[str]:
-        """The field in the signature of `__init__`. None asks for a fresh value unless it is the null of the field."""
+        """Returns the field's lines in the signature of `__init__`. None requests a fresh value unless the field can be
+        null.
+        """
         union, default = self.value_type.split(" | "), self.literal()
         if self.default == () and self.nullable is not None:
             union.insert(1, "tuple[()]")
@@ -153,7 +155,7 @@ class FieldWriter:
         return [head, f"    {fresh}", f"    if {test}", f"    else {self.attribute}", ")"]
 
     def declaration(self, width: int) -> list[str]:
-        """The `Field(...)` entry, on one line if it fits."""
+        """Returns the `Field(...)` entry, on one line if it fits."""
         facts = self.facts
         values = [f'"{self.attribute}"', f'"{facts.name}"', f'"{facts.type}"', *map(str, self.versions), self.literal()]
         if self.nullable is not None:
@@ -168,7 +170,7 @@ class FieldWriter:
 
 
 def wrapped(head: str, values: list[str], tail: str, width: int) -> list[str]:
-    """One line, or one line a value."""
+    """Returns one line, or one line for each value if that is too long."""
     line = head + ", ".join(values) + tail
     if len(line) <= width:
         return [line]
@@ -176,7 +178,7 @@ def wrapped(head: str, values: list[str], tail: str, width: int) -> list[str]:
 
 
 def natural_order(name: str) -> list[str | int]:
-    """Digits as numbers; how the linter wants slots sorted."""
+    """Returns a sort key that compares digits as numbers, as the linter sorts slots."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", name)]
 
 
@@ -185,7 +187,7 @@ def indented(lines: list[str]) -> list[str]:
 
 
 def struct_body(message: MessageFacts, fields: list[FieldFacts], depth: int) -> list[str]:
-    """`__slots__`, FIELDS and `__init__` of one class."""
+    """Returns the lines of `__slots__`, FIELDS and `__init__` of one class."""
     writers = [FieldWriter(message, each) for each in fields if clamp(each.versions, message.versions)]
     is_flexible = message.flexible_since is not None
     width = LINE_LENGTH - 4 * depth
@@ -222,7 +224,7 @@ def message_class(message: MessageFacts) -> list[str]:
 
 
 def module_text(module: str, messages: list[MessageFacts]) -> str:
-    """A whole file."""
+    """Returns the text of a whole file."""
     subject = MODULE_TEXTS.get(module)
     if subject is None:
         subject = messages[0].name.removesuffix("Request").removesuffix("Response")
@@ -322,7 +324,7 @@ def index_text(modules: dict[str, list[MessageFacts]]) -> str:
 
 
 def generate() -> dict[str, str]:
-    """File name -> text of everything in the package but `__init__.py`."""
+    """Returns the text of every file in the package except `__init__.py`, by file name."""
     modules: dict[str, list[MessageFacts]] = {}
     for message in load_union().values():
         modules.setdefault(module_of(message), []).append(message)
@@ -334,7 +336,7 @@ def generate() -> dict[str, str]:
 
 
 def stale_files() -> list[str]:
-    """Names of files that are missing, differ, or should not be there."""
+    """Returns the names of files that are missing, differ or are not generated."""
     files = generate()
     present = {path.name for path in TARGET.glob("*.py")} - {"__init__.py"}
     wrong = [name for name, text in files.items() if name not in present or (TARGET / name).read_text() != text]

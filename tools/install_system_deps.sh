@@ -1,10 +1,10 @@
 #!/bin/sh
 # Installs the programs outside Python that the system tests drive: kcat, Java with Maven, Go and Node.js.
-# Does nothing for what is there already; on a system without apt-get it only says what is missing.
+# Programs that are installed already are skipped; on a system without apt-get it only prints what is missing.
 set -eu
 
 packages=""
-need() { # need PROGRAM PACKAGE...: notes the packages when the program is not on the path
+need() { # need PROGRAM PACKAGE...: adds the packages to the list if the program is not on the path
     program=$1
     shift
     command -v "$program" >/dev/null 2>&1 || packages="$packages $*"

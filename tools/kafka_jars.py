@@ -1,4 +1,4 @@
-"""Apache Kafka 4.1.0 from its published jars: the yardstick of the tests and of the bench.
+"""Apache Kafka 4.1.0 from its published jars: the reference of the tests and of the benchmarks.
 
 `jars()` has Maven copy the jars named in tools/kafka/pom.xml into a cache folder, once; `KafkaServer` formats a data
 folder, starts one combined broker and controller in it, waits until it answers requests, and stops it.
@@ -30,12 +30,12 @@ from pathlib import Path
 
 VERSION = "4.1.0"
 CLUSTER_ID = "QmFybmFiYXMtVGVzdHMtMQ"
-#: Below the ports that systems give to outgoing connections (Linux: from 32768): no client sits on the port of a server
-#: that is down for a moment.
+#: Ports below the range of outgoing connections (Linux: from 32768), so that no client takes the port of a server while
+#: it is down.
 FREE_PORTS = range(20_000, 32_768)
 POM = Path(__file__).resolve().parent / "kafka" / "pom.xml"
 
-# What kafka-server-start.sh gives a broker, so that measurements compare with Kafka as people run it.
+# The options that kafka-server-start.sh gives a broker, so that measurements compare with Kafka as it is usually run.
 SERVER_JVM = (
     "-Xmx1G",
     "-Xms1G",
@@ -46,7 +46,7 @@ SERVER_JVM = (
     "-XX:+ExplicitGCInvokesConcurrent",
     "-Djava.awt.headless=true",
 )
-# For tests and tools: quick to start, small, one compiler tier.
+# Options for tests and tools: a fast start, little memory, one compiler tier.
 LIGHT_JVM = ("-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true")
 
 _LOG4J2 = """\
@@ -74,7 +74,7 @@ def cache_dir() -> Path:
 
 @contextlib.contextmanager
 def cache_lock(name: str) -> Iterator[None]:
-    """Lets one process at a time fill a part of the cache (test workers start together)."""
+    """Holds a lock while one process fills a part of the cache, because test workers start at the same time."""
     cache_dir().mkdir(parents=True, exist_ok=True)
     with (cache_dir() / f".{name}.lock").open("w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -82,7 +82,7 @@ def cache_lock(name: str) -> Iterator[None]:
 
 
 def jars(*, say: bool = False) -> Path:
-    """The folder that holds Kafka's jars and a quiet log4j2.yaml; fetched by Maven when it is not there yet."""
+    """Returns the folder that holds Kafka's jars and a quiet log4j2.yaml. Maven fetches it if it does not exist yet."""
     key = hashlib.sha256(POM.read_bytes() + _LOG4J2.encode()).hexdigest()[:8]
     target = cache_dir() / f"kafka-{VERSION}-{key}"
     if target.is_dir():
@@ -118,13 +118,13 @@ def java_command(main: str, *args: str, jvm: Sequence[str] = LIGHT_JVM, extra_cl
 
 
 def run_tool(main: str, *args: str, timeout_s: float = 120, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """Runs a Java tool to its end; stdout and stderr as text."""
+    """Runs a Java tool to its end. The result has stdout and stderr as text."""
     command = java_command(main, *args)
     return subprocess.run(command, capture_output=True, text=True, input=stdin, timeout=timeout_s, check=False)
 
 
 def free_ports(count: int) -> list[int]:
-    """Of FREE_PORTS, at random, for others look there too."""
+    """Returns unused ports from FREE_PORTS, chosen at random because other processes search the same range."""
     with contextlib.ExitStack() as stack:
         found: list[int] = []
         for port in random.sample(FREE_PORTS, len(FREE_PORTS)):
@@ -139,7 +139,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def answers(host: str, port: int, *, timeout_s: float = 2.0) -> bool:
-    """True when something behind the port answers an ApiVersions v0 request: then requests are really served."""
+    """Returns whether a process behind the port answers an ApiVersions v0 request, so that requests are served."""
     request = struct.pack(">hhih", 18, 0, 7, -1)
     try:
         with socket.create_connection((host, port), timeout_s) as link:
@@ -159,8 +159,9 @@ def wait_until_serving(
     log: Path | None = None,
     timeout_s: float = 60.0,
 ) -> None:
-    """Returns once the process answers on the port; raises with the end of its log if it dies or takes too long, which
-    ends it: nobody else would."""
+    """Returns once the process answers on the port. If the process dies or takes too long, ends it and raises
+    RuntimeError with the end of its log.
+    """
     deadline = time.monotonic() + timeout_s
     while not answers(host, port):
         code = process.poll()
@@ -174,7 +175,7 @@ def wait_until_serving(
 
 
 class KafkaServer:
-    """One Apache Kafka 4.1.0 process, broker and controller in one, with its files below `directory`."""
+    """One process of Apache Kafka 4.1.0, broker and controller in one, with its files below `directory`."""
 
     def __init__(
         self,
@@ -230,7 +231,7 @@ class KafkaServer:
             raise RuntimeError(f"kafka-storage format failed:\n{done.stdout}{done.stderr}")
 
     def launch(self) -> None:
-        """Starts the process and returns at once."""
+        """Starts the process and returns immediately."""
         assert self.process is None or self.process.poll() is not None, "the server runs already"
         command = java_command("kafka.Kafka", str(self.properties_path), jvm=self.jvm)
         with self.log_path.open("ab") as log:
@@ -246,7 +247,7 @@ class KafkaServer:
         return self
 
     def stop(self, timeout_s: float = 30.0) -> int:
-        """Ends the process as an operator would (SIGTERM), by force when it does not go; its exit code."""
+        """Ends the process as an operator would (SIGTERM), by force if it does not end. Returns its exit code."""
         if self.process is None:
             return 0
         if self.process.poll() is None:
@@ -258,7 +259,7 @@ class KafkaServer:
         return self.process.wait()
 
     def kill(self) -> None:
-        """kill -9: no shutdown code runs."""
+        """Kills the process (`kill -9`): no shutdown code runs."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
             self.process.wait()

@@ -4,7 +4,8 @@ Run it on an idle machine after the core has become much faster or slower:
 
     .venv/bin/python tools/measure_effort.py
 
-What the system takes part in (turns, bytes) is measured on a broker process by its CPU time, the rest in memory.
+Work that involves the operating system (turns, bytes) is measured on a broker process by its CPU time, the rest in
+memory.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ PROPERTIES = {
 
 
 def ns_of(work: Callable[[], object]) -> float:
-    """CPU time: the least of several rounds, for neighbours only add to it."""
+    """Returns the CPU time: the minimum of several rounds, because other processes only add to it."""
     taken = []
     for _ in range(ROUNDS):
         begun = time.process_time_ns()
@@ -170,8 +171,9 @@ def request_prices(broker: InMemory) -> dict[str, float]:
 
 
 def field_prices(broker: InMemory, request_ns: float, row_ns: float) -> dict[str, float]:
-    """Of messages of many small rows: what an OffsetCommit of 300 rows costs for each byte of it beside its rows,
-    and what the answer to a Metadata request for 50 partitions does."""
+    """Returns the prices of bytes in messages of many small rows: of decoding an OffsetCommit of 300 rows, without the
+    price of the rows, and of encoding the answer to a Metadata request for 50 partitions.
+    """
     commit = frame(commit_request(300), 8)
     metadata = frame(MetadataRequest(topics=None), 8)
     answer = len(broker.send(metadata))
@@ -212,7 +214,9 @@ def unit_prices() -> tuple[float, float]:
 
 
 def piece_price(broker: InMemory) -> float:
-    """A unit of a request that is served in pieces, decoding and encoding included: ListOffsets of 10,000 rows."""
+    """Returns the price of a unit of a request that is served in pieces (ListOffsets of 10,000 rows), including
+    decoding and encoding.
+    """
     partitions = [ListOffsetsRequest.ListOffsetsPartition(partition_index=n % 50, timestamp=-1) for n in range(_ROWS)]
     topic = ListOffsetsRequest.ListOffsetsTopic(name="measured", partitions=partitions)
     data = frame(ListOffsetsRequest(replica_id=-1, topics=[topic]), 5)
@@ -226,7 +230,7 @@ def piece_price(broker: InMemory) -> float:
 
 
 def row_price(broker: InMemory, decoding_ns: float, encoding_ns: float) -> float:
-    """Returns the price of a row of an OffsetCommit of 10,000 rows, without what happens in steps."""
+    """Returns the price of a row of an OffsetCommit of 10,000 rows, without the work that is done in steps."""
     data = frame(commit_request(_ROWS), 8)
 
     def commit() -> None:
@@ -281,7 +285,9 @@ class Process:
         return bytes(out)
 
     def ns_of(self, data: bytes, times: int) -> float:
-        """CPU of the process for one of these requests, each asked after the answer to the one before."""
+        """Returns the CPU time of the process for one of these requests, each sent after the answer to the previous
+        one.
+        """
         for _ in range(20):
             self.ask(data)
         begun, begun_at = cpu_ns(self._pid), time.monotonic()

@@ -1,6 +1,6 @@
-"""The schema facts of two Kafka releases as one: what `generate_messages.py` writes classes from.
+"""The schema facts of two Kafka releases as one: the input of `generate_messages.py`.
 
-Kafka 4.1.0 decides names, types and flags; versions and whole messages that only 3.9.1 has are kept, so that the
+Kafka 4.1.0 decides names, types and flags. Versions and whole messages that only 3.9.1 has are kept, so that the
 messages of ZooKeeper mode and the oldest versions of the others can still be read. `tools/schemas/*.json` hold the
 facts of the schemas in the released jars (names, types, versions; no texts).
 """
@@ -15,7 +15,8 @@ from typing import Any
 
 SCHEMAS = Path(__file__).resolve().parent / "schemas"
 RELEASES = ("3.9.1", "4.1.0")
-#: In 3.9.1 only and superseded: the first is served as ListConfigResources 0, the others belong to an early preview.
+#: Messages that only 3.9.1 has and that are superseded: the first is served as ListConfigResources 0, the others belong
+#: to an early preview.
 DROPPED = {
     "ListClientMetricsResourcesRequest",
     "ListClientMetricsResourcesResponse",
@@ -29,7 +30,7 @@ Versions = tuple[int, int]
 
 @dataclass
 class FieldFacts:
-    """One field; `fields` are those of the struct declared in place."""
+    """One field. `fields` are those of the struct that it declares."""
 
     name: str
     type: str
@@ -56,7 +57,7 @@ class MessageFacts:
     common: dict[str, list[FieldFacts]]
 
     def structs(self) -> dict[str, list[FieldFacts]]:
-        """Name -> fields of every struct, those declared first that others are made of."""
+        """Returns the fields of every struct by name. A struct follows those that it contains."""
         found: dict[str, list[FieldFacts]] = {}
 
         def visit(fields: list[FieldFacts]) -> None:
@@ -72,7 +73,7 @@ class MessageFacts:
 
 
 def parse_versions(text: str | None) -> Versions | None:
-    """`3`, `0-4`, `2+`; None for `none` and absence."""
+    """Returns the range of `3`, `0-4` or `2+`; None for `none` or no text."""
     if text is None or text == "none":
         return None
     if text.endswith("+"):
@@ -105,7 +106,7 @@ def _field_facts(raw: dict[str, Any]) -> FieldFacts:
 
 
 def load_release(release: str) -> dict[str, MessageFacts]:
-    """The messages of one release that have any version, by name."""
+    """Returns the messages of one release that have any version, by name."""
     messages = {}
     for raw in json.loads((SCHEMAS / f"schemas-{release}.json").read_text()):
         versions = parse_versions(raw["validVersions"])
@@ -126,13 +127,14 @@ def load_release(release: str) -> dict[str, MessageFacts]:
 
 
 def is_decided_by_newer(new: MessageFacts) -> bool:
-    """Where 3.9.1 has nothing to add: it wrote the record types of coordinators as versions of their keys, and its
-    share groups were an early preview that no later release speaks."""
+    """Returns whether 3.9.1 adds nothing: it declared the record types of coordinators as versions of their keys, and
+    its share groups were an early preview that no later release supports.
+    """
     return new.kind.startswith("coordinator") or "Share" in new.name
 
 
 def load_union() -> dict[str, MessageFacts]:
-    """Both releases as one."""
+    """Returns the messages of both releases as one."""
     older, newer = (load_release(release) for release in RELEASES)
     union = dict(older)
     for name, new in newer.items():
@@ -144,7 +146,7 @@ def load_union() -> dict[str, MessageFacts]:
 
 
 def _merge_message(old: MessageFacts, new: MessageFacts) -> None:
-    """Add to `new` the versions that only `old` has, and the fields that are only in those."""
+    """Adds to `new` the versions that only `old` has, and the fields that exist only in those."""
     gone = (old.versions[0], min(old.versions[1], new.versions[0] - 1))
     new.fields = _merge_fields(old.fields, new.fields, gone)
     for name, fields in old.common.items():
@@ -162,7 +164,8 @@ def _merge_fields(old: list[FieldFacts], new: list[FieldFacts], gone: Versions) 
             merged[index].fields = _merge_fields(each.fields, merged[index].fields, gone)
             position = index + 1
         elif each.versions[0] <= gone[1] and each.versions[1] >= gone[0]:
-            # A field that lives on under another name in the newer release is not in `gone` alone: cut it to it.
+            # A field that the newer release has under another name can also have versions outside `gone`: those are cut
+            # off.
             each.versions = (max(each.versions[0], gone[0]), min(each.versions[1], gone[1]))
             merged.insert(position, each)
             position += 1

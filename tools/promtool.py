@@ -1,4 +1,4 @@
-"""Prometheus and its promtool, for the tests of deploy/: those of the PATH, else of Debian's package `prometheus`.
+"""Prometheus and its promtool, for the tests of deploy/: from the PATH, or from Debian's package `prometheus`.
 
     python tools/promtool.py check rules deploy/prometheus/barnabas.rules.yml
 
@@ -17,7 +17,7 @@ CACHE = Path.home() / ".cache" / "barnabas" / "promtool"
 
 
 def program(name: str = "promtool") -> Path:
-    """Where it is. Raises RuntimeError with what to do where it cannot be had."""
+    """Returns the path of the program. Raises RuntimeError with a remedy if it cannot be obtained."""
     found = shutil.which(name)
     if found is not None:
         return Path(found)

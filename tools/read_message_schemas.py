@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Read the facts of Kafka's message schemas out of the jars of one release, for `tools/schemas/`.
+"""Reads the facts of Kafka's message schemas from the jars of one release, for `tools/schemas/`.
 
     tools/read_message_schemas.py tools/schemas/schemas-4.1.0.json DIRECTORY-WITH-THE-JARS
 
-Kept are names, types, numbers and flags: what decides the bytes. Descriptions and comments stay behind.
+It keeps names, types, numbers and flags, which decide the bytes, and drops descriptions and comments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 ENTRY = re.compile(r"common/(message|metadata)/\w+\.json")
-#: A comment on its own line or behind a value; no schema has ` // ` inside a string.
+#: A comment on its own line or after a value. No schema has ` // ` inside a string.
 COMMENT = re.compile(r"^\s*//.*$|\s//\s.*$", re.MULTILINE)
 MESSAGE_FACTS = ("apiKey", "type", "listeners", "validVersions", "deprecatedVersions", "flexibleVersions")
 FIELD_FACTS = (

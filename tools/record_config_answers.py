@@ -1,9 +1,9 @@
-"""Asks an Apache Kafka broker again what tests/data/configs/4.1.0-answers.jsonl asks, and writes down its answers.
+"""Sends the requests of tests/data/configs/4.1.0-answers.jsonl to an Apache Kafka broker and records its answers again.
 
 python tools/record_config_answers.py            record
-python tools/record_config_answers.py --check    only say what would change
+python tools/record_config_answers.py --check    only print what would change
 
-The requests stay as they are, in their order; a topic `orders` with one partition is created first.
+The requests and their order do not change; a topic `orders` with one partition is created first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from barnabas.protocol.messages.incremental_alter_configs import (
 )
 
 ANSWERS = Path(__file__).resolve().parent.parent / "tests" / "data" / "configs" / "4.1.0-answers.jsonl"
-#: Settings of the recorded node that are its place on the machine, not the matter of the recording.
+#: Settings that give the recorded node its place on the machine and are not part of the recording.
 PLACES = ("listeners", "controller.quorum.bootstrap.servers", "log.dirs")
 #: Dynamic settings take effect a moment after they are answered.
 _SETTLE_S = 2.0
@@ -44,7 +44,9 @@ class Connection:
         self._count = 0
 
     def call(self, request: Message, version: int, response: type[M]) -> M:
-        """Only for flexible versions: both headers end with an empty set of tags."""
+        """Sends a request and returns its answer. The version must be flexible: both headers end with an empty set of
+        tags.
+        """
         self._count += 1
         assert request.API_KEY is not None, "a request"
         body = struct.pack(">hhihB", request.API_KEY, version, self._count, -1, 0) + codec.encode(request, version)
@@ -113,7 +115,7 @@ def _describe(connection: Connection, probe: dict[str, Any]) -> dict[str, Any]:
 
 
 def record() -> list[str]:
-    """The lines of the file as this machine's Kafka answers them."""
+    """Returns the lines of the file with the answers of this machine's Kafka."""
     first, *rest = [json.loads(line) for line in ANSWERS.read_text("utf-8").splitlines()]
     properties = {key: value for key, value in first["static"].items() if key not in PLACES}
     lines = []

@@ -1,10 +1,10 @@
-"""House rules that ruff, mypy and import-linter do not know. `make lint` and tests/structure run it; no suppressions.
+"""Rules of this repository that ruff, mypy and import-linter do not check. `make lint` and tests/structure run it.
 
     python tools/tidy.py [ROOT]      prints "file:line: what" for each finding; exit code 1 if there are any
 
-Sizes hold for all Python that is written by hand; those of classes not in tests/, where a class is a list of cases.
-The rules of the core hold for the rooms below server/ and simulation/, where time, chance and files come through ports.
-Where a rule cannot be kept, the code or the rule is changed: there is no list of exceptions.
+The limits of sizes hold for all Python that is written by hand; those of classes hold outside tests/, where a class is
+a list of cases. The rules of the core hold for the packages below server/ and simulation/, where time, chance and files
+come through ports. Where a rule cannot be kept, the code or the rule is changed: there is no list of exceptions.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ PLAIN_PACKAGES = frozenset(
         "tls",
     }
 )
-#: Words that, at the start of a docstring, leave its subject to the reader's guess: prepositions and bare pronouns.
+#: Words that leave the subject of a docstring open if they begin it: prepositions and bare pronouns.
 UNCLEAR_OPENING = re.compile(
     r"(about|above|after|against|along|among|around|as|at|before|behind|below|beside|besides|between|beyond|"
     r"by|during|except|for|from|in|inside|into|like|of|off|on|onto|out|outside|over|since|through|to|"
@@ -90,7 +90,7 @@ UNCLEAR_OPENING = re.compile(
     r"whose)\b",
     re.IGNORECASE,
 )
-#: Phrases that no engineer of Kafka would write, and what is meant.
+#: Phrases that an engineer of Kafka would not write, and what is meant.
 COINAGES = {
     "hear of": "learn, receive",
     "hears of": "learns, is notified",
@@ -108,7 +108,7 @@ COINAGES = {
     "as good as": "equivalent to",
 }
 _COINAGE = re.compile(r"\b(" + "|".join(map(re.escape, COINAGES)) + r")\b", re.IGNORECASE)
-#: Where a broad `except Exception` may stand: at the edge that turns a crash into an answer or a log line.
+#: Files where a broad `except Exception` is allowed: it turns a crash into an answer or a log line.
 BROAD_EXCEPT_ALLOWED = ("src/barnabas/common/continuations.py", "src/barnabas/server/", "src/barnabas/simulation/")
 _PROPERTY = frozenset({"property", "cached_property", "setter"})
 _ANNOTATED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.AnnAssign)
@@ -130,7 +130,7 @@ class Finding(NamedTuple):
 
 
 def check(root: Path) -> list[Finding]:
-    """All findings below `root`, in order of file and line."""
+    """Returns all findings below `root`, in the order of file and line."""
     found: list[Finding] = []
     for path in python_files(root):
         name = path.relative_to(root).as_posix()
@@ -157,7 +157,7 @@ def markdown_files(root: Path) -> Iterator[Path]:
 
 
 def check_python(name: str, text: str) -> Iterator[Finding]:
-    """The findings in one file; `name` is its path below the root, with slashes."""
+    """Yields the findings in one file. `name` is its path below the root, with slashes."""
     lines = text.splitlines()
     if len(lines) > FILE_LINES_MAX:
         yield Finding(name, FILE_LINES_MAX + 1, f"{len(lines)} lines, {FILE_LINES_MAX} are allowed: split by noun")
@@ -235,7 +235,7 @@ def _check_class(name: str, node: ast.AST) -> Iterator[Finding]:
 
 
 def _is_property(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    """A property reads like an attribute and is counted as one: not at all."""
+    """Returns whether a method is a property, which reads like an attribute and is not counted."""
     return any(ast.unparse(item).split(".")[-1] in _PROPERTY for item in function.decorator_list)
 
 
@@ -269,7 +269,7 @@ def _check_core(name: str, tree: ast.Module) -> Iterator[Finding]:
 
 
 def _imports_of_ours(name: str, function: ast.FunctionDef) -> Iterator[Finding]:
-    """An import inside a function hides a dependency between rooms, often a cycle."""
+    """Yields the imports inside a function, which hide a dependency between packages, often a cycle."""
     for node in ast.walk(function):
         ours = (isinstance(node, ast.ImportFrom) and (node.module or "").startswith("barnabas")) or (
             isinstance(node, ast.Import) and any(alias.name.startswith("barnabas") for alias in node.names)
@@ -279,7 +279,7 @@ def _imports_of_ours(name: str, function: ast.FunctionDef) -> Iterator[Finding]:
 
 
 def check_markdown(root: Path, path: Path) -> Iterator[Finding]:
-    """One title; links to files and headings that exist."""
+    """Yields the findings in a Markdown file: it has one title, and its links lead to files and headings that exist."""
     name = path.relative_to(root).as_posix()
     lines = list(prose(path.read_text(encoding="utf-8")))
     titles = [number for number, line in lines if line.startswith("# ")]
@@ -293,7 +293,7 @@ def check_markdown(root: Path, path: Path) -> Iterator[Finding]:
 
 
 def prose(text: str) -> Iterator[tuple[int, str]]:
-    """Numbered lines outside fenced code."""
+    """Yields the numbered lines outside fenced code."""
     fenced = False
     for number, line in enumerate(text.splitlines(), 1):
         if FENCE.match(line):
@@ -315,7 +315,7 @@ def _broken(source: Path, target: str) -> str | None:
 
 
 def _anchors(path: Path) -> set[str]:
-    """Headings as GitHub makes anchors of them."""
+    """Returns the anchors that GitHub makes from the headings."""
     found = (HEADING.match(line) for _, line in prose(path.read_text(encoding="utf-8")))
     return {re.sub(r"[^\w\- ]", "", match.group(1).lower()).replace(" ", "-") for match in found if match}
 
