@@ -12,7 +12,7 @@ JOBS ?= 2
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo system-deps test test-full bench lint format docs clean
+.PHONY: help setup demo system-deps test test-full bench lint format generate docs clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,12 @@ lint: $(STAMP) ## ruff, mypy --strict, layers, sizes (about a minute)
 format: $(STAMP) ## Put the code into its form
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+generate: $(STAMP) ## Write what is generated: messages, table of keys, configuration.md, diagrams
+	$(BIN)/python tools/generate_messages.py
+	$(BIN)/python tools/generate_config_table.py
+	$(BIN)/python tools/generate_config_docs.py
+	$(BIN)/python tools/generate_diagrams.py
 
 $(STAMP)-docs: $(STAMP)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'

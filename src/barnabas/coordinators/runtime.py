@@ -69,7 +69,8 @@ class ShardState(Enum):
     CLOSED = "closed"
 
 
-_LIFE: Final = {
+#: The states that a state can be left for.
+TRANSITIONS: Final = {
     ShardState.LOADING: frozenset({ShardState.ACTIVE, ShardState.FAILED, ShardState.CLOSED}),
     ShardState.ACTIVE: frozenset({ShardState.CLOSED}),
     ShardState.FAILED: frozenset({ShardState.CLOSED}),
@@ -83,7 +84,7 @@ class ShardLife(Automaton[ShardState]):
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__(_LIFE, ShardState.LOADING)
+        super().__init__(TRANSITIONS, ShardState.LOADING)
 
     def check_serving(self) -> None:
         """Raises RequestFailed unless requests can be served."""

@@ -2,7 +2,8 @@
 
 Invariants
 - Only `become_leader`, `become_follower` and `go_offline` change the role. The HW changes on a leader by
-  `_advance_high_watermark`, and on a follower by `append_as_follower`, `truncate_to` and `start_anew_at`.
+  `_advance_high_watermark`, and on a follower by `append_as_follower`, `truncate_to` and `start_anew_at`; before the
+  first role, `replication.damage` lowers it to the end of a log that lost records.
 - HW = lowest LEO of the maximal ISR (`replication.leadership`), and it advances only while the ISR has at least
   min(min.insync.replicas, replication factor) members (KIP-966, section 6.5.2). It never goes back while leading.
 - Consumers never see anything above the HW, whatever acks it was written with.
