@@ -41,8 +41,10 @@ _IN_FLIGHT_MAX = 512
 #: exceed it.
 _UNSENT_BYTES_MAX = 1024 * 1024
 #: The work of one turn of a connection, before others are served. A request that the produce shortcut serves counts 1,
-#: others `REQUEST_WORK`.
+#: other Produce requests `PRODUCE_WORK` (the fewer of them in a turn, the more fetches for the same records), and others
+#: `REQUEST_WORK`.
 TURN_WORK: Final = 256
+PRODUCE_WORK: Final = 2
 REQUEST_WORK: Final = 8
 #: Written bytes of responses are reported to the memory budget in amounts of at least this size.
 _REPORTED_BYTES_MIN = 64 * 1024

@@ -15,6 +15,7 @@ from typing import Any, Final
 from barnabas.broker.requests import inner_requests, pieces
 from barnabas.broker.requests.connection import (
     LONG_FRAME_BYTES,
+    PRODUCE_WORK,
     REQUEST_WORK,
     TURN_WORK,
     Chunks,
@@ -105,7 +106,10 @@ class Dispatcher:
         now_ms = self.now_ms()
         if not self._turn_ms:
             self._turn_ms = now_ms
-        work = REQUEST_WORK if now_ms - self._turn_ms < _TURN_MS else TURN_WORK
+        if now_ms - self._turn_ms >= _TURN_MS:
+            work = TURN_WORK
+        else:
+            work = PRODUCE_WORK if api_key == PRODUCE else REQUEST_WORK
         request = InFlight(connection, api_key, api_version, correlation_id, client_id, now_ms, times)
         self.latest = (connection, api_key, api_version, client_id)
         if connection.is_idle:
