@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 from tests.support.wired import WiredBroker, WiredClient
 from tests.support.wired_requests import batch_of, fetch_request, produce, produce_request, topic_id, values_of
@@ -284,3 +286,60 @@ def test_an_old_topic_id_is_unknown(wired: WiredBroker) -> None:
     request.topic_data[0].topic_id = b"\x01" * 16
     row = wired.connect().call(request, 13, ProduceResponse).responses[0].partition_responses[0]
     assert row.error_code == ErrorCode.UNKNOWN_TOPIC_ID
+
+
+class CountingLink(MemoryLink):
+    """A link that counts its writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes = 0
+        self.pauses = 0
+
+    def write(self, chunks: Sequence[Buffer]) -> None:
+        super().write(chunks)
+        self.writes += 1
+
+    def pause_reading(self) -> None:
+        super().pause_reading()
+        self.pauses += 1
+
+
+def counted(client: WiredClient) -> CountingLink:
+    client.core._link = link = CountingLink()
+    client.link = link
+    return link
+
+
+def test_responses_that_one_fetch_completes_leave_together(wired: WiredBroker) -> None:
+    """Each write to a socket is a system call."""
+    leader = wired.broker.replicas.leader("orders", 0)
+    assert leader.image is not None
+    replicas = {"replicas": (1, 3), "isr": (1, 3), "directories": (bytes(16),) * 2}
+    leader.become_leader(leader.image._replace(leader_epoch=leader.image.leader_epoch + 1, **replicas))
+    wired.broker.replicas.environment.is_alive = lambda broker_id: True  # type: ignore[method-assign]
+    producer, follower = wired.connect(), wired.connect()
+    link = counted(producer)
+    count = 100
+    producer.send_raw(b"".join(frame_of(produce_request(wired, batch_of(b"x"), 9), 9, n) for n in range(count)))
+    assert link.writes == 0
+    fetch = fetch_request(wired, count, 12)
+    fetch.replica_id = 3
+    follower.send(fetch, 12)
+    wired.host.time.run_for(0)
+    assert correlation_ids(link.take()) == list(range(count))
+    assert link.writes == 1
+
+
+def test_a_turn_that_ends_does_not_stop_the_socket(wired: WiredBroker) -> None:
+    """Stopping and starting to read takes two system calls, and the next turn is soon."""
+    client = wired.connect()
+    link = counted(client)
+    count = 300
+    client.send_raw(b"".join(frame_of(produce_request(wired, batch_of(b"x"), 9, acks=1), 9, n) for n in range(count)))
+    assert 0 < len(correlation_ids(bytes(link.sent))) < count
+    assert link.reading
+    client.send_raw(frame_of(ApiVersionsRequest(), 0, count))
+    wired.host.time.run_for(0)
+    assert correlation_ids(link.take()) == list(range(count + 1))
+    assert link.pauses == 0

@@ -23,6 +23,7 @@ from barnabas.broker.requests.error_responses import (
 )
 from barnabas.broker.requests.memory_budget import MemoryBudget
 from barnabas.broker.requests.steps import Steps
+from barnabas.broker.requests.turn_output import TurnOutput
 from barnabas.common import effort
 from barnabas.common.continuations import owner, run
 from barnabas.common.effort import Work
@@ -41,7 +42,7 @@ _IN_FLIGHT_MAX = 512
 #: exceed it.
 _UNSENT_BYTES_MAX = 1024 * 1024
 #: The work of one turn of a connection, before others are served. A request that the produce shortcut serves counts 1,
-#: other Produce requests `PRODUCE_WORK` (the fewer of them in a turn, the more fetches for the same records), and others
+#: other Produce requests `PRODUCE_WORK`, because followers need fewer fetches if more is appended in a turn, and others
 #: `REQUEST_WORK`.
 TURN_WORK: Final = 256
 PRODUCE_WORK: Final = 2
@@ -261,6 +262,8 @@ class RequestDispatcher(Protocol):
 
     @property
     def steps(self) -> Steps: ...
+    @property
+    def output(self) -> TurnOutput: ...
 
     def now_ms(self) -> int: ...
 
@@ -423,11 +426,17 @@ class Connection:
     # -- serving
 
     def _serve(self) -> None:
+        output = self._dispatcher.output
+        is_nested, output.is_open = output.is_open, True
         self._corked = True
-        left = run(self, self._serve_frames)
-        self._corked = False
-        if self._out:
-            self._flush()
+        try:
+            left = run(self, self._serve_frames)
+            self._corked = False
+            if self._out:
+                self._flush()
+        finally:
+            if not is_nested:
+                output.end()
         if self._is_full:
             self._pause()
         elif left is not None and left <= 0:
@@ -564,9 +573,21 @@ class Connection:
             self._held_bytes -= size_bytes
             self._out_bytes += size_bytes
             self._out += ready
-        if not self._corked:
-            self._flush()
-            self._maybe_resume()
+        if self._corked:
+            return
+        output = self._dispatcher.output
+        if output.is_open:
+            output.add(self)
+        else:
+            self._send_responses()
+
+    def send_responses(self) -> None:
+        """Passes all complete responses to the host (`turn_output.Sender`)."""
+        run(self, self._send_responses)
+
+    def _send_responses(self) -> None:
+        self._flush()
+        self._maybe_resume()
 
     def on_error(self, error: Exception) -> None:
         """Handles the failure of a continuation of this connection (`continuations.Owner`)."""

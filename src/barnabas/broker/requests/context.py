@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from barnabas.broker.recently_fenced import RecentlyFenced
 from barnabas.broker.requests.request_counts import RequestCounts
 from barnabas.broker.requests.steps import Steps
+from barnabas.broker.requests.turn_output import TurnOutput
 
 if TYPE_CHECKING:
     from barnabas.broker.fetching.fetch_sessions import SessionCache
@@ -105,7 +106,9 @@ class Services:
     topics_in_creation: set[str] = field(default_factory=set)
     #: The queue of long work.
     steps: Steps = field(init=False)
+    turn_output: TurnOutput = field(init=False)
 
     def __post_init__(self) -> None:
         self.steps = Steps(self.host.timers, self.host.clock)
+        self.turn_output = TurnOutput()
         self.memory.others.append(lambda: self.steps.held_bytes)

@@ -70,6 +70,7 @@ class Dispatcher:
         self._package = handlers_package
         self.now_ms = services.host.clock.now_ms
         self.steps = services.steps
+        self.output = services.turn_output
         self._counts = services.request_counts
         #: Connection, API key, version and client id of the latest request: logged if its turn took long.
         self.latest: tuple[Connection, int, int, str | None] | None = None
